@@ -45,7 +45,7 @@ def capped(forecast: Forecast, known: Known) -> Forecast:
     if forecast.spends_nothing:
         vacuous = forecast.error.alpha > 0 or not forecast.proved
     newly = vacuous and not forecast.vacuous and not forecast.spends_nothing
-    if error is forecast.error and vacuous <= forecast.vacuous:
+    if error is forecast.error and (forecast.vacuous or not vacuous):
         return forecast
     return replace(
         forecast,

@@ -201,6 +201,9 @@ class PrivateModel(ABC, Generic[M]):
             remedy="plan.plot() draws the forecasts",
         )
 
+    def refuse_empty(self) -> None:
+        """Raise where the public constraints have no common point."""
+
     def nothing_applies(self, request: Request, candidates: Sequence[Candidate]) -> DPModelError:
         """The error where no candidate is eligible."""
         what = f"no mechanism serves this {self.words}"

@@ -208,8 +208,11 @@ class Program(PrivateModel[PrivateLP]):
     def measured(self, mechanism: Any, request: Request, runs: int) -> Mapping[str, Sequence[float]]:
         return measured(mechanism, self.data, request, runs)
 
-    def nothing_applies(self, request: Request, candidates: Sequence[Candidate]) -> DPModelError:
+    def refuse_empty(self) -> None:
         self.data.public.require_feasible()
+
+    def nothing_applies(self, request: Request, candidates: Sequence[Candidate]) -> DPModelError:
+        self.refuse_empty()
         if request.feasibility == "strict":
             strict = next(c for c in candidates if c.mechanism == "strict-truncated-laplace")
             what = 'feasibility="strict" cannot be promised for this problem'

@@ -222,6 +222,7 @@ def _plan(
     if forced is not None:
         chosen = next(candidate for candidate in candidates if candidate.mechanism == forced.name)
         if not chosen.eligible:
+            model.refuse_empty()
             others = (_candidate(each, model, request) for each in offered if each is not forced)
             names = [each.mechanism for each in others if each.eligible]
             raise UnsupportedModelError(

@@ -183,6 +183,17 @@ def test_infeasible_public_part(public):
     refused(lambda: problem, InfeasibleError, "public constraints have no common point")
 
 
+@pytest.mark.parametrize("mechanism", ["auto", "public-only", "laplace-once", "point-exponential"])
+@pytest.mark.parametrize("public", [lambda y: [cp.norm(y) <= y[0] - 1], lambda y: [y <= -1, y[0] >= 1 - y[1]]])
+def test_infeasible_public_part_beside_a_free_variable(public, mechanism):
+    """What else stands against a mechanism is told of sets that have a point."""
+    t, y = cp.Variable(1, name="t"), cp.Variable(2, name="y")
+    costs = dpm.Private([0.5], name="c", unit="entry", linf=0.1, bounds=[-1, 1])
+    problem = dpm.Problem(cp.Minimize(costs @ t + cp.sum(y)), public(y))
+    with pytest.raises(InfeasibleError, match="public constraints have no common point"):
+        problem.plan(epsilon=1.0, mechanism=mechanism)
+
+
 @pytest.mark.parametrize("broken", ["missing", "nan", "inf"])
 @pytest.mark.parametrize("beside", [True, False])
 def test_public_parameter_without_a_usable_value(broken, beside):

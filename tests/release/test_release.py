@@ -2,13 +2,17 @@
 
 import copy
 import dataclasses
+import gc
 import json
 import math
 import pickle
+import weakref
 
+import cvxpy as cp
 import numpy as np
 import pytest
 
+import dpmodel as dpm
 from dpmodel.release import Accuracy, Guarantee, Release
 
 
@@ -190,3 +194,15 @@ def test_spent_is_a_pair():
     with pytest.raises(ValueError, match="pair"):
         make(spent=(1.0,))
     assert make(spent=[1, 0]).spent == (1, 0)
+
+
+def test_a_release_does_not_keep_the_model():
+    demand = dpm.Private([3.0, 5.0], name="demand", unit="entry", bounds=[0, 9])
+    x = cp.Variable(2, bounds=[0, 10])
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= demand])
+    problem.solve(epsilon=1.0, rng=0)
+    release, gone = problem.release, [weakref.ref(problem), weakref.ref(demand)]
+    del problem, demand, x
+    gc.collect()
+    assert all(ref() is None for ref in gone)
+    assert release.plan["chosen"] == release.mechanism

@@ -173,9 +173,7 @@ def coordinates_of(position: Integers, rows: int) -> tuple[Integers, Integers]:
 
 def by_columns(data: Floats, row: Integers, column: Integers, shape: tuple[int, int]) -> sp.csr_array:
     """The matrix of entries that come column by column, in order."""
-    if (
-        shape[0] < 2**16
-    ):  # short integers are sorted by counting; two matrices of scipy's cost more, if not many entries
+    if shape[0] < 2**16:  # short integers are sorted by counting, which takes less than two matrices of scipy's
         order = np.argsort(row.astype(np.uint16), kind="stable")
         ends = np.append(0, np.cumsum(np.bincount(row, minlength=shape[0])))
         return sp.csr_array((data[order], column[order], ends), shape=shape)

@@ -341,7 +341,7 @@ class PublicSet:
         if solution.status not in _OPTIMA or solution.value is None:  # a point at a solver's limit bounds nothing
             return np.inf
         self.__dict__["vertex"] = solution if alike else None
-        if alike and solution.x is not None:
+        if alike and solution.x is not None and solution.status == OPTIMAL:
             self._learn(objective, solution.x)
         return -solution.value + _OPTIMA[solution.status] * (1 + abs(solution.value))
 

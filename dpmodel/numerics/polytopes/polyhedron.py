@@ -269,10 +269,11 @@ class Polyhedron:
         inner, size = absolute_values(self)
         lower[size] = np.maximum(lower[size], 0.0)
         if self.b_ub.size:
-            tighten(self.A_ub, self.b_ub, lower, upper)
+            tighten(sp.csr_array(self.A_ub), self.b_ub, lower, upper)
         if self.b_eq.size:
-            tighten(self.A_eq, self.b_eq, lower, upper)
-            tighten(-self.A_eq, -self.b_eq, lower, upper)
+            equal = sp.csr_array(self.A_eq)
+            tighten(equal, self.b_eq, lower, upper)
+            tighten(-equal, -self.b_eq, lower, upper)
         lower[inner], upper[inner] = np.maximum(lower[inner], -upper[size]), np.minimum(upper[inner], upper[size])
         return lower, upper
 

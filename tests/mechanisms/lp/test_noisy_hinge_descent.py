@@ -9,6 +9,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from auditing import epsilon_lower_bound
 from scipy.stats import binom
 from test_private_rows import CASES, Opened
@@ -22,6 +23,7 @@ from dpmodel.mechanisms.lp.hinge_descent.mechanism import NOISY_HINGE_DESCENT as
 from dpmodel.mechanisms.lp.hinge_descent.mechanism import say
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.mechanisms.spend import Spend
+from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.privacy import SeededSource, gaussian_mu
 
 FALSE_ALARM = 1e-7
@@ -213,6 +215,17 @@ def test_centre_is_within_the_radius(name: str) -> None:
     point, radius = centre(opened.polytope)
     far = max(float(np.linalg.norm(opened.point() - point)) for _ in range(50))
     assert far <= radius + 1e-7 and far >= radius / 3
+
+
+@pytest.mark.parametrize("offset", [0.0, 5e3, 4e6, 5e8])
+def test_centre_of_a_set_far_from_zero(offset: float) -> None:
+    """A corner of the unit cube, moved along the diagonal: the radius is not what rounding leaves of large numbers."""
+    none = sp.csr_array((0, 5)), np.zeros(0)
+    ends = np.full(5, offset), np.full(5, offset + 1)
+    polytope = Polyhedron(sp.csr_array(np.ones((1, 5))), np.array([5 * offset + 1]), *none, *ends)
+    point, radius = centre(polytope)
+    far = max(float(np.linalg.norm(ends[0] + x - point)) for x in (np.zeros(5), *np.eye(5)))
+    assert far <= radius * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

@@ -198,18 +198,18 @@ def centre(polytope: Polyhedron) -> tuple[Floats, float]:
     """A public point (n,) and a bound on its 2-norm distance to every point of the polytope.
 
     On the line from the lower to the upper end of the box: ``(x_j - o_j)^2`` is at most its chord over
-    ``[lower_j, upper_j]``, so ``max ||x - o||^2`` is at most a linear program; the best of a grid is taken.
+    ``[lower_j, upper_j]``, so ``max ||x - o||^2`` is at most a linear program; the best of a grid is taken. A share s of
+    the way, the chords add up to ``(1 - 2 s) span'(x - lower) + s^2 span'span``.
     """
     lower, upper = np.maximum(polytope.box[0], -polytope.l1), np.minimum(polytope.box[1], polytope.l1)
     span = upper - lower
     best, radius = (lower + upper) / 2, float(np.linalg.norm(span)) / 2
     # All chords are multiples of one: two linear programs do.
-    ends = {side: polytope.support(side * span) for side in (1.0, -1.0)}
-    # At a share s of the way, |o|^2 - lower'upper is this.
-    zero, one, two = float(lower @ lower - lower @ upper), 2 * float(lower @ span), float(span @ span)
+    ends = {side: polytope.support(side * span) - side * float(lower @ span) for side in (1.0, -1.0)}
+    length = float(span @ span)
     for share in np.linspace(0, 1, _CENTRES).tolist():
         factor = 1 - 2 * share
-        square = abs(factor) * ends[1.0 if factor >= 0 else -1.0] + zero + share * (one + share * two)
+        square = abs(factor) * ends[1.0 if factor >= 0 else -1.0] + share**2 * length
         if 0 <= square < radius**2 * (1 - 1e-9):
             best, radius = lower + share * span, math.sqrt(square)
     return best, radius

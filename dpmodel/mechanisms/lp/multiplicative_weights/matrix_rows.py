@@ -51,7 +51,7 @@ class MatrixRows:
     @property
     def tables(self) -> tuple[sp.csr_array, sp.csr_array]:
         """``pattern`` and ``rest``, made when rows are read: as large as the data."""
-        return self.rows.model.cached("tables of private rows", lambda: _tables(self.rows, self.index))
+        return self.rows.model.cached("pattern and rest of private rows", lambda: _tables(self.rows, self.index))
 
     @property
     def pattern(self) -> sp.csr_array:
