@@ -198,8 +198,8 @@ def centre(polytope: Polyhedron) -> tuple[Floats, float]:
     """A public point (n,) and a bound on its 2-norm distance to every point of the polytope.
 
     On the line from the lower to the upper end of the box: ``(x_j - o_j)^2`` is at most its chord over
-    ``[lower_j, upper_j]``, so ``max ||x - o||^2`` is at most a linear program; the best of a grid is taken. A share s of
-    the way, the chords add up to ``(1 - 2 s) span'(x - lower) + s^2 span'span``.
+    ``[lower_j, upper_j]``, so ``max ||x - o||^2`` is at most a linear program; the best of a grid is taken. A share s
+    of the way, the chords add up to ``(1 - 2 s) span'(x - lower) + s^2 span'span``.
     """
     lower, upper = np.maximum(polytope.box[0], -polytope.l1), np.minimum(polytope.box[1], polytope.l1)
     span = upper - lower
