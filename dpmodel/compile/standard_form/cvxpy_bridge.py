@@ -38,6 +38,18 @@ from dpmodel.compile.standard_form.tensor_reader import AtBound, TensorReader
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.numerics.cones import ConeBlock, ConeKind
 
+_KINDS: dict[type, ConeKind] = {
+    Zero: "zero",
+    Equality: "zero",
+    NonNeg: "nonneg",
+    AtBound: "nonneg",
+    Inequality: "nonneg",
+    SOC: "soc",
+    PSD: "psd",
+    ExpCone: "exp",
+    PowCone3D: "pow3d",
+}
+
 
 @dataclass(frozen=True)
 class Lowered:
@@ -209,19 +221,6 @@ class _Entries:
 
     def __le__(self, bound: Any) -> AtBound:
         return AtBound(self.variable, self.entries, -1.0, bound)
-
-
-_KINDS: dict[type, ConeKind] = {
-    Zero: "zero",
-    Equality: "zero",
-    NonNeg: "nonneg",
-    AtBound: "nonneg",
-    Inequality: "nonneg",
-    SOC: "soc",
-    PSD: "psd",
-    ExpCone: "exp",
-    PowCone3D: "pow3d",
-}
 
 
 class _Bounds(CvxAttr2Constr):  # type: ignore[misc]

@@ -13,7 +13,8 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import lsqr
 from scipy.sparse.linalg import norm as sparse_norm
 
-from dpmodel._types import Floats, Integers, Mask
+from dpmodel._types import Floats, Integers
+from dpmodel.numerics.array_program import rows_of
 from dpmodel.numerics.cone_program import ConeProgram, SolverFailure
 from dpmodel.numerics.implied_bounds import tighten
 from dpmodel.numerics.polytopes.implied_rows import without_implied
@@ -96,7 +97,8 @@ class Polyhedron:
         for block in program.cones:
             if block.kind in ("nonneg", "zero"):
                 (ub if block.kind == "nonneg" else eq)[block.rows] = keep[block.rows]
-        rows = _rows(A, ub), program.b[ub], _rows(A, eq), program.b[eq]
+        ub, eq = np.flatnonzero(ub), np.flatnonzero(eq)
+        rows = rows_of(A, ub), program.b[ub], rows_of(A, eq), program.b[eq]
         found = _fold(Polyhedron(*rows, program.lower, program.upper))
         needed = without_implied(found.A_ub, found.b_ub, found.lower)
         return found if needed.all() else replace(found, A_ub=found.A_ub[needed], b_ub=found.b_ub[needed])
@@ -422,15 +424,6 @@ def absolute_values(polytope: Polyhedron) -> tuple[Integers, Integers]:
     return p[keep], q[keep]
 
 
-def _rows(A: sp.csr_array, where: Mask) -> sp.csr_array:
-    """Those of the mask (rows,); all without a copy. The same as ``A[where]``, in two thirds of the time."""
-    if where.all():
-        return A
-    count = np.diff(A.indptr)
-    entries, ends = np.repeat(where, count), np.append(0, np.cumsum(count[where]))
-    return sp.csr_array((A.data[entries], A.indices[entries], ends), shape=(ends.size - 1, A.shape[1]))
-
-
 def _fold(polytope: Polyhedron) -> Polyhedron:
     """Rows with one entry become bounds; rows without entries go."""
     lower, upper = polytope.lower.copy(), polytope.upper.copy()
@@ -449,7 +442,7 @@ def _fold(polytope: Polyhedron) -> Polyhedron:
         np.minimum.at(upper, column[up], value[up])
         np.maximum.at(lower, column[down], value[down])
         keep = (count != 1) & ~held
-        parts += [_rows(A, keep), b[keep]]
+        parts += [rows_of(A, np.flatnonzero(keep)), b[keep]]
     # Two rows that say the same of a column may differ by the rounding of their quotients.
     crossed = (lower > upper) & (lower - upper <= 1e-14 * np.abs(lower))
     upper[crossed] = lower[crossed]

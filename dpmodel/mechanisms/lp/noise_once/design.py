@@ -104,6 +104,7 @@ class RowMargins:
 
 def design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> NoiseDesign:
     """Calibrate the noise of each part in ``kinds`` so that one record costs at most the request's budget."""
+    # All that is read of the request: other fields take long to compare.
     key = "noise", request.epsilon, request.delta, request.beta, *kinds.items()
     return model.cached(key, lambda: _design(model, request, kinds))
 
