@@ -8,6 +8,7 @@ lies in this set, and every bound found here is a public fact.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -34,6 +35,8 @@ _ROUNDING = 1e-9
 _MOST_FREE = 64
 # Columns from which a linear program takes long.
 _MANY = 20_000
+# How far columns are lifted: so near to each other that squares are not lost beside those of the one that suffices.
+_LENGTHS = tuple(4.0**k for k in range(20))
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,7 @@ class PublicSet:
         whole = program.boolean.size or program.integer.size
         if self._linear and not whole and not self.polyhedron.empty:
             return True
-        if not self._linear and self.holds(np.clip(self.polyhedron.next_to_zero(), lower, upper)):
+        if not self._linear and any(map(self.holds, self._lifted(np.clip(self.polyhedron.next_to_zero(), lower, upper)))):
             return True
         solution = solve_cone_program(program, solver=self.solver)
         if solution.status == SOLVER_ERROR:
@@ -175,6 +178,15 @@ class PublicSet:
                 remedy="public numbers of moderate size (change the units), or fewer constraints; nothing was spent",
             )
         return "infeasible" not in solution.status
+
+    def _lifted(self, x: Floats) -> Iterator[Floats]:
+        """``x`` (n,), a point of the box, and points above it: columns that the objective pulls to the other side of
+        the box, as those of epigraphs, moved to where it has no end."""
+        lower, upper = self.box
+        way = np.sign(self.form.c0) * np.where(self.form.c0 > 0, np.isposinf(upper), np.isneginf(lower))
+        yield x
+        if way.any():
+            yield from (x + length * way for length in _LENGTHS)
 
     def holds(self, x: Floats) -> bool:
         """Whether x, a point of the box, satisfies the public rows; False for integers, power cones and the faces of

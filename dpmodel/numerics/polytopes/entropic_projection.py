@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,12 +24,12 @@ _DENSE = 2_000_000
 class EntropicPolytope:
     """The public set in a simplex form, as ``{p >= 0, sum(p) = 1, p <= caps, rows p <= right}``, with p = z / L.
 
-    ``rows`` (r x d, dense or CSR), the first ``equalities`` of them equations. Rows and caps that the simplex implies
+    ``rows`` (r x d, CSR), the first ``equalities`` of them equations. Rows and caps that the simplex implies
     are left out, so that for a scaled simplex nothing remains and ``weights`` is the softmax of Algorithm 3.
     """
 
     form: SimplexForm
-    rows: Any
+    rows: sp.csr_array
     right: Floats
     equalities: int
     caps: Floats | None
@@ -45,10 +47,13 @@ class EntropicPolytope:
         eq, eq_right = _needed(polytope.A_eq, polytope.b_eq, form, equality=True)
         ub, ub_right = _needed(A_ub, b_ub, form, equality=False)
         rows = sp.csr_array(sp.vstack([eq, ub]))
-        if rows.shape[0] * rows.shape[1] <= _DENSE:
-            rows = rows.toarray()
         right = np.concatenate([eq_right, ub_right])
         return EntropicPolytope(form, rows, right, eq.shape[0], None if caps is None else caps / L)
+
+    @cached_property
+    def _fast(self) -> Any:
+        """The rows as they are multiplied with."""
+        return self.rows.toarray() if math.prod(self.rows.shape) <= _DENSE else self.rows
 
     @property
     def work(self) -> float:
@@ -103,13 +108,13 @@ class EntropicPolytope:
 
     def _dual(self, g: Floats, lam: Floats, out: Floats) -> tuple[float, Floats]:
         """Dual value and its gradient at the multipliers; fills ``out`` with p."""
-        s = g - self.rows.T @ lam
+        s = g - self._fast.T @ lam
         nu = self._capped(s, out)
         value = nu + float(self.right @ lam)
         if self.caps is not None:
             full = (out >= self.caps) & (self.caps > 0)
             value += float((self.caps[full] * (s[full] - nu - np.log(self.caps[full]))).sum())
-        return value, self.right - self.rows @ out
+        return value, self.right - self._fast @ out
 
     def _newton(self, g: Floats, out: Floats) -> None:
         sided = np.arange(self.rows.shape[0]) >= self.equalities
@@ -141,7 +146,7 @@ class EntropicPolytope:
 
     def _hessian(self, p: Floats, free: np.ndarray) -> Floats:
         moving = p if self.caps is None else np.where(p < self.caps, p, 0.0)
-        B = self.rows[free]
+        B = self._fast[free]
         mass, mean = float(moving.sum()), B @ moving
         if isinstance(B, np.ndarray):
             H = (B * moving) @ B.T

