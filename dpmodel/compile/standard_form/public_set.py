@@ -35,7 +35,7 @@ _ROUNDING = 1e-9
 _MOST_FREE = 64
 # Columns from which a linear program takes long.
 _MANY = 20_000
-# How far columns are lifted: so near to each other that squares are not lost beside those of the one that suffices.
+# How far epigraphs are raised: each length so near to the last that what is missed is not lost in rounding.
 _LENGTHS = tuple(4.0**k for k in range(20))
 
 
@@ -168,7 +168,7 @@ class PublicSet:
         whole = program.boolean.size or program.integer.size
         if self._linear and not whole and not self.polyhedron.empty:
             return True
-        if not self._linear and any(map(self.holds, self._lifted(np.clip(self.polyhedron.next_to_zero(), lower, upper)))):
+        if not self._linear and any(map(self.holds, self._next_to_zero())):
             return True
         solution = solve_cone_program(program, solver=self.solver)
         if solution.status == SOLVER_ERROR:
@@ -179,12 +179,13 @@ class PublicSet:
             )
         return "infeasible" not in solution.status
 
-    def _lifted(self, x: Floats) -> Iterator[Floats]:
-        """``x`` (n,), a point of the box, and points above it: columns that the objective pulls to the other side of
-        the box, as those of epigraphs, moved to where it has no end."""
+    def _next_to_zero(self) -> Iterator[Floats]:
+        """(n,) points of the box: one, and the same with epigraphs raised, columns that the objective holds down and
+        that have no bound on the other side."""
         lower, upper = self.box
-        way = np.sign(self.form.c0) * np.where(self.form.c0 > 0, np.isposinf(upper), np.isneginf(lower))
+        x = np.clip(self.polyhedron.next_to_zero(), lower, upper)
         yield x
+        way = np.sign(self.form.c0) * np.where(self.form.c0 > 0, np.isposinf(upper), np.isneginf(lower))
         if way.any():
             yield from (x + length * way for length in _LENGTHS)
 
@@ -272,12 +273,15 @@ class PublicSet:
         return min(by_box, self._maximise(direction, lower, upper)) if self.program.keep.any() else by_box
 
     def cheapest(self, c: Floats) -> Floats | None:
-        """(n,) a point of least ``c'x``, or None; from the last basis where the program is small, and of many columns
-        without a program, where that can be."""
-        program = self.program
+        """(n,) a point of least ``c'x``, or None; one that is known, or from the last basis where the program is small,
+        and of many columns without a program, where that can be."""
+        program, seen = self.program, self.__dict__.get("polyhedron")
         whole = program.boolean.size + program.integer.size == 0
         linear = whole and self._linear
-        if linear and (program.A.nnz < SMALL or (c.size > _MANY and self.polyhedron.one_row_each is not None)):
+        known = seen.furthest_in(-c) if linear and seen is not None else None
+        if known is not None:
+            x: Floats | None = known
+        elif linear and (program.A.nnz < SMALL or (c.size > _MANY and self.polyhedron.one_row_each is not None)):
             x = self.polyhedron.minimise(c)
         elif whole and not self._linear:
             x = self._least(c, *self.box).x

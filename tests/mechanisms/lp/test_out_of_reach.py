@@ -13,7 +13,7 @@ import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.lp.public import out_of_reach as quick
 from dpmodel.mechanisms.lp.public.out_of_reach import out_of_reach, some_point_is_best
-from dpmodel.mechanisms.lp.public.points import public_points, regret, worst_violation
+from dpmodel.mechanisms.lp.public.points import _safest, public_points, regret, unkept, worst_violation
 
 SIZES = 0.0, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0
 
@@ -233,3 +233,22 @@ def test_a_point_beside_another_is_public_and_no_worse(build: Any) -> None:
             moved += c @ near < c @ x - 1e-3
         assert public.beside(np.full(c.size, 1e3), c) is None  # no public point
     assert moved or build is not needs
+
+
+@pytest.mark.parametrize("build", [needs, limits, equalities, entries])
+def test_what_programs_told_does_not_change_the_safest_point(build: Any) -> None:
+    told = 0
+    for seed in range(8):
+        asked, fresh = (build(np.random.default_rng(seed))._door(None).data for _ in range(2))
+        if not asked.public.feasible:
+            continue
+        for loss in SIZES:
+            for violation in SIZES:
+                out_of_reach(asked, loss, violation)
+        told += bool(unkept(asked))
+        points = _safest(asked), _safest(fresh)
+        assert all(points) or not any(points)
+        if all(points):
+            assert points[0].violation == pytest.approx(points[1].violation, abs=1e-5)
+            assert points[0].loss == pytest.approx(points[1].loss, abs=1e-4)
+    assert told or build is not limits
