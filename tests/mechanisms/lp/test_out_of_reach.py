@@ -26,6 +26,16 @@ def needs(rng: np.random.Generator) -> dpm.Problem:
     return dpm.Problem(cp.Minimize(rng.uniform(0.5, 3, 5) @ x), [A @ x >= b, cp.sum(x) <= 40])
 
 
+def stores(rng: np.random.Generator) -> dpm.Problem:
+    """The same, with columns that cost nothing and go both ways."""
+    b = dpm.Private(shape=4, name="b", unit="entry", linf=1, bounds=[0, 6])
+    x, y = cp.Variable(5, bounds=[0, 9], name="x"), cp.Variable(4, bounds=[-2, 1], name="y")
+    A = rng.integers(0, 3, (4, 5)) + np.eye(4, 5)
+    return dpm.Problem(
+        cp.Minimize(rng.uniform(0.5, 3, 5) @ x), [A @ x + cp.multiply(rng.uniform(-1, 2, 4), y) >= b, cp.sum(x) <= 40]
+    )
+
+
 def limits(rng: np.random.Generator) -> dpm.Problem:
     """The corner is not public, and rows go both ways."""
     b = dpm.Private(shape=3, name="b", unit="entry", linf=1, bounds=[2, 8])
@@ -81,7 +91,7 @@ def logarithms(rng: np.random.Generator) -> dpm.Problem:
     return dpm.Problem(cp.Maximize(cp.sum(cp.log(x))), [rng.integers(0, 3, (3, 5)) @ x <= b, cp.sum(x) <= 7])
 
 
-BUILDS = [needs, limits, equalities, entries, without_bounds, costs, both, curved]
+BUILDS = [needs, stores, limits, equalities, entries, without_bounds, costs, both, curved]
 LINEAR = [build for build in BUILDS if build not in (curved, logarithms)]
 
 
@@ -149,6 +159,7 @@ def test_no_point_reaches_what_is_out_of_reach(build: Any) -> None:
     ("build", "name"),
     [
         (needs, "_corner"),
+        (stores, "_corner"),
         (limits, "_tangent"),
         (curved, "_tangent"),
         (curved, "_from_the_loosest"),
@@ -161,8 +172,10 @@ def test_a_proof_that_is_none_is_found_out(build: Any, name: str, monkeypatch: p
 
     def larger(model: PrivateLP, *given: Any) -> Any:
         if name == "_corner":
-            missed, price, zeroing, tolerance = inner(model)
-            return missed, 10 * price, zeroing, tolerance
+            missed, free, price, zeroing, tolerance = inner(model)
+            if build is stores:  # as if nothing were free
+                return missed, 0 * free, price, zeroing, tolerance
+            return missed, free, 10 * price, zeroing, tolerance
         if name == "_tangent":
             tangent = inner(model, *given)
             return replace(tangent, value=tangent.value + 9 * abs(tangent.value) + 5, falls=tangent.falls / 10)

@@ -40,9 +40,9 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
 
     Three proofs. A private right-hand side that may lie anywhere in a range misses every point by half of it, where the
     row is an equality. Under a public objective the corner of the box at which it is least is the best point, if it is
-    public; where it violates a row by w, every other point pays for mending that: lowering the residual of row i by
-    w - violation costs at least ``(w - violation) / max_j (a_ij / |c_j|)``, and where a_ij may grow without end, x_j
-    has to be 0; where that tells nothing, or the corner is not public, programs do (``_robust_optimum``). The third is
+    public; where it violates a row by w, every other point pays for mending that: columns without a cost lower the
+    residual of row i by w_i at most, within their bounds, and the others by the rest, which costs at least ``(w - w_i -
+    violation) / max_j (a_ij / |c_j|)``; and where a_ij may grow without end, x_j has to be 0; where that tells nothing, or the corner is not public, programs do (``_robust_optimum``). The third is
     ``_lost_between``.
 
     What is lost is counted from the best point of the relaxation. Where variables are whole, every public point may
@@ -59,15 +59,16 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
     corner = _corner(model)
     if corner is None:
         return _robust_optimum(model, loss, violation)
-    missed, price, zeroing, tolerance = corner
+    missed, free, price, zeroing, tolerance = corner
     if zeroing > loss * (1 + _SAFE) + tolerance:
         return True
     left = missed * (1 - _SAFE) - violation * (1 + _SAFE) - _SAFE
-    over = left > 0
-    if not over.any():
+    if not (left > 0).any():
         return False
+    left -= free * (1 + _SAFE)
+    over = left > 0
     with np.errstate(invalid="ignore"):
-        cost = float(np.fmax.reduce(left[over] * price[over]))  # inf times 0 tells nothing
+        cost = float(np.fmax.reduce(left[over] * price[over], initial=0.0))  # inf times 0 tells nothing
     return cost > loss * (1 + _SAFE) + tolerance or _robust_optimum(model, loss, violation)
 
 
@@ -242,10 +243,10 @@ def _minimiser(polytope: Polyhedron, cost: Floats) -> Floats | None:
 
 
 @cached
-def _corner(model: PrivateLP) -> tuple[Floats, Floats, float, float] | None:
-    """(m,) what the best corner of the box violates, (m,) the least price of a unit less of it, the price of the zeros
-    that coefficients without bounds ask for, and the tolerance of a loss. None where the objective is private, or the
-    corner no public point."""
+def _corner(model: PrivateLP) -> tuple[Floats, Floats, Floats, float, float] | None:
+    """(m,) what the best corner of the box violates, (m,) how much of it columns without a cost can take back, (m,) the
+    least price of a unit less by the others, the price of the zeros that coefficients without bounds ask for, and the
+    tolerance of a loss. None where the objective is private, or the corner no public point."""
     form, c = model.form, model.form.c0
     if form.objective.nnz or not c.any() or not model.affine.is_linear():
         return None
@@ -254,7 +255,9 @@ def _corner(model: PrivateLP) -> tuple[Floats, Floats, float, float] | None:
     if not np.isfinite(x).all() or not model.public.holds(x):
         return None
     missed = worst_violations(model, x)
-    most, equal, zeroing = np.zeros(model.affine.rows), model.affine.equalities(), 0.0
+    most, free = np.zeros((2, model.affine.rows))
+    equal, zeroing, idle = model.affine.equalities(), 0.0, c == 0
+    far = np.where(idle, np.maximum(x - lower, upper - x), 0.0)
     for row, column, low, high in _entries(model):
         alike = same_for_all(low) and same_for_all(high)
         if np.isinf(low[:1] - high[:1] if alike else low - high).any():
@@ -264,10 +267,14 @@ def _corner(model: PrivateLP) -> tuple[Floats, Floats, float, float] | None:
             falls = _falls(low[:1], high[:1], np.sign(c), np.zeros(c.size, dtype=bool), np.abs(c))[column]
         else:
             falls = _falls(low, high, np.sign(c)[column], equal[row], np.abs(c)[column])
-        np.maximum.at(most, row, falls)
+        np.maximum.at(most, row, np.where(idle[column], 0.0, falls))
+        moves = np.flatnonzero(far[column] > 0)
+        size = np.maximum(np.abs(low), np.abs(high))[moves]
+        with np.errstate(invalid="ignore"):
+            free += np.bincount(row[moves], size * far[column[moves]], free.size)
     with np.errstate(divide="ignore"):
         price = 1.0 / most
-    return missed, price, zeroing, _SAFE * (1 + abs(float(c @ x)) + float(np.abs(c).sum()))
+    return missed, free, price, zeroing, _SAFE * (1 + abs(float(c @ x)) + float(np.abs(c).sum()))
 
 
 def _entries(model: PrivateLP) -> Iterator[tuple[Integers, Integers, Floats, Floats]]:
