@@ -40,10 +40,10 @@ def out_of_reach(model: PrivateLP, loss: float, violation: float) -> bool:
 
     Three proofs. A private right-hand side that may lie anywhere in a range misses every point by half of it, where the
     row is an equality. Under a public objective the corner of the box at which it is least is the best point, if it is
-    public; where it violates a row by w, every other point pays for mending that: columns without a cost lower the
-    residual of row i by w_i at most, within their bounds, and the others by the rest, which costs at least ``(w - w_i -
-    violation) / max_j (a_ij / |c_j|)``; and where a_ij may grow without end, x_j has to be 0; where that tells nothing, or the corner is not public, programs do (``_robust_optimum``). The third is
-    ``_lost_between``.
+    public; where it violates a row by w, every other point pays for mending that: columns without a cost take w_i of
+    it at most, within their bounds, and the rest costs at least ``(w - w_i - violation) / max_j (a_ij / |c_j|)``; and
+    where a_ij may grow without end, x_j has to be 0; where that tells nothing, or the corner is not public, programs
+    do (``_robust_optimum``). The third is ``_lost_between``.
 
     What is lost is counted from the best point of the relaxation. Where variables are whole, every public point may
     cost more than that: there only what is violated tells something.
