@@ -103,18 +103,18 @@ SMALL, AT_ONCE = 20_000, {"presolve": "off"}
 _FEW_ROWS = 300
 # HiGHS compares columns with the same entries pair by pair: seconds for 10,000 private numbers in one declared range.
 CONTINUOUS = {"presolve_rule_off": 1 << 13}
-# Steps of the simplex method after which another solver is asked: these and one for two rows and columns, and fewer
+# Steps of the simplex method after which another solver is asked: these and one for four rows and columns, and fewer
 # where rows, columns and entries are many, for a step takes longer there, with their square about: some hundredths of a
-# second, in which Clarabel solves most programs with 10,000 entries. Set on plans of netlib and of zoo models at 1,000
-# to 6,000 variables.
-_FIRST_STEPS, _PATIENCE, _STEPS_LIMIT = 1000, 17_000_000_000_000, "simplex_iteration_limit"
+# second, in which Clarabel solves most programs with 10,000 entries. Set on the 222 programs that plans of the zoo ask
+# for at 1,000 to 10,000 variables; on netlib 1,000 and one for two take as long.
+_FIRST_STEPS, _PATIENCE, _STEPS_LIMIT = 700, 17_000_000_000_000, "simplex_iteration_limit"
 
 
 def patience(rows: Any) -> dict[str, Any]:
     """Options for HiGHS on a linear program with these (m x n), so that it gives up where an interior-point method may
     be quicker."""
     lines = sum(rows.shape)
-    return {_STEPS_LIMIT: min(_FIRST_STEPS + lines // 2, _PATIENCE // max(rows.nnz + lines, 1) ** 2)}
+    return {_STEPS_LIMIT: min(_FIRST_STEPS + lines // 4, _PATIENCE // max(rows.nnz + lines, 1) ** 2)}
 
 
 # The primal and the dual simplex method, by HiGHS' numbers for them.
