@@ -56,8 +56,12 @@ class ArrayProgram:
 
 def rows_of(A: sp.csr_array, index: Integers) -> sp.csr_array:
     """``A[index]``; rows that follow one another are not copied, and must not be changed."""
-    if not index.size or (np.diff(index) != 1).any():
+    if not index.size:
+        return sp.csr_array((0, A.shape[1]))
+    if (np.diff(index) != 1).any():
         return A[index]
+    if index.size == A.shape[0]:
+        return A
     starts = A.indptr[index[0] : index[-1] + 2]
     entries = slice(starts[0], starts[-1])
     return sp.csr_array((A.data[entries], A.indices[entries], starts - starts[0]), shape=(index.size, A.shape[1]))
