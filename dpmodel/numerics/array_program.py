@@ -55,7 +55,7 @@ class ArrayProgram:
 
 
 def rows_of(A: sp.csr_array, index: Integers) -> sp.csr_array:
-    """``A[index]``; rows that follow one another are not copied, and must not be changed."""
+    """``A[index]``; rows that follow one another are not copied (all of them are A itself): none may be changed."""
     if not index.size:
         return sp.csr_array((0, A.shape[1]))
     if (np.diff(index) != 1).any():

@@ -141,6 +141,52 @@ def test_a_set_of_squares_without_a_limit_shows_that_it_is_not_empty(monkeypatch
     assert squares(None).feasible
 
 
+def inverse(rng):
+    """The inverse of a number that is at most 0."""
+    x = cp.Variable(2, bounds=[-3, np.array([1.0, 0.0])])
+    return 100 * cp.sum(cp.inv_pos(x)), []
+
+
+def quotient(rng):
+    """Squares over 0."""
+    x, y = cp.Variable(3), cp.Variable()
+    return cp.quad_over_lin(x, y), [y == 0, x >= rng.uniform(0.01, 1)]
+
+
+def bordered(rng):
+    """A matrix whose first part has an eigenvalue that is a little less than 0."""
+    t, turn = cp.Variable(), np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    part, side = turn @ np.diag([1.0, 2.0, -1.5e-5]) @ turn.T, rng.normal(size=(3, 1))
+    return t, [cp.bmat([[(part + part.T) / 2, side], [side.T, cp.reshape(t, (1, 1), order="F")]]) >> 0]
+
+
+@pytest.mark.parametrize("write", [inverse, quotient, bordered])
+@pytest.mark.parametrize("seed", range(5))
+def test_no_height_of_an_epigraph_hides_what_is_missed(write, seed):
+    """Rounding would, where none suffices: at a height of 4^14 squares of 4 are lost."""
+    public = public_set(*write(np.random.default_rng(seed)))
+    x = np.clip(public.polyhedron.next_to_zero(), *public.box)
+    raised = list(public._raised(x))
+    assert raised and not public.holds(x) and not any(public.holds(each, 2.0**-52) for each in raised)
+    assert write is not inverse or any(map(public.holds, raised))
+
+
+def test_a_set_without_whole_points_is_empty_before_anything_is_charged():
+    """Though the one between them is not, which bounds on what is lost look at."""
+    x, c = cp.Variable(2, integer=True, bounds=[0, 5]), dpm.Private([1.0, 2], name="c", linf=0.1, bounds=[0, 3])
+    problem, budget = dpm.Problem(cp.Minimize(c @ x), [2 * x[0] + 2 * x[1] == 3]), dpm.Budget(2)
+    with pytest.raises(dpm.InfeasibleError):
+        problem.solve(1, 1e-6, budget=budget)
+    assert budget.spent.epsilon == 0
+
+
+def test_a_whole_point_next_to_zero_is_seen(monkeypatch):
+    x = cp.Variable(3, integer=True, bounds=[0, 5])
+    monkeypatch.setattr(public_sets, "solve_cone_program", None)
+    found = public_set(-cp.sum(x), [cp.sum(x) <= 2.5])
+    assert found.feasible and not found.holds(np.full(found.form.affine.variables, 0.5))
+
+
 def test_a_point_of_least_cost_that_is_known_is_not_looked_for(monkeypatch):
     rng = np.random.default_rng(0)
     x = cp.Variable(8, nonneg=True)

@@ -35,8 +35,8 @@ _ROUNDING = 1e-9
 _MOST_FREE = 64
 # Columns from which a linear program takes long.
 _MANY = 20_000
-# How far epigraphs are raised: each length so near to the last that what is missed is not lost in rounding.
-_LENGTHS = tuple(4.0**k for k in range(20))
+# How far epigraphs are raised; and what numbers are rounded by.
+_LENGTHS, _ULP = tuple(4.0**k for k in range(20)), 2.0**-52
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,10 @@ class PublicSet:
         whole = program.boolean.size or program.integer.size
         if self._linear and not whole and not self.polyhedron.empty:
             return True
-        if not self._linear and any(map(self.holds, self._next_to_zero())):
-            return True
+        if not self._linear:
+            near = np.clip(self.polyhedron.next_to_zero(), lower, upper)
+            if self.holds(near) or any(self.holds(x, _ULP) for x in self._raised(near)):
+                return True
         solution = solve_cone_program(program, solver=self.solver)
         if solution.status == SOLVER_ERROR:
             raise SolverFailure(
@@ -179,21 +181,20 @@ class PublicSet:
             )
         return "infeasible" not in solution.status
 
-    def _next_to_zero(self) -> Iterator[Floats]:
-        """(n,) points of the box: one, and the same with epigraphs raised, columns that the objective holds down and
-        that have no bound on the other side."""
+    def _raised(self, x: Floats) -> Iterator[Floats]:
+        """``x`` (n,) with epigraphs raised: columns that the objective holds down and that have no bound on the other
+        side."""
         lower, upper = self.box
-        x = np.clip(self.polyhedron.next_to_zero(), lower, upper)
-        yield x
-        way = np.sign(self.form.c0) * np.where(self.form.c0 > 0, np.isposinf(upper), np.isneginf(lower))
-        if way.any():
-            yield from (x + length * way for length in _LENGTHS)
+        falls = (self.form.c0 < 0) & np.isneginf(lower)
+        way = np.where((self.form.c0 > 0) & np.isposinf(upper), 1.0, np.where(falls, -1.0, 0.0))
+        return (x + length * way for length in _LENGTHS) if way.any() else iter(())
 
-    def holds(self, x: Floats) -> bool:
-        """Whether x, a point of the box, satisfies the public rows; False for integers, power cones and the faces of
-        exponential ones: nobody looks."""
+    def holds(self, x: Floats, hidden: float = 0.0) -> bool:
+        """Whether x, a point of the box, satisfies the public rows; False for power cones and the faces of exponential
+        ones: nobody looks. ``hidden`` : by how much more than just so, as a share of every square or eigenvalue that is
+        summed, in cones of squares and of matrices: rounding hides what is missed beside large numbers."""
         program = self.program
-        if program.boolean.size or program.integer.size:
+        if any((x[whole] % 1 != 0).any() for whole in (program.boolean, program.integer)):
             return False
         gap = program.b - program.A @ x
         for block in program.cones:
@@ -207,12 +208,14 @@ class PublicSet:
             elif block.kind == "soc":
                 heads = np.cumsum(block.sizes) - np.asarray(block.sizes)
                 squares = np.add.reduceat(gap[rows] ** 2, heads)
-                if (gap[rows][heads] < 0).any() or (squares > 2 * gap[rows][heads] ** 2).any():
+                squares *= 1 + hidden * (4 + max(block.sizes))
+                if (gap[rows][heads] < 0).any() or not (squares <= 2 * gap[rows][heads] ** 2).all():
                     return False
             elif block.kind == "psd" and rows.size == block.size:
                 for part in np.split(gap[rows], np.cumsum(block.sizes)[:-1]):
                     square = part.reshape(math.isqrt(part.size), -1)
-                    if np.linalg.eigvalsh(square + square.T).min() < 0:
+                    eigenvalues = np.linalg.eigvalsh(square + square.T)
+                    if eigenvalues[0] < hidden * eigenvalues.size * np.abs(eigenvalues).max():
                         return False
             elif block.kind == "exp" and rows.size == block.size:
                 power, base, top = gap[rows].reshape(-1, 3).T
@@ -276,14 +279,14 @@ class PublicSet:
         """(n,) a point of least ``c'x``, or None; one that is known, or from the last basis where the program is small,
         and of many columns without a program, where that can be."""
         program, seen = self.program, self.__dict__.get("polyhedron")
-        whole = program.boolean.size + program.integer.size == 0
-        linear = whole and self._linear
+        continuous = program.boolean.size + program.integer.size == 0
+        linear = continuous and self._linear
         known = seen.furthest_in(-c) if linear and seen is not None else None
         if known is not None:
             x: Floats | None = known
         elif linear and (program.A.nnz < SMALL or (c.size > _MANY and self.polyhedron.one_row_each is not None)):
             x = self.polyhedron.minimise(c)
-        elif whole and not self._linear:
+        elif continuous and not self._linear:
             x = self._least(c, *self.box).x
         else:
             x = solve_cone_program(program.with_(c=c), solver=self.solver).x
@@ -345,7 +348,8 @@ class PublicSet:
         elif self._linear:
             try:
                 best = self.polyhedron.support(objective)
-                self.__dict__["feasible"] = True
+                if ours:
+                    self.__dict__["feasible"] = True
                 return best
             except SolverFailure:  # others are asked, between other bounds than afterwards
                 alike = False

@@ -121,13 +121,11 @@ def _safest(model: PrivateLP) -> PublicPoint | None:
     robust = robust_program(model) if model.form.matrix.nnz <= MOST_ENTRIES else None
     if robust is None:
         return None
-    program, weights = robust
+    program, weights, widest = robust
     c = middle_cost(model)
     program = program.with_(c=np.zeros(model.affine.variables) if c is None else c, d=0.0)
     solve = partial(solve_cone_program, program, weights=weights, solver=model.public.solver)
-    # What the program leaves to all rows, so that its equalities can be met.
-    least = float(half_ranges(model)[0][model.affine.equalities() & model.form.private_rows].max(initial=0.0))
-    if max(unkept(model), default=-math.inf) < least:
+    if max(unkept(model), default=-math.inf) < widest:
         best = solve()
         if best.solved:  # nothing is violated, whatever the data
             return _as_point(model, best, c is not None)
@@ -168,8 +166,9 @@ def _as_point(model: PrivateLP, solution: ConeSolution, finite: bool) -> PublicP
     return PublicPoint(solution.x, worst_violation(model, solution.x), words, lost)
 
 
-def robust_program(model: PrivateLP) -> tuple[ConeProgram, sp.csr_array | None] | None:
-    """The program whose points satisfy every private constraint for every allowed database, and weights on |x|.
+def robust_program(model: PrivateLP) -> tuple[ConeProgram, sp.csr_array | None, float] | None:
+    """The program whose points satisfy every private constraint for every allowed database, weights on |x|, and what it
+    leaves to all rows: half of the widest range of an equality.
 
     Equalities with private numbers are bands that miss the middle of the allowed numbers by as much as the widest of
     them does, so one slack on all rows measures the largest violation. None where ranges are not declared.
@@ -187,7 +186,7 @@ def robust_program(model: PrivateLP) -> tuple[ConeProgram, sp.csr_array | None] 
     if widest > 0:
         b = b + np.where(form.private_rows & ~zero, widest * interior_direction(affine), 0.0)
     band = np.where(zero, widest - half, 0.0)
-    return middle.with_(b=b, band=band), weights
+    return middle.with_(b=b, band=band), weights, widest
 
 
 def middle_cost(model: PrivateLP) -> Floats | None:
