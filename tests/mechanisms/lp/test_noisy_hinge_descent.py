@@ -338,3 +338,12 @@ def test_it_comes_near_the_best_on_ballots() -> None:
     mean, least = (float(np.maximum(1 - rows @ point, 0).mean()) for point in (found, x.value))
     left, fewest = (float((rows @ point < 0.9 - 1e-6).mean()) for point in (found, x.value))
     assert mean <= least + 0.005 and left <= fewest + 0.03
+
+
+def test_rows_without_an_entry_take_no_noise() -> None:
+    """Whatever x is, they are violated by as much."""
+    b = dpm.Private([1.0, 2], name="b", unit="entry", linf=0.1, bounds=[-2, 3])
+    x = cp.Variable(2, bounds=[0, 5])
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [np.zeros((2, 2)) @ x <= b])
+    problem.solve(1, 1e-6, mechanism="noisy-hinge-descent", rng=0)
+    assert x.value == pytest.approx([0, 0], abs=1e-6)

@@ -102,10 +102,11 @@ class NoisyHingeDescent(CountingEngine):
                 progress(f"descent on the violations, {plan.steps} steps", step / plan.steps)
             a = step + 1.0 if plan.accelerated else 1.0
             requested = (weight * x + a * z) / (weight + a) if plan.accelerated else z
-            sums = table.map_reduce(partial(_sums, requested, plan))
-            noisy = source.laplace(sums, plan.scale) if plan.kind == "laplace" else source.gaussian(sums, plan.scale)
             total += a * task.tilt
-            total[plan.live] += a * noisy / k
+            if plan.live.size:  # else no private entry counts, and there is nothing to ask for
+                sums = table.map_reduce(partial(_sums, requested, plan))
+                draw = source.laplace if plan.kind == "laplace" else source.gaussian
+                total[plan.live] += a * draw(sums, plan.scale) / k
             after = task.polytope.project(plan.start - plan.rate * total)
             if step >= plan.steps - plan.kept:
                 x, weight = (weight * x + a * (after if plan.accelerated else z)) / (weight + a), weight + a
