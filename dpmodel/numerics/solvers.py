@@ -105,8 +105,8 @@ _FEW_ROWS = 300
 CONTINUOUS = {"presolve_rule_off": 1 << 13}
 # Steps of the simplex method after which another solver is asked: these and one for four rows and columns, and fewer
 # where rows, columns and entries are many, for a step takes longer there, with their square about: some hundredths of a
-# second, in which Clarabel solves most programs with 10,000 entries. Set on the 222 programs that plans of the zoo ask
-# for at 1,000 to 10,000 variables; on netlib 1,000 and one for two take as long.
+# second, in which Clarabel solves most programs with 10,000 entries. Set on what plans of the zoo ask for at 1,000 to
+# 10,000 variables.
 _FIRST_STEPS, _PATIENCE, _STEPS_LIMIT = 700, 17_000_000_000_000, "simplex_iteration_limit"
 
 

@@ -191,8 +191,8 @@ class PublicSet:
 
     def holds(self, x: Floats, hidden: float = 0.0) -> bool:
         """Whether x, a point of the box, satisfies the public rows; False for power cones and the faces of exponential
-        ones: nobody looks. ``hidden`` : by how much more than just so, as a share of every square or eigenvalue that is
-        summed, in cones of squares and of matrices: rounding hides what is missed beside large numbers."""
+        ones: nobody looks. ``hidden`` : what large numbers are rounded by, relative to them; then x has to lie so far
+        inside second-order and semidefinite cones that rounding cannot hide that it does not."""
         program = self.program
         if any((x[whole] % 1 != 0).any() for whole in (program.boolean, program.integer)):
             return False
@@ -278,13 +278,14 @@ class PublicSet:
     def cheapest(self, c: Floats) -> Floats | None:
         """(n,) a point of least ``c'x``, or None; one that is known, or from the last basis where the program is small,
         and of many columns without a program, where that can be."""
-        program, seen = self.program, self.__dict__.get("polyhedron")
+        program = self.program
+        seen: Polyhedron | None = self.__dict__.get("polyhedron")
         continuous = program.boolean.size + program.integer.size == 0
         linear = continuous and self._linear
-        known = seen.furthest_in(-c) if linear and seen is not None else None
-        if known is not None:
-            x: Floats | None = known
-        elif linear and (program.A.nnz < SMALL or (c.size > _MANY and self.polyhedron.one_row_each is not None)):
+        x = seen.furthest_in(-c) if linear and seen is not None else None
+        if x is not None:
+            return x
+        if linear and (program.A.nnz < SMALL or (c.size > _MANY and self.polyhedron.one_row_each is not None)):
             x = self.polyhedron.minimise(c)
         elif continuous and not self._linear:
             x = self._least(c, *self.box).x

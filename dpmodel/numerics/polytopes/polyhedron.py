@@ -196,7 +196,7 @@ class Polyhedron:
     def _near_corner(self, direction: Floats) -> float | None:
         """``direction'x`` at a point between one next to zero and the far corner of the implied bounds, if that is the
         most but for half of what ``support`` adds. Columns that do not count go to their upper ends, as epigraphs need.
-        Tried where a linear program takes twenty times as long."""
+        Tried where a linear program would take longer."""
         if self.A_eq.nnz + self.A_ub.nnz < _WORTH_A_LOOK:
             return None
         start, ends = np.clip(0.0, self.lower, self.upper), np.where(direction < 0, *self.box)

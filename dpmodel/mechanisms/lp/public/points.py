@@ -142,7 +142,7 @@ def _safest(model: PrivateLP) -> PublicPoint | None:
 
 @cached
 def unkept(model: PrivateLP) -> list[float]:
-    """Violations within which no public point keeps private constraints whatever the data are, as programs tell."""
+    """Violations that, as programs told, no public point keeps to whatever the data are."""
     return []
 
 
