@@ -87,9 +87,10 @@ def test_digits_alone_never_decide_wrongly(exponential, monkeypatch):
 @pytest.mark.parametrize("kind", ["exponential", "permute_and_flip"])
 @pytest.mark.parametrize("runs", [1500, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_the_same_choices_as_opendp(kind, runs):
-    """Two samples: chi-square, false alarm 1e-7; another scale is seen."""
+    """Two samples: chi-square, false alarm 1e-7; another scale is seen but in 5e-12 of all runs (noncentral chi-square
+    of the two distributions; with 30 in place of 80 one of 57 was missed)."""
     scores = np.array([0.0, 0.5, 1.0, 2.0, 2.0])
-    wrong = 1.0 + 30 / np.sqrt(runs)
+    wrong = 1.0 + 80 / np.sqrt(runs)
     mine, theirs, other = (
         [source.noisy_max(scores, scale, kind=kind) for _ in range(runs)]
         for source, scale in ((ExactSource(), 1.0), (OpenDPSource(), 1.0), (ExactSource(), wrong))
