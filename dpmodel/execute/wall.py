@@ -100,6 +100,8 @@ def charge_then_run(
         return run(guarded), None
     except WrongOutcome as error:
         failure = RunError(f"{name} handed back {error}", why=spent, remedy=remedy)
+    except RunError as error:  # of a run within this one, which said no more than a wall may
+        failure = RunError(error.what, why=spent, remedy=remedy)
     except SourceError as error:  # words and numbers of blocks only
         failure = SourceError(error.what, why=f"{error.why}; {spent}" if error.why else spent, remedy=error.remedy)
     except SolverFailure as error:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from dpmodel.annotate.elements import elements
 from dpmodel.errors import SpecificationError, unsaid
-from dpmodel.execute import charge_then_run, check_budget
+from dpmodel.execute import RunError, charge_then_run, check_budget
 from dpmodel.execute.progress import shown, silent
 from dpmodel.execute.wall import ChargeReached, before_charges
 from dpmodel.learn.classifier import PrivateClassifier, classes_and_places, flat, places_of, require_classes
@@ -87,7 +87,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
     Notes
     -----
     How many fits random stopping made is private, and so is the time it took: whoever can time it learns more than is
-    guaranteed. Warnings of its fits are not shown.
+    guaranteed. Warnings of fits are given before the charge, by public facts.
 
     Raises
     ------
@@ -156,7 +156,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         given = _rng(self.random_state)
         seeds = public_generator(int(given)) if isinstance(given, int | np.integer) else None
         source = noise_source(given if seeds is None else seeds)
-        account = _Account(self.budget, self._shared_lineage, *total)
+        account = _PaidFor()
         self._warn_of_costs()
 
         def fit_one(params: Any, places: Any, cost: tuple[float, float]) -> Any:
@@ -169,44 +169,45 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
 
         def run(place: int) -> tuple[Any, int]:
             model = fit_one(candidates[place], fitted_on, each)
+            with np.errstate(all="ignore"):  # a huge number in one row would warn of itself
+                return model, unsaid(lambda: sum_of_scores(score(model, _rows(X, held), _rows(y, held))), _unscored)
 
-            def scored(told: Any) -> int:
-                # A huge number in one row would warn of itself.
-                with warnings.catch_warnings(), np.errstate(all="ignore"):
-                    warnings.simplefilter("ignore")
-                    return sum_of_scores(score(model, _rows(X, held), _rows(y, held)))
-
-            found, failure = charge_then_run(
-                scored, name="scoring", budget=account, epsilon=each[0], delta=0.0, label="score",
-                report=silent,
-            )  # fmt: skip
-            if failure is not None:
-                raise failure
-            assert found is not None
-            return model, found
+        def search(told: Any) -> tuple[int, Any, Sequence[Any], int | None]:
+            """What is released: the chosen place, its last fit, the models, and the noisy score."""
+            models: Sequence[Any]
+            noisy = None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what public facts warn of was said; the rest is of rows
+                if self.strategy_ == "every":
+                    models, sums = zip(*(run(j) for j in range(len(candidates))), strict=True)
+                    place = every(sums, searched[0], source)
+                    best = models[place]
+                else:
+                    runs = 5 * len(candidates) if self.runs is None else self.runs
+                    place, best, noisy = stopped(run, len(candidates), runs, each[0], source)
+                    models = [best]
+                if self.refit:
+                    best = fit_one(candidates[place], None, (total.epsilon * part, total.delta * part))
+            return place, best, models, noisy
 
         # What public facts refuse in any candidate is told before the first of them is paid for.
         rehearsals = [(fitted_on, each), *[(None, (total.epsilon * part, total.delta * part))] * bool(self.refit)]
         for params, (places, cost) in product(candidates, rehearsals):
             with warnings.catch_warnings(), contextlib.suppress(ChargeReached), before_charges():
-                warnings.simplefilter("ignore")  # each is given again when the fit is made
+                warnings.simplefilter("ignore", CompositionWarning)  # said above, of all together
                 fit_one(params, places, cost)
 
-        models: Sequence[Any]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CompositionWarning)  # said above
-            if self.strategy_ == "every":
-                models, sums = zip(*(run(j) for j in range(len(candidates))), strict=True)
-                place = every(sums, searched[0], source)
-                best = models[place]
-            else:
-                runs = 5 * len(candidates) if self.runs is None else self.runs
-                warnings.simplefilter("ignore")  # how many there are is private
-                place, best, noisy = stopped(run, len(candidates), runs, each[0], source)
-                models = [best]
-                self.best_score_ = noisy / GRID / len(held)
-            if self.refit:
-                best = fit_one(candidates[place], None, (total.epsilon * part, total.delta * part))
+        # Scores that are not paid for stay behind the wall, where a fit fails too.
+        found, failure = charge_then_run(
+            search, name="the search", budget=self.budget, epsilon=total.epsilon, delta=total.delta,
+            label="learn.PrivateSearchCV", report=silent, charged=self._count,
+        )  # fmt: skip
+        if failure is not None:
+            raise failure
+        assert found is not None
+        place, best, models, noisy = found
+        if noisy is not None:
+            self.best_score_ = noisy / GRID / len(held)
         self._keep(candidates, place, best, models, each)
         return self
 
@@ -329,6 +330,10 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         # Which labels occur may be public of all rows, and is not of a part of them.
         return {"classes": elements(classes_and_places(reader, y, read, final._most_classes)[0])}
 
+    def _count(self) -> None:
+        if self.budget is None:
+            self._shared_lineage.spent.append((self.epsilon, self.delta))
+
     @property
     def _shared_lineage(self) -> Lineage:
         lineage: Lineage = _final(self.estimator)[1]._shared_lineage
@@ -403,23 +408,13 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         return tags
 
 
-class _Account(Budget):
-    """What the fits of one search charge: the first of them pays for the whole search, the others for nothing.
+class _PaidFor(Budget):
+    """The account of the fits of one search, which has paid for all of them."""
 
-    So the charge comes before any row is read.
-    """
-
-    def __init__(self, budget: Budget | None, lineage: Lineage, epsilon: float, delta: float) -> None:
-        self._payer, self._lineage = budget, lineage
-        self._cost = epsilon, delta
-        self._settled = False
+    def __init__(self) -> None:
+        pass
 
     def charge(self, epsilon: float, delta: float = 0.0, label: str = "") -> Charge:
-        if not self._settled and self._payer is not None:
-            self._payer.charge(*self._cost, label="learn.PrivateSearchCV")
-        elif not self._settled:
-            self._lineage.spent.append(self._cost)
-        self._settled = True
         return Charge(epsilon, delta, label, "", "")
 
     def __str__(self) -> str:
@@ -463,6 +458,10 @@ def _failed(failed: str) -> SpecificationError:
         why="its message may hold values of records, so it is not shown",
         remedy="the same step by itself, where you may look at the data",
     )
+
+
+def _unscored(failed: str) -> RunError:
+    return RunError(f"scoring stopped with {failed}")
 
 
 def _rows(data: Any, places: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import traceback
 import warnings
 from typing import Any
 
@@ -21,6 +22,7 @@ from walking import assert_no_trace
 
 import dpmodel as dpm
 from dpmodel.errors import BudgetExceededError, DPModelError, SpecificationError
+from dpmodel.execute.wall import _public_only
 from dpmodel.learn import (
     AffineSubspaceClassifier,
     CompositionWarning,
@@ -31,6 +33,9 @@ from dpmodel.learn import (
     PrivateSearchCV,
     PublicEncoder,
 )
+from dpmodel.learn import search as searching
+from dpmodel.learn.selection import GRID as GRID_OF_SCORES
+from dpmodel.learn.selection import sum_of_scores
 
 N = 3000
 RNG = np.random.default_rng(0)
@@ -266,6 +271,69 @@ def test_one_odd_row_that_is_held_out_shows_in_no_warning_and_no_error() -> None
         PrivateSearchCV(base, GRID, budget=budget, random_state=0).fit(rows, labels)
     assert caught_error.value.__context__ is None and "7321" not in str(caught_error.value)
     assert budget.spent.epsilon == 1.0
+
+
+class FailsLate(PrivateRidge):
+    """Solves, then fails in one of its fits or predictions; copies count together."""
+
+    left: Any = None
+    error: BaseException = RuntimeError()
+
+    def fit(self, X: Any, y: Any) -> Any:
+        if self.left["fit"] == 0 and len(X) == self.left["rows"] and not _public_only.get():
+            raise self.error
+        found = super().fit(X, y)
+        self.left["fit"] -= len(X) == self.left["rows"]
+        return found
+
+    def predict(self, X: Any) -> Any:
+        self.left["predict"] -= 1
+        if self.left["predict"] == -1:
+            raise self.error
+        return super().predict(X)
+
+
+@pytest.mark.parametrize("error", [RuntimeError(SECRET), KeyboardInterrupt(SECRET)], ids=repr)
+@pytest.mark.parametrize("strategy", ["every", "random-stopping"])
+@pytest.mark.parametrize("where", ["first fit", "second fit", "first score", "second score", "choice", "refit"])
+def test_a_failure_leaves_no_score_in_any_frame(
+    where: str, strategy: str, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever a search ends, what its traceback and it hold knows no more than before."""
+    made: list[int] = []
+    count, place = ("first", "second").index(where.split()[0]) if " " in where else 0, where.split()[-1]
+    left = {"fit": -1, "predict": -1, "rows": N if place == "refit" else N - round(N / 4)}
+    monkeypatch.setattr(FailsLate, "left", left | {{"refit": "fit", "score": "predict"}.get(place, place): count})
+    monkeypatch.setattr(FailsLate, "error", error)
+
+    def noted(scores: Any) -> int:
+        made.append(sum_of_scores(scores))
+        return made[-1]
+
+    def broken(*given: Any, **named: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(searching, "sum_of_scores", noted)
+    if where == "choice":
+        monkeypatch.setattr(searching, "every" if strategy == "every" else "stopped", broken)
+    budget = dpm.Budget(4.0)
+    base = FailsLate(**ridge().get_params())
+    found = PrivateSearchCV(
+        base, GRID, epsilon=4.0, strategy=strategy, runs=9 * (strategy == "random-stopping") or None, budget=budget,
+        random_state=0,
+    )  # fmt: skip
+    with pytest.raises((DPModelError, KeyboardInterrupt)) as caught:
+        found.fit(X, Y)
+    failure = caught.value
+    assert isinstance(failure, KeyboardInterrupt) == isinstance(error, KeyboardInterrupt)
+    assert failure.__cause__ is None is failure.__context__ and str(SECRET) not in str(failure)
+    frames = [frame for frame, _ in traceback.walk_tb(failure.__traceback__) if "dpmodel" in frame.f_code.co_filename]
+    assert [frame.f_code.co_name for frame in frames][-1] == "_searched"
+    # Only the call itself, and of it only what was there before the charge: data of the caller, and public plans.
+    held = [value for frame in frames for name, value in frame.f_locals.items() if name not in ("X", "y")]
+    assert_no_trace([held, vars(found), failure], [[*made, *(s / GRID_OF_SCORES for s in made), SECRET]])
+    assert budget.spent.epsilon == 4.0 and not hasattr(found, "best_estimator_")
+    assert made or where in ("first fit", "first score") or (where, strategy) == ("choice", "random-stopping")
 
 
 @pytest.mark.slow

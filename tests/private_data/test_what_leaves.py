@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import time
+import traceback
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -118,6 +119,8 @@ def test_a_crash_costs_one_charge_and_shows_nothing(face: Face, crash_at: int) -
     except dpm.DPModelError as error:
         assert error.__cause__ is None and error.__context__ is None
         assert "FloatingPointError" in str(error) and " at " not in str(error)
+        files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+        assert not [file for file in files if "/mechanisms/" in file]
         assert source.events.count("draw") == crash_at + 1, "no second run"
     else:
         assert len(source.draws) <= crash_at, "fewer draws than that"
