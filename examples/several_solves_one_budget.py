@@ -8,6 +8,7 @@ by processes, a charge is written before the data are read, and what does not fi
 """
 
 import tempfile
+import warnings
 from pathlib import Path
 
 import cvxpy as cp
@@ -37,7 +38,9 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         ledger = Path(folder) / "utility.db"
-        budget = dpm.Budget(epsilon=1.0, delta=1e-6, ledger=ledger)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "a new ledger")  # that a new account begins is meant here
+            budget = dpm.Budget(epsilon=1.0, delta=1e-6, ledger=ledger)
         for day, amounts in DEMAND.items():
             demand.value = amounts  # the compiled problem is used again
             try:
@@ -48,7 +51,7 @@ def main() -> None:
                 print(f"{day:10} cost {cost:9.2f} dollars, power {np.round(power.value, 1)}; "
                       f"epsilon left {budget.remaining.epsilon:g}")  # fmt: skip
 
-        reopened = dpm.Budget(epsilon=1.0, delta=1e-6, ledger=ledger)  # as another process would
+        reopened = dpm.Budget.open(ledger)  # as another process would
         spent, left = reopened.spent, reopened.remaining
         print(f"\nIn the file: spent epsilon {spent.epsilon:g}, remaining epsilon {left.epsilon:g}")
         for charge in reopened.history:

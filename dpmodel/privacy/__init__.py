@@ -24,7 +24,7 @@ from dpmodel.privacy.conversions import (
 )
 from dpmodel.privacy.distributions import Distribution, Gaussian, Laplace, TruncatedLaplace
 from dpmodel.privacy.exact_source import ExactSource
-from dpmodel.privacy.ledger import Charge
+from dpmodel.privacy.ledger import Charge, NewLedgerWarning
 from dpmodel.privacy.noise import (
     DiscreteNoiseSource,
     NoiseSource,
@@ -65,6 +65,7 @@ __all__ = [
     "ExactSource",
     "Gaussian",
     "Laplace",
+    "NewLedgerWarning",
     "NoiseSource",
     "NotPrivateWarning",
     "OpenDPSource",

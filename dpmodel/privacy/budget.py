@@ -68,19 +68,14 @@ class Budget:
 
     @staticmethod
     def open(ledger: str | os.PathLike[str]) -> Budget:
-        """The budget of a ledger file that is there, whatever its total.
+        """The budget of a ledger file that is there, whatever its total; none is begun.
 
         Raises
         ------
         SpecificationError
             For a file that is not there, or is no ledger, or is damaged.
         """
-        return Budget(*SQLiteLedger.budget_of(ledger), ledger=ledger)
-
-    @property
-    def within(self) -> bool:
-        """Whether the charges add up to no more than the total."""
-        return self._covers(self.spent, PrivacyLoss(0.0, 0.0))
+        return _kept_in(SQLiteLedger(ledger, None))
 
     @property
     def epsilon(self) -> float:
@@ -132,6 +127,10 @@ class Budget:
                 why="it is kept in the history",
                 remedy="pass public words such as label='demand plan'",
             )
+        if not label.isascii() and label.encode("utf-8", "ignore").decode("utf-8") != label:
+            raise SpecificationError(
+                "label has a lone surrogate", why="the ledger keeps Unicode text", remedy="label='demand plan'"
+            )
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         charge = Charge(request.epsilon, request.delta, label, now, uuid.uuid4().hex)
         self._ledger.append(charge, lambda spent: self._check(spent, request))
@@ -181,9 +180,9 @@ class Budget:
     def __deepcopy__(self, memo: dict[int, Any]) -> Budget:
         return self
 
-    def __reduce__(self) -> tuple[Callable[[float, float, str], Budget], tuple[float, float, str]]:
+    def __reduce__(self) -> tuple[Callable[..., Budget], tuple[Any, ...]]:
         if isinstance(self._ledger, SQLiteLedger):
-            return _reopen, (self.epsilon, self.delta, str(self._ledger.path))
+            return _reopen, (str(self._ledger.path), self._total, self._ledger.seen)
         raise SpecificationError(
             "a Budget without a ledger cannot be pickled",
             why="two copies in two processes would each spend the whole of it",
@@ -230,12 +229,12 @@ def _request(epsilon: object, delta: object) -> PrivacyLoss:
     return PrivacyLoss(non_negative(epsilon, "epsilon"), fraction(delta, "delta", zero=True))
 
 
-def _reopen(epsilon: float, delta: float, ledger: str) -> Budget:
-    """Unpickle: the ledger must still be there, since a new one would forget what was spent."""
-    if not os.path.exists(ledger):
-        raise SpecificationError(
-            f"the ledger {ledger} of a pickled Budget is gone",
-            why="opening a new one would forget what was spent",
-            remedy="restore the file, or make a new Budget if that is really meant",
-        )
-    return Budget(epsilon, delta, ledger)
+def _kept_in(ledger: SQLiteLedger) -> Budget:
+    budget = object.__new__(Budget)
+    budget._total, budget._ledger = ledger.budget, ledger
+    return budget
+
+
+def _reopen(path: str, budget: PrivacyLoss, seen: tuple[int, str]) -> Budget:
+    """Unpickle: the ledger must still hold what it held, since a new one would forget what was spent."""
+    return _kept_in(SQLiteLedger(path, budget, seen))

@@ -8,21 +8,26 @@ rest of a budget.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import math
 import os
 import sqlite3
-import tempfile
 import threading
+import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
-from dpmodel.errors import SpecificationError
+from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.privacy.conversions import PrivacyLoss
+from dpmodel.text import number
+from dpmodel.users_line import users_line
 
 _APPLICATION_ID = 0x6470426C  # "dpBl": tells a ledger from any other SQLite file
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 _BUSY_SECONDS = 60.0
 
 _SCHEMA = f"""
@@ -31,7 +36,9 @@ CREATE TABLE header (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     schema_version INTEGER NOT NULL,
     epsilon REAL NOT NULL,
-    delta REAL NOT NULL
+    delta REAL NOT NULL,
+    name TEXT NOT NULL,
+    checksum TEXT NOT NULL
 );
 CREATE TABLE charges (
     position INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -39,13 +46,23 @@ CREATE TABLE charges (
     time TEXT NOT NULL,
     epsilon REAL NOT NULL CHECK (epsilon >= 0),
     delta REAL NOT NULL CHECK (delta >= 0),
-    label TEXT NOT NULL
+    label TEXT NOT NULL,
+    checksum TEXT NOT NULL
 );
 CREATE TRIGGER charges_keep BEFORE DELETE ON charges BEGIN SELECT RAISE(ABORT, 'append-only'); END;
 CREATE TRIGGER charges_same BEFORE UPDATE ON charges BEGIN SELECT RAISE(ABORT, 'append-only'); END;
+CREATE TRIGGER charges_once BEFORE INSERT ON charges
+    WHEN EXISTS (SELECT 1 FROM charges WHERE position = NEW.position OR id = NEW.id)
+    BEGIN SELECT RAISE(ABORT, 'append-only'); END;
+CREATE TRIGGER header_once BEFORE INSERT ON header WHEN EXISTS (SELECT 1 FROM header)
+    BEGIN SELECT RAISE(ABORT, 'append-only'); END;
 CREATE TRIGGER header_keep BEFORE DELETE ON header BEGIN SELECT RAISE(ABORT, 'append-only'); END;
 CREATE TRIGGER header_same BEFORE UPDATE ON header BEGIN SELECT RAISE(ABORT, 'append-only'); END;
 """
+
+
+class NewLedgerWarning(UserWarning):
+    """A ledger file was not there, and a new one begins: nothing counts as spent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,57 +126,69 @@ class SQLiteLedger:
     A charge is committed before ``append`` returns, with synchronous=EXTRA (FULL, and the directory is
     synced as well), so a crash or a power cut after it can only lose budget, never forget a charge.
     Writers take the write lock (BEGIN IMMEDIATE) before they read what was spent, and wait up to 60 s for
-    it. Every operation opens its own connection, so threads and forked children need no care. Triggers
-    refuse to change or delete rows. What no file can prevent is somebody restoring an older copy of it;
-    nor should it lie on a network file system with broken locks.
+    it. Every operation opens its own connection, so threads and forked children need no care.
+
+    Triggers refuse to change, replace or delete rows. Every row has a checksum (SHA-256) over its contents and
+    the checksum of the row before it, back to the header, and SQLite counts the rows beside them. Each operation
+    verifies all of it: a file that was changed, or lost its last rows, is refused, and the error says where. A
+    ledger also remembers the last row that it has seen, so that an older copy is refused as long as it or its pickle
+    lives. What no file can prevent is somebody who writes it anew with checksums of its own, or restores an older copy
+    between two processes; nor should it lie on a network file system with broken locks.
 
     Parameters
     ----------
-    path : the file; created if it does not exist.
-    budget : (epsilon, delta), written to a new file and compared with an existing one.
+    path : the file. Where there is none, one is created, with a `NewLedgerWarning`.
+    budget : (epsilon, delta), written to a new file and compared with an existing one. None: that of the file, which
+        must be there.
+    seen : (position, checksum) of a row that the file must hold (``seen`` of an earlier object); it must be there.
+
+    Raises
+    ------
+    SpecificationError
+        Whatever is wrong with the file, by every method.
     """
 
-    def __init__(self, path: str | os.PathLike[str], budget: PrivacyLoss) -> None:
-        self.path = Path(path).expanduser().absolute()
-        self._budget: PrivacyLoss | None = budget
-        if not self.path.exists():
-            self._create()
-        with self._connection() as connection:
-            if connection.execute("PRAGMA quick_check").fetchone() != ("ok",):
-                raise self._damaged("its integrity check fails")
+    def __init__(
+        self, path: str | os.PathLike[str], budget: PrivacyLoss | None, seen: tuple[int, str] | None = None
+    ) -> None:
+        self._budget, self.seen = budget, seen
+        try:
+            self.path = Path(path).expanduser().absolute()
+        except (RuntimeError, OSError) as error:  # no such user, no working directory
+            self.path = Path(path)
+            raise self._unusable(error) from None
+        with self._told():
+            if budget is not None and seen is None and not self.path.exists():
+                self._create(budget)
+        with self._open() as (connection, _, _):
+            found = connection.execute("PRAGMA quick_check").fetchone()
+            if found != ("ok",):
+                raise self._damaged(f"its integrity check fails: {found[0] if found else 'no answer'}")
 
-    @classmethod
-    def budget_of(cls, path: str | os.PathLike[str]) -> PrivacyLoss:
-        """The (epsilon, delta) of a ledger that is there; SpecificationError for anything else."""
-        ledger = object.__new__(cls)
-        ledger.path, ledger._budget = Path(path).expanduser().absolute(), None
-        with ledger._connection() as connection:
-            epsilon, delta = connection.execute("SELECT epsilon, delta FROM header").fetchone()
-        return PrivacyLoss(epsilon, delta)
+    @property
+    def budget(self) -> PrivacyLoss:
+        """(epsilon, delta) of the file."""
+        assert self._budget is not None
+        return self._budget
 
     def charges(self) -> tuple[Charge, ...]:
         """See `Ledger.charges`; reads the file, so charges of other processes are seen."""
-        with self._connection() as connection:
-            return self._read(connection)
+        with self._open() as (_, charges, _):
+            return charges
 
     def append(self, charge: Charge, check: Callable[[PrivacyLoss], None]) -> None:
         """See `Ledger.append`."""
-        with self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                check(total(self._read(connection)))
-                connection.execute(
-                    "INSERT INTO charges (id, time, epsilon, delta, label) VALUES (?, ?, ?, ?, ?)",
-                    (charge.id, charge.time, charge.epsilon, charge.delta, charge.label),
-                )
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+        with self._open("BEGIN IMMEDIATE") as (connection, charges, previous):
+            check(total(charges))
+            position = len(charges) + 1
+            # SQLite keeps no sign of a zero.
+            row = (position, charge.id, charge.time, charge.epsilon + 0.0, charge.delta + 0.0, charge.label)
+            link = _checksum(previous, *row)
+            connection.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, link))
+            connection.execute("COMMIT")
+            self.seen = position, link
 
-    def _create(self) -> None:
-        """Write a complete ledger beside ``path`` and link it into place, so that nobody sees half of it."""
+    def _create(self, budget: PrivacyLoss) -> None:
         directory = self.path.parent
         if not directory.is_dir():
             raise SpecificationError(
@@ -167,80 +196,110 @@ class SQLiteLedger:
                 why="a ledger that lands in an unexpected place is a budget that nobody counts",
                 remedy="create the directory first",
             )
-        with tempfile.TemporaryDirectory(dir=directory, prefix=".ledger-") as scratch:
-            draft = Path(scratch) / "draft.db"
-            with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-                connection.execute("PRAGMA synchronous = EXTRA")
-                connection.executescript(_SCHEMA)
-                assert self._budget is not None
-                connection.execute("INSERT INTO header VALUES (1, ?, ?, ?)", (_SCHEMA_VERSION, *self._budget))
-            try:
-                os.link(draft, self.path)
-            except FileExistsError:
-                return  # another process was first; its header is compared like any other
-            except OSError:
-                # No hard links here. Exclusive creation is still safe: a reader in between finds a
-                # damaged file and refuses.
-                with contextlib.suppress(FileExistsError), open(self.path, "xb") as file:
-                    file.write(draft.read_bytes())
-                    file.flush()
-                    os.fsync(file.fileno())
-        _sync_directory(directory)
+        header = (_SCHEMA_VERSION, budget.epsilon, budget.delta + 0.0, uuid.uuid4().hex)
+        with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+            connection.executescript(_SCHEMA)
+            connection.execute("INSERT INTO header VALUES (1, ?, ?, ?, ?, ?)", (*header, _checksum(*header)))
+            content = connection.serialize()
+        if _publish(content, self.path):
+            _sync_directory(directory)
+            warnings.warn(
+                f"a new ledger begins in {self.path}: nothing counts as spent. If there was one, restore it before "
+                "anything is released",
+                NewLedgerWarning,
+                stacklevel=users_line(),
+            )
 
     @contextlib.contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
+    def _open(self, begin: str = "BEGIN") -> Iterator[tuple[sqlite3.Connection, tuple[Charge, ...], str]]:
+        """A transaction, which closing without a COMMIT takes back; the charges, verified; the last checksum."""
+        seen = self.seen  # before the file is read: another thread may see more meanwhile
         # mode=rw: a ledger that has vanished, or shrunk to nothing, must not be born again empty.
-        try:
+        with self._told():
             if self.path.stat().st_size == 0:
                 raise self._damaged("it is empty")
+            address = f"{self.path.as_uri()}?mode=rw"
             with contextlib.closing(
-                sqlite3.connect(f"{self.path.as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+                sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
             ) as connection:
                 connection.execute("PRAGMA synchronous = EXTRA")
-                self._check_header(connection)
-                yield connection
-        except FileNotFoundError:
-            raise SpecificationError(
-                f"the ledger {self.path} is gone",
-                why="without it nobody knows what was spent",
-                remedy="restore the file; a new, empty one would forget the spending",
-            ) from None
-        except sqlite3.OperationalError as error:
-            raise SpecificationError(
-                f"the ledger {self.path} cannot be used: {error}",
-                why="a charge counts only once it is committed to the file",
-                remedy="check permissions and disk space, and that no other program holds the file locked",
-            ) from error
-        except sqlite3.DatabaseError as error:
-            raise self._damaged(str(error)) from error
+                connection.execute(begin)
+                charges, links = self._read(connection)
+                if seen is not None and links[seen[0] : seen[0] + 1] != [seen[1]]:
+                    raise self._damaged(f"it does not go on from what it held before, with {seen[0]} charges")
+                self.seen = len(charges), links[-1]
+                yield connection, charges, links[-1]
 
-    def _check_header(self, connection: sqlite3.Connection) -> None:
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Whatever the file or the system says, as an error of this package."""
+        try:
+            yield
+        except DPModelError:
+            raise
+        except FileNotFoundError:
+            missing = self.seen is None
+            raise SpecificationError(
+                f"there is no ledger {self.path}" if missing else f"the ledger {self.path} is gone",
+                why="without it nobody knows what was spent",
+                remedy="Budget(epsilon, delta, ledger=...) begins a new one, where nothing was spent"
+                if missing
+                else "restore the file; a new, empty one would forget the spending",
+            ) from None
+        except (sqlite3.OperationalError, OSError) as error:
+            raise self._unusable(error) from None
+        except (sqlite3.Error, ValueError, TypeError, OverflowError, MemoryError) as error:
+            # What SQLite or Python made of bytes that no ledger holds.
+            raise self._damaged(f"{type(error).__name__}, {_plain(error)}") from None
+
+    def _read(self, connection: sqlite3.Connection) -> tuple[tuple[Charge, ...], list[str]]:
+        """The charges, and the checksums of the header and of each of them, after these were verified."""
         if connection.execute("PRAGMA application_id").fetchone() != (_APPLICATION_ID,):
             raise self._damaged("it is a database of another application")
-        row = connection.execute("SELECT schema_version, epsilon, delta FROM header").fetchone()
-        if row is None:
-            raise self._damaged("its header is missing")
-        version, epsilon, delta = row
-        if version != _SCHEMA_VERSION:
+        version = connection.execute("SELECT schema_version FROM header").fetchone()
+        if version is not None and version[0] != _SCHEMA_VERSION:
             raise SpecificationError(
-                f"the ledger {self.path} has schema version {version}, this package writes {_SCHEMA_VERSION}",
+                f"the ledger {self.path} has schema version {version[0]}, this package writes {_SCHEMA_VERSION}",
                 why="its charges might be misread",
                 remedy="use the version of dpmodel that wrote it",
             )
-        if self._budget is not None and (epsilon, delta) != tuple(self._budget):
+        header = connection.execute("SELECT schema_version, epsilon, delta, name, checksum FROM header").fetchall()
+        if len(header) != 1 or _checksum(*header[0][:-1]) != header[0][-1]:
+            raise self._damaged("its header, with the budget, is not as it was written")
+        found = PrivacyLoss(*header[0][1:3])
+        self._budget = self._budget or found
+        if found != self._budget:
             raise SpecificationError(
-                f"the ledger {self.path} holds a budget of epsilon={epsilon}, delta={delta}, not "
+                f"the ledger {self.path} holds a budget of epsilon={found.epsilon}, delta={found.delta}, not "
                 f"epsilon={self._budget.epsilon}, delta={self._budget.delta}",
                 why="a budget is fixed before the first charge; widening it later would void its guarantee",
-                remedy=f"open it with Budget({epsilon}, {delta}, ledger=...), or name another file",
+                remedy=f"open it with Budget({found.epsilon}, {found.delta}, ledger=...), or name another file",
             )
+        rows = connection.execute(
+            "SELECT position, id, time, epsilon, delta, label, checksum FROM charges ORDER BY position"
+        ).fetchall()
+        charges: list[Charge] = []
+        links = [header[0][-1]]
+        for place, (position, name, time, epsilon, delta, label, link) in enumerate(rows, start=1):
+            if position != place or _checksum(links[-1], position, name, time, epsilon, delta, label) != link:
+                before = total(tuple(charges))
+                raise self._damaged(
+                    f"charge {place} is not as it was written; those before it add up to epsilon "
+                    f"{number(before.epsilon)}, delta {number(before.delta)}"
+                )
+            charges.append(Charge(epsilon, delta, label, time, name))
+            links.append(link)
+        count = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'charges'").fetchone() or (0,)
+        if count != (len(charges),):
+            raise self._damaged(f"of {count[0]} charges it holds {len(charges)}")
+        return tuple(charges), links
 
-    def _read(self, connection: sqlite3.Connection) -> tuple[Charge, ...]:
-        rows = connection.execute("SELECT epsilon, delta, label, time, id FROM charges ORDER BY position").fetchall()
-        charges = tuple(Charge(*row) for row in rows)
-        if not all(_plausible(c.epsilon) and _plausible(c.delta) for c in charges):
-            raise self._damaged("a charge is not a finite non-negative number")
-        return charges
+    def _unusable(self, error: Exception) -> SpecificationError:
+        return SpecificationError(
+            f"the ledger {self.path} cannot be used: {_plain(error)}",
+            why="a charge counts only once it is committed to the file",
+            remedy="check permissions and disk space, and that no other program holds the file locked",
+        )
 
     def _damaged(self, reason: str) -> SpecificationError:
         return SpecificationError(
@@ -250,8 +309,47 @@ class SQLiteLedger:
         )
 
 
-def _plausible(value: object) -> bool:
-    return isinstance(value, (int, float)) and 0.0 <= value < math.inf
+def _checksum(*entries: object) -> str:
+    """Of a row: its numbers to the last bit, and the checksum of the row before it among them."""
+    return hashlib.sha256(json.dumps(entries).encode()).hexdigest()
+
+
+def _plain(error: Exception) -> str:
+    """What SQLite says, which may hold bytes of a damaged file."""
+    return str(error).encode("ascii", "backslashreplace").decode()
+
+
+def _publish(content: bytes, path: Path) -> bool:
+    """Write a new file, whole or not at all, and leave nothing else behind when killed. False where there is one."""
+    # No files without a name here, or no /proc: see below.
+    with (
+        contextlib.suppress(AttributeError, OSError),
+        open(os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666), "wb") as file,
+    ):
+        _write(file, content)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.link(f"/proc/self/fd/{file.fileno()}", path.name, dst_dir_fd=directory, follow_symlinks=True)
+        except FileExistsError:
+            return False  # another process was first; its header is compared like any other
+        finally:
+            os.close(directory)
+        return True
+    # Exclusive creation is still safe: a reader in between finds a damaged file and refuses.
+    with contextlib.suppress(FileExistsError), open(path, "xb") as file:
+        try:
+            _write(file, content)
+        except BaseException:
+            path.unlink()
+            raise
+        return True
+    return False
+
+
+def _write(file: BinaryIO, content: bytes) -> None:
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _sync_directory(directory: Path) -> None:

@@ -127,6 +127,9 @@ def test_another_total_is_refused(path, total):
         Budget(*total, ledger=path)
 
 
+REPLACING = ("REPLACE", "INSERT OR REPLACE", "INSERT OR IGNORE", "INSERT OR FAIL")
+
+
 def test_rows_cannot_be_changed(path):
     Budget(1.0, ledger=path).charge(0.5)
     connection = sqlite3.connect(path)
@@ -134,11 +137,17 @@ def test_rows_cannot_be_changed(path):
         "DELETE FROM charges",
         "UPDATE charges SET epsilon = 0",
         "UPDATE header SET epsilon = 9",
-        "INSERT INTO charges (id, time, epsilon, delta, label) VALUES ('x', 'now', -1, 0, '')",
+        "INSERT INTO charges VALUES (2, 'x', 'now', -1, 0, '', '')",
+        *(f"{how} INTO charges SELECT position, 'x', time, 0, 0, label, checksum FROM charges" for how in REPLACING),
+        *(f"{how} INTO charges SELECT 9, id, time, 0, 0, label, checksum FROM charges" for how in REPLACING),
+        *(f"{how} INTO header SELECT 1, schema_version, 9, delta, name, checksum FROM header" for how in REPLACING),
+        "UPDATE OR REPLACE charges SET epsilon = 0",
+        "INSERT INTO charges SELECT * FROM charges WHERE 1 ON CONFLICT DO UPDATE SET epsilon = 0",
     ):
-        with pytest.raises(sqlite3.IntegrityError):
+        with pytest.raises(sqlite3.IntegrityError, match=r"append-only|CHECK constraint"):
             connection.execute(statement)
     connection.close()
+    assert Budget(1.0, ledger=path).spent.epsilon == 0.5
 
 
 def sql(path, *statements):
@@ -165,7 +174,7 @@ CORRUPT = {
     ],
     "not a number": lambda path: [
         spent(path),
-        sql(path, "INSERT INTO charges (id, time, epsilon, delta, label) VALUES ('x', '', 'NaN', 0, '')"),
+        sql(path, "INSERT INTO charges VALUES (2, 'x', '', 'NaN', 0, '', '')"),
     ],
     "directory": lambda path: path.mkdir(),
 }
