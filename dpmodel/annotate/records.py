@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import uuid
 import weakref
-from typing import Literal
+from collections.abc import Iterable
+from typing import Any, Literal
 
 from dpmodel.errors import SpecificationError
 
 Neighbors = Literal["replace-one", "add-remove"]
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
-
-_numbers = itertools.count(1)
 
 
 class Records:
@@ -22,7 +20,10 @@ class Records:
     ``"entry"`` and the same number of units, record i owns row i of one and entry i of the other.
     Parameters whose units cannot be paired by number (different counts, entries of a matrix, or two
     vectors that were given no ``records=``) may be hit in any pair of units, and their changes are added.
-    Parameters of different ``Records`` belong to different people: one record moves only one of them.
+    Parameters of different ``Records`` belong to different people: one record moves only one of them. Then each of them
+    needs a name of its own, so that nobody is taken for two by an oversight: a problem in which one parameter names its
+    records and another does not, or two ``Records`` share a name, is refused. What names none (parameters, data sets,
+    tables of ``query_release``) belongs to the same people.
 
     Under ``"replace-one"`` a record stays the owner of its unit and only the values change: *which* unit is
     whose is public. If people can move between entries of a table of counts, that moves two entries:
@@ -30,14 +31,14 @@ class Records:
 
     Parameters
     ----------
-    name : shown in messages and in the guarantee.
+    name : shown in messages and in the guarantee; needed in a problem of several ``Records``.
     neighbors : ``"replace-one"`` (one record's values are replaced; shapes are public) or
         ``"add-remove"`` (one record's units may be absent, i.e. zero; the shape is a public capacity).
 
     Raises
     ------
     SpecificationError
-        For an unknown neighbor relation.
+        For an unknown neighbor relation, and a name that is no text.
     """
 
     __slots__ = ("__weakref__", "_name", "_neighbors", "_people", "_token")
@@ -49,18 +50,20 @@ class Records:
                 why="the neighbor relation decides what one record may change",
                 remedy="neighbors='replace-one' or neighbors='add-remove'",
             )
-        self._name = name if name is not None else f"records{next(_numbers)}"
+        if name is not None and not (isinstance(name, str) and name):
+            raise SpecificationError(f"Records(name=<{type(name).__name__}>)", remedy="Records('people')")
+        self._name = name
         self._neighbors: Neighbors = neighbors
         self._people: Records = self
         self._token = uuid.uuid4().hex
         _known[self._token] = self
 
     @classmethod
-    def of_table(cls, name: str, neighbors: Neighbors, people: Records | None) -> Records:
-        """The records of one table, whose rows are numbered for themselves: they are people of ``people`` (None: the
-        people of all tables of which nobody said whose they are), who may be in other tables too."""
+    def of_table(cls, name: str | None, neighbors: Neighbors, people: Records | None) -> Records:
+        """The records of one table, whose rows are numbered for themselves: they are people of ``people`` (None: those
+        of everything of which nobody said whose it is), who may be in other tables too."""
         records = cls(name, neighbors)
-        records._people = TABLES if people is None else people.people
+        records._people = DEFAULT_RECORDS if people is None else people.people
         return records
 
     @property
@@ -70,7 +73,7 @@ class Records:
         return self._people
 
     @property
-    def name(self) -> str:
+    def name(self) -> str | None:
         return self._name
 
     @property
@@ -78,7 +81,8 @@ class Records:
         return self._neighbors
 
     def __repr__(self) -> str:
-        return f"Records({self._name!r}, neighbors={self._neighbors!r})"
+        said = [repr(self._name)] * (self._name is not None)
+        return f"Records({', '.join([*said, f'neighbors={self._neighbors!r}'])})"
 
     def __deepcopy__(self, memo: dict[int, object]) -> Records:
         # Identity says whose data it is: a copy would turn the same people into different people.
@@ -90,8 +94,6 @@ class Records:
     def __reduce__(self) -> tuple[object, ...]:
         if self is DEFAULT_RECORDS:
             return (_default_records, ())
-        if self is TABLES:
-            return (_people_of_tables, ())
         # Parameters pickled one by one must come back as the data of the same people.
         people = None if self._people is self else self._people
         return (_restored, (self._token, self._name, self._neighbors, people))
@@ -100,7 +102,7 @@ class Records:
 _known: weakref.WeakValueDictionary[str, Records] = weakref.WeakValueDictionary()
 
 
-def _restored(token: str, name: str, neighbors: Neighbors, people: Records | None) -> Records:
+def _restored(token: str, name: str | None, neighbors: Neighbors, people: Records | None) -> Records:
     """The Records of this identity: the one that lives here already, or a new one."""
     found = _known.get(token)
     if found is None:
@@ -116,9 +118,33 @@ def _default_records() -> Records:
     return DEFAULT_RECORDS
 
 
-def _people_of_tables() -> Records:
-    return TABLES
+# The people of everything of which nobody said whose it is, in the whole package.
+DEFAULT_RECORDS = Records()
 
 
-DEFAULT_RECORDS = Records("the records")
-TABLES = Records("the people of tables")
+def refuse_unnamed(parameters: Iterable[Any]) -> None:
+    """Refuse private parameters of several people of whom not each has a name of its own.
+
+    A record moves the parameters of one people only, so two that are the same people by an oversight would each be
+    protected as if the other did not exist.
+
+    Raises
+    ------
+    SpecificationError
+        Which says how to tell them apart and how to join them.
+    """
+    people: dict[Records, str] = {}
+    for parameter in parameters:
+        people.setdefault(parameter.records.people, parameter.name())
+    known: dict[str | None, str] = {}
+    for records, parameter in people.items():
+        if len(people) > 1 and (records.name is None or records.name in known):
+            other, others = next((each, name) for each, name in people.items() if each is not records)
+            one, two = (f"Records({r.name!r})" if r.name else "no Records of a name" for r in (other, records))
+            raise SpecificationError(
+                f"{others} is of {one}, {parameter} of {'another ' * (one == two)}{two}: are these the same people?",
+                why="one person moves all that is computed from the same people's records, and nothing of others'",
+                remedy="people = Records('people') and records=people for both if they are; "
+                "records=Records('a') for one and records=Records('b') for the other if no person is in both",
+            )
+        known[records.name] = parameter

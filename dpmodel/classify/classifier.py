@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from types import MappingProxyType
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Integers
-from dpmodel.annotate.records import DEFAULT_RECORDS
+from dpmodel.annotate.private import Private
+from dpmodel.annotate.records import Records
 from dpmodel.classify.impossibility import LowerBound, lower_bound
 from dpmodel.classify.mathematics import cells_latex
 from dpmodel.classify.taxonomy import Level, Part, TaxonomyCell, squares
@@ -358,34 +359,45 @@ def _cell(
         solvable=solvable,
         relaxed=solvable and entry.relaxed,
         where=places,
-        record=record_words(block),
+        record=record_words([parameter]),
         single_entry=parameter.layout.unit_size == 1,
     )
 
 
-def record_words(block: ThetaBlock) -> str:
-    """What a record is, for guarantees: whose data, and what it owns of the parameter."""
-    return all_record_words([block])[0]
+def record_words(parameters: Iterable[Private]) -> str:
+    """Whose records are protected, and what one of them has in every parameter, for guarantees.
+
+    One record has all that is said of its people; records of other people, if there are any, come after "or".
+    """
+    people: dict[Records, list[Private]] = {}
+    for parameter in dict.fromkeys(parameters):
+        people.setdefault(parameter.records.people, []).append(parameter)
+    return "; or ".join(f"a record{_whose(records, owned)} {_owns(owned)}" for records, owned in people.items())
 
 
-def all_record_words(blocks: Sequence[ThetaBlock]) -> list[str]:
-    """The same for many parameters; those of which a record owns the same are named together."""
-    names: dict[tuple[str, str], list[str]] = {}
-    for block in blocks:
-        parameter = block.parameter
-        owns = {"all": "may move every entry of", "entry": "owns one entry of", "row": "owns one row of"}
-        if parameter.size == 1:
-            owns = dict.fromkeys(owns, "moves")
-        owner_is_public = (
-            parameter.size > 1 and parameter.unit != "all" and parameter.records.neighbors == "replace-one"
-        )
-        whose = "" if parameter.records is DEFAULT_RECORDS else f" of {parameter.records.name}"
-        key = (
-            f"a record{whose} {owns.get(parameter.unit, 'owns one column of')} ",
-            (" (which one is public)" if owner_is_public else ""),
-        )
-        names.setdefault(key, []).append(block.name)
-    return [f"{before}{listed(list(dict.fromkeys(found)))}{after}" for (before, after), found in names.items()]
+def _whose(people: Records, owned: Sequence[Private]) -> str:
+    """Of the people's name, or of that of the only table."""
+    tables = {parameter.records.name for parameter in owned}
+    name = people.name or (tables.pop() if len(tables) == 1 else None)
+    return f" of {name}" if name else ""
+
+
+def _owns(owned: Sequence[Private]) -> str:
+    owns: dict[bool, dict[str, list[str]]] = {}
+    moves: dict[str, list[str]] = {}
+    for parameter in owned:
+        name = str(parameter.name())
+        if parameter.size == 1 or parameter.unit == "all":
+            moves.setdefault("moves" if parameter.size == 1 else "may move every entry of", []).append(name)
+        else:  # which unit is whose is public where records are replaced
+            stays = parameter.records.neighbors == "replace-one"
+            owns.setdefault(stays, {}).setdefault(f"one {parameter.unit} of", []).append(name)
+    said = [
+        f"owns {' and '.join(f'{what} {listed(names)}' for what, names in units.items())}"
+        + " (which one is public)" * stays
+        for stays, units in owns.items()
+    ]
+    return " and ".join(said + [f"{how} {listed(names)}" for how, names in sorted(moves.items())])
 
 
 def listed(names: list[str]) -> str:
@@ -405,7 +417,7 @@ def _reason(
 ) -> str:
     where = " and ".join(places) if places else "the model"
     enters = f"{words}; {block.name} stands in" if words else f"{block.name} enters {_PART_WORDS[part]} through"
-    text = f"{enters} {where}; {record_words(block)}"
+    text = f"{enters} {where}; {record_words([block.parameter])}"
     if level == "low":
         return f"{text} and moves each number of this part by at most {number(sensitivity.linf)}"
     bound = "no bound is declared on how far it moves it"

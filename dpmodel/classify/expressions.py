@@ -11,7 +11,7 @@ import cvxpy as cp
 import numpy as np
 
 from dpmodel.annotate.private import Private
-from dpmodel.classify.classifier import all_record_words
+from dpmodel.classify.classifier import record_words
 from dpmodel.compile.standard_form.cvxpy_bridge import lower
 from dpmodel.compile.standard_form.footprint import entry_sensitivities, largest, sensitivity_of
 from dpmodel.compile.written import passed_over, written
@@ -104,7 +104,7 @@ def sensitivity(expression: Any) -> ExpressionSensitivity:
         found.linf,
         found.exact,
         tuple(int(k) for k in at),
-        "; ".join(all_record_words(affine.private_blocks)),
+        record_words(block.parameter for block in affine.private_blocks),
         " and ".join(sorted({block.parameter.records.neighbors for block in affine.private_blocks})),
     )
 

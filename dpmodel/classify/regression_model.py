@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.annotate.records import DEFAULT_RECORDS
+from dpmodel.annotate.records import DEFAULT_RECORDS, refuse_unnamed
 from dpmodel.classify.classifier import Cell, Classification, record_words
 from dpmodel.classify.private_multinomial import PrivateMultinomial
 from dpmodel.classify.private_outputs import PrivateOutputs
@@ -78,6 +78,7 @@ def private_regression(recognised: Recognised, clip: float = math.inf) -> Privat
 
 def private_outputs(outputs: Outputs, clip: float = math.inf) -> PrivateOutputs:
     """The model of several outputs. Errors as ``private_regression``."""
+    refuse_unnamed(parameter for each in outputs.parts for parameter in each.private)
     parts: list[PrivateRegression] = []
     for each in outputs.parts:
         part = private_regression(each, clip)
@@ -154,7 +155,7 @@ def _refuse_unpaired(recognised: Recognised) -> None:
             )
         if parameter.records is not first.records:
             raise SpecificationError(
-                f"{first.name()} belongs to {first.records.name}, {parameter.name()} to {parameter.records.name}",
+                f"{first.name()} is of {first.records}, {parameter.name()} is not",
                 why="row i of the features and label i must be data of the same record",
                 remedy="both from one Dataset, whose rows are in one order"
                 if parameter.records.people is first.records.people
@@ -347,7 +348,7 @@ def _classification(recognised: Recognised, row: RowBounds, domain: Domain, larg
                 solvable=True,
                 relaxed=False,
                 where=("the objective",),
-                record=record_words(block),
+                record=record_words([parameter]),
                 single_entry=False,
             )
         )

@@ -128,6 +128,12 @@ class PrivateModel(ABC, Generic[M]):
         """
         raise NotImplementedError
 
+    @property
+    def protects(self) -> str:
+        """Whose records a release protects, and what one of them has in every private parameter; "" where a face says
+        it."""
+        return ""
+
     # ------------------------------------------------------------------ planning
     def preferred(self, request: Request) -> str:
         """The mechanism that "auto" stands for, or "auto" for the best forecast."""

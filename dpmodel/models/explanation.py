@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dpmodel.annotate.private import Private
-from dpmodel.annotate.records import DEFAULT_RECORDS
-from dpmodel.classify.classifier import Classification, all_record_words
+from dpmodel.classify.classifier import Classification, record_words
 from dpmodel.classify.impossibility import remedies
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
@@ -144,10 +142,11 @@ def _told(release: Release | None) -> str:
 
 
 def _declared(p: Any) -> dict[str, Any]:
+    whose = p.records.people.name or p.records.name
     return {
         "name": p.name(),
         "shape": str(p.shape),
-        "a record": f"of {p.records.name} ({p.records.neighbors}) owns: {p.unit}",
+        "a record": f"{'' if whose is None else f'of {whose} '}({p.records.neighbors}) owns: {p.unit}",
         **{name: number(getattr(p, name)) for name in ("l1", "l2", "linf")},
         "value": "sealed" if p.has_value else "none yet",
     }
@@ -196,22 +195,17 @@ def explain_postprocessing(
     return Explanation(size, parameters, (), classification, (), _told(release))
 
 
-def _row_words(parameters: Sequence[Private]) -> str:
-    """What a record of a regression owns: the same row of everything."""
-    records = parameters[0].records
-    whose = "" if records is DEFAULT_RECORDS else f" of {records.name}"
-    owned = " and ".join(f"one {parameter.unit} of {parameter.name()}" for parameter in parameters)
-    known = " (which one is public)" if records.neighbors == "replace-one" else ""
-    return f"a record{whose} owns {owned}{known}"
+def private_of(model: PrivateLP | AnyRegression) -> tuple[Private, ...]:
+    """The private parameters, each once."""
+    if isinstance(model, AnyRegression):
+        return model.private
+    return tuple(block.parameter for block in model.affine.private_blocks)
 
 
 def guarantee_of(model: PrivateLP | AnyRegression, epsilon: float, delta: float) -> Guarantee:
     """The guarantee, with what a record is and what besides the release is public."""
-    if isinstance(model, AnyRegression):
-        parameters, record = model.private, _row_words(model.private)
-    else:
-        parameters = tuple(block.parameter for block in model.affine.private_blocks)
-        record = "; ".join(all_record_words(model.affine.private_blocks))
+    parameters = private_of(model)
+    record = record_words(parameters)
     neighbors = sorted({parameter.records.neighbors for parameter in parameters})
     patterns = list(dict.fromkeys(p.name() for p in parameters if p.sparse_idx is not None))
     if patterns:

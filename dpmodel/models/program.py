@@ -11,6 +11,7 @@ import cvxpy as cp
 import numpy as np
 
 from dpmodel.annotate.private import Private
+from dpmodel.classify.classifier import record_words
 from dpmodel.classify.impossibility import impossibility_error
 from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, evaluate_objective
@@ -31,6 +32,7 @@ from dpmodel.mechanisms.lp.public.points import (
 )
 from dpmodel.models.contract import Candidate, PrivateModel, Ran, reasons
 from dpmodel.models.exact_rows import ExactRows, exact_rows
+from dpmodel.models.explanation import private_of
 from dpmodel.models.foregone import refuse_foregone
 from dpmodel.models.options import Exact, Options
 from dpmodel.models.program_request import program_request
@@ -62,6 +64,10 @@ class Program(PrivateModel[PrivateLP]):
     @property
     def kind(self) -> type:
         return PrivateLP
+
+    @property
+    def protects(self) -> str:
+        return record_words(private_of(self.data))
 
     @property
     def is_public(self) -> bool:

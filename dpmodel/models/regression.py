@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpmodel.annotate.private import Private
+from dpmodel.classify.classifier import record_words
 from dpmodel.classify.private_multinomial import PrivateMultinomial
 from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
 from dpmodel.classify.private_regression import PrivateRegression
@@ -19,6 +20,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import YES, Outcome, Request, Verdict
 from dpmodel.mechanisms.forecast import ExcessRisk
 from dpmodel.models.contract import Candidate, PrivateModel, Ran
+from dpmodel.models.explanation import private_of
 from dpmodel.models.options import Options
 from dpmodel.models.released import checked_point, collect, private_parameters
 from dpmodel.models.request import finite_number, public_request
@@ -37,6 +39,10 @@ class Regression(PrivateModel[AnyRegression]):
     def __init__(self, data: AnyRegression, problem: Any = None) -> None:
         super().__init__(data)
         self.problem = problem
+
+    @property
+    def protects(self) -> str:
+        return record_words(private_of(self.data))
 
     def ask(self, options: Options) -> tuple[PrivateModel[Any], Request]:
         clip = self.data.loss.clip

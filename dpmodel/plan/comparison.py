@@ -33,9 +33,9 @@ class Plan:
     says something; ``answer`` : the same, and what would ``help``, which is looked for when it is read or printed.
     ``runner_up`` : the name of the best of the others, or "".
 
-    ``cells`` : where the problem stands in Table 1, a line for each kind of private parameter. ``anew`` : forecasts at
-    other epsilons. It and ``help`` hold the model, and with it the way to its private data: ``alone`` is without them,
-    as copies are.
+    ``cells`` : where the problem stands in Table 1, a line for each kind of private parameter. ``protects`` : whose
+    records, and what one of them has in every parameter. ``anew`` : forecasts at other epsilons. It and ``help`` hold
+    the model, and with it the way to its private data: ``alone`` is without them, as copies are.
 
     Prints the choice, what it says and does, and its runner-up; ``table()`` has all, ``why(name)`` one of the others.
     """
@@ -51,6 +51,7 @@ class Plan:
     help: Callable[[], str] = field(default=nothing, compare=False, repr=False)
     cells: tuple[str, ...] = ()
     anew: Anew | None = field(default=None, compare=False, repr=False)
+    protects: str = ""
 
     @cached_property
     def answer(self) -> str:
@@ -103,6 +104,7 @@ class Plan:
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "lower_bounds": list(self.lower_bounds),
             "cells": list(self.cells),
+            "protects": self.protects,
             "better": "",
             "request": plain_fields(self.request),
         }
@@ -134,6 +136,7 @@ class Plan:
             data["answer"],
             data["runner_up"],
             cells=tuple(data["cells"]),
+            protects=data["protects"],
         )
         plan.__dict__["better"] = data["better"]  # what was found out then
         return plan

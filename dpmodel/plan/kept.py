@@ -142,7 +142,7 @@ class _Facts:
             self.each(value)
         elif isinstance(value, Records):
             number, people = (self.records.setdefault(id(each), len(self.records)) for each in (value, value.people))
-            self.each((number, people, value is DEFAULT_RECORDS, value.name, value.neighbors))
+            self.each((number, people, value is DEFAULT_RECORDS, value.name, value.people.name, value.neighbors))
         elif isinstance(value, Private):
             self.each((value.name(), *(getattr(value, name) for name in _DECLARED)))
         elif isinstance(value, StandardForm):  # the rest are coefficients of the affine map

@@ -247,7 +247,7 @@ def _plan(
     cells = _cells(model)
     return Plan(
         tuple(candidates), chosen, request, forced is not None, bounds, first, runner_up, own, help, cells,
-        _anew(model, request, compared),
+        _anew(model, request, compared), model.protects,
     )  # fmt: skip
 
 

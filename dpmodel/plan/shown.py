@@ -25,6 +25,8 @@ def short_text(plan: Plan) -> str:
     head += [wrapped(line, "  ") for line in plan.cells[:2]]
     head.append(wrapped(chosen.forecast.statement, "  "))
     head.append(wrapped(f"{_spends(chosen.forecast)}; {chosen.forecast.work}", "  "))
+    if plan.protects and chosen.reads:
+        head.append(wrapped(f"protects: {plan.protects}", "  "))
     tail, second = [], _candidate(plan, plan.runner_up)
     if second is not None and second.forecast is not None:
         told = "says nothing here" if second.forecast.vacuous else error_words(second.forecast)

@@ -9,7 +9,7 @@ import cvxpy as cp
 
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.annotate.private import Private
-from dpmodel.classify.classifier import all_record_words
+from dpmodel.classify.classifier import record_words
 from dpmodel.classify.impossibility import impossibility_error
 from dpmodel.compile.names import labels_of_expression
 from dpmodel.compile.standard_form.cvxpy_bridge import lower
@@ -119,7 +119,7 @@ def measure(
     if released is None:
         assert failure is not None
         raise failure
-    record = "; ".join(all_record_words(blocks))
+    record = record_words(block.parameter for block in blocks)
     patterns = list(dict.fromkeys(block.name for block in blocks if block.parameter.sparse_idx is not None))
     if patterns:
         record += f"; the positions of the entries of {', '.join(patterns)} are public"

@@ -152,7 +152,7 @@ def query_release(
     loss: Loss = "mean",
     over: Over = "auto",
     outside: Outside = "error",
-    name: str = "people",
+    name: str | None = None,
 ) -> QueryRelease:
     """The private linear program of a workload of linear queries on a table.
 
@@ -183,7 +183,7 @@ def query_release(
         the columns they share. For workloads without a cycle (decomposable ones) that is the same; otherwise a
         single table with these marginals need not exist. "auto" takes the domain up to ``MOST_CELLS`` cells.
     outside : what to do with records that have values outside the domain: "error", or "drop" (add-remove only).
-    name : of the ``Records``.
+    name : of the records, in guarantees.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def query_release(
     if neighbors == "replace-one" and total is None:
         raise SpecificationError("replace-one without a table needs total=", remedy="total=, the number of records")
 
-    people = table.records if isinstance(table, Dataset) else Records(name, neighbors)
+    people = table.records if isinstance(table, Dataset) else Records.of_table(name, neighbors, None)
     x = cp.Variable(tables.size, nonneg=True, name="x")
     constraints = _public_rows(tables, wide, x, total)
     for marginal, weight in measured.items():

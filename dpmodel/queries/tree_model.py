@@ -67,7 +67,7 @@ class TreeOfSums:
         neighbors : "add-remove", or "replace-one", where the number of records is public.
         attributes : of ``Private``, such as ``integer=True`` for whole noise.
         """
-        return private_sums(self.tree, counts, Records(name, neighbors), name, attributes)
+        return private_sums(self.tree, counts, Records.of_table(None, neighbors, None), name, attributes)
 
     def _fitted(
         self, parts: Any, low: Floats, high: Floats, words: str, alpha: float, form: str

@@ -443,8 +443,11 @@ def test_records_are_identities() -> None:
     people = Records("people")
     assert Records("people") != people and copy.copy(people) is people and copy.deepcopy(people) is people
     assert Private(shape=2, linf=1).records is DEFAULT_RECORDS
-    assert Records().name != Records().name
-    assert repr(people) == "Records('people', neighbors='replace-one')"
+    assert Records() != Records() and Records().name is None
+    assert repr(people) == "Records('people', neighbors='replace-one')" and repr(Records())[:18] == "Records(neighbors="
+    for name in ("", 3, people):
+        with pytest.raises(SpecificationError, match="name"):
+            Records(name)  # type: ignore[arg-type]
 
 
 def test_records_keep_their_identity_through_pickles() -> None:

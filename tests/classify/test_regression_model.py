@@ -278,7 +278,9 @@ def test_labels_must_be_declared_in_the_range_of_their_loss() -> None:
 
 def test_rows_and_labels_must_be_of_the_same_people() -> None:
     w = cp.Variable(3)
-    refused(cp.norm1(rows_of(Records("one")) @ w - labels_of(Records("two"))), "one", "two", "same records=")
+    refused(cp.norm1(rows_of(Records("one")) @ w - labels_of(Records("two"))), "one", "same records=")
+    alike = rows_of(Records("one")), labels_of(Records("one"))  # two of one name are two
+    refused(cp.norm1(alike[0] @ w - alike[1]), "one", "same records=")
     refused(cp.norm1(rows_of(Records("one")) @ w - labels_of()), "records=Records")
     model_of(cp.norm1(rows_of() @ w - labels_of()))  # a table pairs with a vector where nobody named the records
     x, y = (Private(shape=N, name=name, unit="entry", bounds=[0, 1]) for name in "xy")

@@ -145,7 +145,7 @@ def test_replace_one_taken_for_add_remove_is_caught(name: str) -> None:
 
 def of_other_people(affine: AffineMap) -> Footprint:
     for block in affine.private_blocks:
-        block.parameter._records = Records()
+        block.parameter._records = Records(f"those of {block.name}")
     return footprint(affine)
 
 

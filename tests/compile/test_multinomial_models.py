@@ -140,7 +140,7 @@ DECLARED: list[tuple[dict[str, Any], str]] = [
     ({"max_l1": 2}, "not declared as one-hot"),
     ({"bounds": [-1, 1]}, "within \\[0, 1\\]"),
     ({"bounds": None, "max_l1": None}, "within \\[0, 1\\]"),
-    ({"records": dpm.Records("others")}, "belongs to"),
+    ({"records": dpm.Records("others")}, "is of Records"),
     ({"unit": "entry", "max_l1": None}, "unit='entry'"),
 ]
 

@@ -219,8 +219,9 @@ def objective_and_sides() -> tuple[Any, list[Any], list[Private]]:
 
 
 def all_three() -> tuple[Any, list[Any], list[Private]]:
-    c = Private(shape=4, name="c", linf=0.1)
-    A = Private(shape=(3, 4), name="A", unit="row", l1=0.2, bounds=[0, 2])
+    people = Records("people")
+    c = Private(shape=4, name="c", linf=0.1, records=people)
+    A = Private(shape=(3, 4), name="A", unit="row", l1=0.2, bounds=[0, 2], records=people)
     b = Private(shape=3, name="b", unit="entry", linf=0.5, bounds=[2, 12], records=Records("others"))
     x = cp.Variable(4, bounds=[0, 3], name="x")
     return cp.Minimize(-c @ x), [A @ x <= b], [c, A, b]

@@ -68,7 +68,7 @@ CASES = [
 @pytest.mark.parametrize(("name", "declared"), CASES)
 def test_refused_where_some_allowed_data_have_no_optimum(name: str, declared: str) -> None:
     value = {"nonneg": [0.25, 0.25], "nonpos": [-0.25, -0.25]}.get(declared, [0.25, -0.25])
-    c = dpm.Private(value, name="c", unit="entry", linf=0.1, **RANGES[declared])
+    c = dpm.Private(value, name="c", unit="entry", linf=0.1, records=dpm.Records("some"), **RANGES[declared])
     b = dpm.Private([1.0, 1.0], name="b", unit="entry", linf=0.1, records=dpm.Records("others"))
     users = written(c, b)[name]
     problem, budget = dpm.Problem(users.objective, users.constraints), dpm.Budget(2, 1e-5)

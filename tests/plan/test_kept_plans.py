@@ -80,8 +80,11 @@ def test_shared_records_differ_from_separate_ones() -> None:
         x = cp.Variable(2, name="x", nonneg=True)
         return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= a, x >= b])
 
-    # One name for both, so that only their being one or two tells them apart.
-    assert facts(two(PEOPLE, PEOPLE)) != facts(two(dpm.Records("people"), dpm.Records("people")))
+    # Tables of one name and of the same people, so that only their being one or two tells them apart.
+    table, other = (dpm.Records.of_table("table", "replace-one", PEOPLE) for _ in range(2))
+    assert facts(two(table, table)) != facts(two(table, other))
+    strangers = dpm.Records.of_table("table", "replace-one", dpm.Records("strangers"))  # the plan says whose they are
+    assert facts(two(table, table)) != facts(two(strangers, strangers))
 
 
 def test_a_problem_written_anew_has_the_plan() -> None:

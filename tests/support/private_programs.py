@@ -102,8 +102,9 @@ def people(values):
 
 def people_with_costs(values):
     """The same beside a private objective."""
-    A = dpm.Private(np.reshape(values[:6], (2, 3)), name="A", unit="row", bounds=[0, 1e4])
-    c = dpm.Private(values[3:6], name="c", unit="entry", linf=1, bounds=[0, 1e4], records=dpm.Records("others"))
+    people, others = dpm.Records("people"), dpm.Records("others")
+    A = dpm.Private(np.reshape(values[:6], (2, 3)), name="A", unit="row", bounds=[0, 1e4], records=people)
+    c = dpm.Private(values[3:6], name="c", unit="entry", linf=1, bounds=[0, 1e4], records=others)
     x = cp.Variable(3, bounds=[0, 2], name="x")
     return dpm.Problem(cp.Minimize(c @ x), [(A @ x >= 5e3).set_label("need")])
 

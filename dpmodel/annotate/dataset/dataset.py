@@ -45,8 +45,9 @@ class Dataset:
         used), or that has no privacy id. "error": the query is refused, without saying which. "drop": counts and sums
         leave the row out; in ``rows`` a number becomes the middle of its bounds and a category all zeros. A rule for
         each row by itself, whatever the others hold.
-    records : whose table it is. None: the people of all tables of which nobody said whose they are, so that one person
-        may be in each of them. ``Records("staff")`` for a table of other people.
+    records : whose table it is. None: the people of all tables and parameters of which nobody said whose they are, so
+        that one person may be in each of them. ``Records("staff")`` for a table of other people; then the others in a
+        problem need named ``Records`` too.
     name : of the records, in messages and guarantees.
 
     Raises
@@ -98,7 +99,7 @@ class Dataset:
         self._people = People(
             found,
             Declared.of(found.schema, bounds, domain),
-            Records.of_table(name if name is not None else "people", neighbors, records),
+            Records.of_table(name, neighbors, records),
             privacy_id,
             max_rows,
             # Objects of different types have no order; one of them would stop everybody's queries.

@@ -23,7 +23,7 @@ import numpy as np
 
 from dpmodel._types import Floats, Integers
 from dpmodel.annotate.private import Private
-from dpmodel.annotate.records import DEFAULT_RECORDS, Records
+from dpmodel.annotate.records import DEFAULT_RECORDS, Records, refuse_unnamed
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of
 from dpmodel.compile.standard_form.block_view import block_view
 from dpmodel.compile.standard_form.extremes import most_items
@@ -94,9 +94,15 @@ def record_blocks(affine: AffineMap) -> tuple[Blocks, ...]:
     """Group the private parameters by Records and by paired units.
 
     Vectors of which a record owns an entry are paired with rows or columns of a table, and with each other when
-    the user named their ``Records``. Two vectors that nobody said anything about may well be tables of counts in
+    the user gave them ``Records``. Two vectors that nobody said anything about may well be tables of counts in
     which one record sits in different places; they are not paired, which can only enlarge the bounds.
+
+    Raises
+    ------
+    SpecificationError
+        For different people without a name of their own (``refuse_unnamed``).
     """
+    refuse_unnamed(block.parameter for block in affine.private_blocks)
     by_records: dict[Records, dict[Any, list[ThetaBlock]]] = {}
     for number, block in enumerate(affine.private_blocks):
         parameter: Private = block.parameter
@@ -109,8 +115,8 @@ def record_blocks(affine: AffineMap) -> tuple[Blocks, ...]:
         blocks: list[tuple[ThetaBlock, ...]] = []
         for members in keyed.values():
             table = any(member.parameter.unit in ("row", "column") for member in members)
-            named = records is not DEFAULT_RECORDS
-            blocks += [tuple(members)] if table or named else [(member,) for member in members]
+            given = members[0].parameter.records is not DEFAULT_RECORDS  # those of a key are of the same Records
+            blocks += [tuple(members)] if table or given else [(member,) for member in members]
         groups.append(Blocks(records, tuple(blocks)))
     return tuple(groups)
 

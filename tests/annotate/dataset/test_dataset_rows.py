@@ -168,11 +168,15 @@ def test_two_datasets_are_of_the_same_people_unless_somebody_says_otherwise() ->
     def made(**options: Any) -> Dataset:
         return dataset(polars(ROWS), privacy_id="person", max_rows=1, **options)
 
-    a, b, staff = made(), made(), made(records=dpm.Records("staff"))
+    patients = dpm.Records("patients")
+    a, b = made(), made()
+    treated, staff = made(records=patients), made(records=dpm.Records("staff"))
     alone = dpm.sensitivity(2 * a.count()).l1
     assert dpm.sensitivity(a.count() + b.count()).l1 == alone == 2
-    assert dpm.sensitivity(a.count() + staff.count()).l1 == 1
+    assert dpm.sensitivity(treated.count() + staff.count()).l1 == 1
     assert dpm.sensitivity(staff.count() + made(records=staff.records).count()).l1 == 2
+    with pytest.raises(SpecificationError, match="same people"):
+        dpm.sensitivity(a.count() + staff.count())
     X, y = a.rows(["income"]), b.rows("income")
     w = cp.Variable(1)
     with pytest.raises(SpecificationError, match="one Dataset"):
@@ -180,4 +184,4 @@ def test_two_datasets_are_of_the_same_people_unless_somebody_says_otherwise() ->
     found = dpm.sensitivity(cp.hstack([X[:, 0], y]))
     assert found.l1 == 18  # row i of one and entry j of the other
     again = pickle.loads(pickle.dumps(a.records))
-    assert again is a.records and again.people is b.records.people
+    assert again is a.records and again.people is b.records.people is dpm.annotate.DEFAULT_RECORDS
