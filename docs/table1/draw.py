@@ -12,6 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # as a script and from Sphinx alike
 
+from dpmodel.classify.taxonomy import cell as taxonomy_cell
+
 from sheet import BLUE, GREEN, GREY, INK, ORANGE, PALE, Point, Sheet
 
 HERE = Path(__file__).parent
@@ -28,6 +30,11 @@ _WHO = {
     "column": "one column of A",
     "matrix": "all of A",
 }
+
+
+def title(part: str, level: str) -> str:
+    """Part and level, and whether the cell is one of ours."""
+    return f"{part}, {level}{' (ours)' if taxonomy_cell(part, level).ours else ''}"
 
 
 def where(sheet: Sheet, part: str, level: str) -> None:
@@ -51,7 +58,7 @@ def where(sheet: Sheet, part: str, level: str) -> None:
         sheet.words(left + 5 * size + 4, top + size * i + 16, "≤")
         tile(left + 5 * size + 20, top + size * i, part == "scalar" and i == 1)
     sheet.words(left + 5 * size + 27, top - 10, "b")
-    sheet.words(8, 24, f"{part}, {level}", font_weight="bold")
+    sheet.words(8, 24, title(part, level), font_weight="bold")
     far = "by a bounded amount" if level == "low" else "as far as it likes"
     sheet.words(8, 206, "One record moves")
     sheet.words(8, 223, f"{_WHO[part]},")
@@ -262,7 +269,7 @@ def picture(cell: str) -> str:
     part, level = cell.split()
     owns = f"One record moves {_WHO[part]}, {'by a bounded amount' if level == 'low' else 'as far as it likes'}."
     sheet = Sheet(
-        WIDTH, HEIGHT, f"{part}, {level}", f"{owns} On the right, the idea of the proof, as the text tells it."
+        WIDTH, HEIGHT, title(part, level), f"{owns} On the right, the idea of the proof, as the text tells it."
     )
     where(sheet, part, level)
     sheet.line([(LEFT - 20, 14), (LEFT - 20, HEIGHT - 14)], PALE, 1.5)

@@ -17,7 +17,8 @@ from dpmodel.plan.registry import KINDS
 from dpmodel.text import number
 
 PAGE = Path(__file__).parent / "index.md"
-MARKS = re.compile(r"(<!-- facts: (\w+ \w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKS = re.compile(r"(<!-- facts: ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+MEANS = {"yes": "yes", "yes*": "all but a few rows", "no": "no"}
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0)
 BETA = 0.05
 
@@ -45,15 +46,30 @@ def facts(name: str, problem: Any) -> str:
 
 def written(text: str, problems: dict[str, Any]) -> str:
     """``text`` with its facts anew, for its ``models``."""
-    return MARKS.sub(lambda found: f"{found[1]}{facts(found[2], problems[found[2]])}\n{found[3]}", text)
+
+    def fact(name: str) -> str:
+        return table() if name == "table" else facts(name, problems[name])
+
+    return MARKS.sub(lambda found: f"{found[1]}{fact(found[2])}\n{found[3]}", text)
+
+
+def table() -> str:
+    """The cells of ``dpm.taxonomy()``, each a link to its section."""
+    cells = {(cell.part, cell.level): cell for cell in dpm.taxonomy()}
+    lines = ["| one record moves | low: by at most a declared bound | high: arbitrarily |", "|---|---|---|"]
+    for part in dict.fromkeys(part for part, _ in cells):
+        low, high = (f"[{MEANS[cells[part, level].verdict]}](#{part}-{level})" for level in ("low", "high"))
+        lines.append(f"| {cells[part, 'low'].label} | {low} | {high} |")
+    return "\n".join(lines)
 
 
 def _verdict(cell: Any) -> str:
     told = taxonomy_cell(cell.part, cell.level)
+    ours = f" Ours: {told.ours[0].lower()}{told.ours[1:]}" if told.ours else ""
     if not cell.solvable:
-        return f"no ({cell.theorem}).{f' {told.summary}' if told.theorem == cell.theorem else ''}"
+        return f"no ({cell.theorem}). {told.summary}{ours}"
     star = ", all but a few constraints" if cell.relaxed else ""
-    return f"yes{star} ({cell.theorem}; HRRU14, section {told.section}). {told.summary}"
+    return f"yes{star} ({cell.theorem}; HRRU14, section {told.section}). {told.summary}{ours}"
 
 
 def _runs(cell: Any) -> str:
@@ -62,8 +78,7 @@ def _runs(cell: Any) -> str:
         return (
             f"nothing: `solve` raises `ImpossibilityError` before it reads anything. It says what would help: {helps}."
         )
-    wanted = "row" if cell.part == "matrix" else cell.part
-    names = next(each.mechanisms for each in dpm.taxonomy() if (each.part, each.level) == (wanted, cell.level))
+    names = next(each.mechanisms for each in dpm.taxonomy() if (each.part, each.level) == (cell.part, cell.level))
     published = {each.name for kind in KINDS.values() for each in kind.mechanisms if each.published}
     ours, papers = ([f"`{name}`" for name in names if (name in published) == late] for late in (False, True))
     yardsticks = f"; with the constants of the paper, as yardsticks: {', '.join(papers)}" if papers else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -20,7 +21,7 @@ from dpmodel.classify.mathematics import cells_latex
 from dpmodel.classify.taxonomy import Level, Part, TaxonomyCell, squares
 from dpmodel.classify.taxonomy import cell as taxonomy_cell
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of
-from dpmodel.compile.standard_form.extremes import most_items
+from dpmodel.compile.standard_form.extremes import group_ids, most_items
 from dpmodel.compile.standard_form.footprint import Blocks, Footprint, Sensitivity, record_blocks
 from dpmodel.errors import SpecificationError
 from dpmodel.release.plain import plain, revived
@@ -44,6 +45,9 @@ class Cell:
     c, to b, or entrywise to A, then with ``row_l1`` and ``column_l1``), by all parameters of the same Records.
     ``record`` : what a record is. ``single_entry`` : whether one record owns a single entry.
     ``relaxed`` : solvable only if a few constraints may be violated.
+    ``size`` : the largest range that is declared of a number of that part; inf where none is.
+    ``equality`` : whether the parameter stands in an equality constraint. ``spare`` : whether one record owns a few
+    of many constraints, which could be left out.
     """
 
     part: Part
@@ -57,6 +61,14 @@ class Cell:
     where: tuple[str, ...]
     record: str
     single_entry: bool
+    size: float = math.inf
+    equality: bool = False
+    spare: bool = False
+
+    @property
+    def drowns(self) -> bool:
+        """Whether one record moves a number as far as its whole declared range: noise on it leaves nothing then."""
+        return self.level == "low" and 0 < self.size <= self.sensitivity["linf"]
 
     @property
     def taxonomy(self) -> TaxonomyCell:
@@ -66,13 +78,17 @@ class Cell:
         """The theorem's least error at this cell; bounded changes: what its proof says of them (``LowerBound.scaled``).
 
         None where the theorem's gadgets do not apply: to aggregates, of which a record moves many entries
-        by little, and to rows, of which some may be violated.
+        by little; to rows, of which some may be violated; and, for bounded changes, to inequalities. Those may have
+        a point that keeps them for all data (a bed for everybody who can come), which the equalities of Theorems 36
+        and 38 have not.
         """
         if self.level == "high":
             return None if self.relaxed else lower_bound(self.part, epsilon, delta, beta)
-        if not self.single_entry or self.part not in ("objective", "scalar"):
+        # One coefficient of a private row is Theorem 38's gadget, in which a record owns one column.
+        gadget = {"objective": "objective", "scalar": "scalar", "row": "column"}.get(self.part)
+        if not self.single_entry or gadget is None or not (self.equality or gadget == "objective"):
             return None
-        return lower_bound(self.part, epsilon, delta, beta).scaled(self.sensitivity["linf"])
+        return lower_bound(gadget, epsilon, delta, beta).scaled(self.sensitivity["linf"])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -85,6 +101,9 @@ class Cell:
         verdict = "solvable" if self.solvable else "impossible"
         if self.relaxed:
             verdict = "solvable if a few constraints may be violated"
+        if self.drowns:
+            few = "solvable if a few constraints may be violated; otherwise"
+            verdict = f"{few if self.spare else 'solvable, but'} the answer drowns in noise"
         return f"{self.part}, {self.level} sensitivity: {verdict} ({self.theorem})"
 
     @property
@@ -93,7 +112,19 @@ class Cell:
         told = self.taxonomy.summary if self.theorem == self.taxonomy.theorem else ""
         moves = ", ".join(f"{key} {number(value)}" for key, value in self.sensitivity.items())
         moved = "" if self.level == "high" else f" ({moves})"
-        return (*([told] if told else []), f"{self.reason}{moved}")
+        return (*([told] if told else []), f"{self.reason}{moved}", *([self.drowned] if self.drowns else []))
+
+    @property
+    def drowned(self) -> str:
+        """Why the answer drowns, and what the theorem leaves to any mechanism at epsilon 1."""
+        moved, size = number(self.sensitivity["linf"]), number(self.size)
+        text = (
+            f"It drowns: one record moves a number by {moved}, and the range declared of it is {size}. Noise that "
+            "hides a record is as large as the number, unless epsilon is well above 1 or long sums average it out."
+        )
+        text += " feasibility=dpm.AllBut(rows=...) leaves a few constraints out instead." if self.spare else ""
+        least = self.lower_bound(1.0, 0.0, 0.05)
+        return text if least is None else f"{text} {least.theorem} at epsilon 1, beta 0.05: {least.statement}."
 
     def __str__(self) -> str:
         return printable(f"{self.parameter}: {self.verdict}; {self.reason}")
@@ -240,19 +271,53 @@ def classify(affine: AffineMap, footprint: Footprint, places: Mapping[str, tuple
         for block in group.parameters:
             wheres = places.get(block.name, ())
             if _enters(objective, block) or (_enters(offset, block) and not _enters(scalar, block)):
-                cells.append(
-                    _cell("objective", sensitivities["objective"], block, wheres, _constant_only(objective, block))
-                )
+                sensitivity, words = sensitivities["objective"], _constant_only(objective, block)
+                numbers = _Numbers.of(affine, objective, block, sensitivity, in_rows=False)
+                cells.append(_cell("objective", sensitivity, numbers, block, wheres, words))
             if _enters(matrix, block):
-                cells.append(_cell(touch.part, sensitivities["matrix"], block, wheres, touch.words, touch.separable))
+                sensitivity = sensitivities["matrix"]
+                numbers = _Numbers.of(affine, matrix, block, sensitivity)
+                cells.append(_cell(touch.part, sensitivity, numbers, block, wheres, touch.words, touch.separable))
             if _enters(scalar, block):
+                sensitivity = sensitivities["scalar"]
+                numbers = _Numbers.of(affine, scalar, block, sensitivity)
                 if touch.part == "row" and touch.reaches_matrix and touch.with_scalar:
                     words = "it moves together with the same row of A, so a record owns one constraint"
-                    both = sensitivities["scalar"], sensitivities["matrix"]
-                    cells.append(_cell("row", both[0], block, wheres, words, touch.separable, both[1]))
+                    besides = sensitivities["matrix"]
+                    cells.append(_cell("row", sensitivity, numbers, block, wheres, words, touch.separable, besides))
                 else:
-                    cells.append(_cell("scalar", sensitivities["scalar"], block, wheres, ""))
+                    cells.append(_cell("scalar", sensitivity, numbers, block, wheres, ""))
     return Classification(tuple(cells))
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """What is declared of the numbers of a part that one parameter enters: see `Cell`."""
+
+    size: float
+    equality: bool
+    spare: bool
+
+    @staticmethod
+    def of(
+        affine: AffineMap, part: LinearMap, block: ThetaBlock, sensitivity: Sensitivity, in_rows: bool = True
+    ) -> _Numbers:
+        inside = (part.column >= block.offset) & (part.column < block.offset + block.size)
+        if not inside.any():
+            return _Numbers(math.inf, False, False)
+        entry, size = part.column[inside] - block.offset, math.inf
+        low, high = block.parameter.entry_range
+        if np.isfinite(low).all() and np.isfinite(high).all():
+            width = (high - low)[entry] * np.abs(part.coefficient[inside])
+            size = float((width if part.single else np.bincount(group_ids(part.row[inside])[0], width)).max())
+        if not in_rows:
+            return _Numbers(size, False, False)
+        kinds = np.array([cone.kind for cone in affine.cones])
+        rows = part.row[inside] % affine.rows
+        here = set(kinds[np.unique(affine.block_of_row()[rows])])
+        spare = size <= sensitivity.linf and here == {"nonneg"} and (rows != rows[0]).any()
+        spare = spare and most_items(block.parameter.layout.units[entry], rows) == 1
+        return _Numbers(size, "zero" in here, bool(spare))
 
 
 @dataclass(frozen=True)
@@ -290,7 +355,8 @@ class _Touch:
         if columns == 1:
             return _Touch("column", f"one record moves coefficients of one column of A, in {rows} rows", False, False)
         words = f"one record moves coefficients in {rows} rows and {columns} columns of A"
-        return _Touch("matrix", words, False, linear and rows < all_rows.size)
+        separable = linear and rows < all_rows.size  # a few rows of their own, which can be left out as one can
+        return _Touch("row" if separable else "matrix", words, False, separable)
 
 
 @dataclass(frozen=True)
@@ -338,6 +404,7 @@ def _constant_only(objective: LinearMap, block: ThetaBlock) -> str:
 def _cell(
     part: Part,
     sensitivity: Sensitivity,
+    numbers: _Numbers,
     block: ThetaBlock,
     places: tuple[str, ...],
     words: str,
@@ -353,7 +420,7 @@ def _cell(
         part=part,
         level=level,
         parameter=block.name,
-        reason=_reason(part, level, sensitivity, block, places, words, solvable),
+        reason=_reason(part, level, sensitivity, numbers.size, block, places, words, solvable),
         theorem=theorem,
         sensitivity=MappingProxyType(dict(sensitivity.as_mapping())),
         solvable=solvable,
@@ -361,6 +428,9 @@ def _cell(
         where=places,
         record=record_words([parameter]),
         single_entry=parameter.layout.unit_size == 1,
+        size=numbers.size,
+        equality=numbers.equality,
+        spare=numbers.spare,
     )
 
 
@@ -410,6 +480,7 @@ def _reason(
     part: str,
     level: str,
     sensitivity: Sensitivity,
+    size: float,
     block: ThetaBlock,
     places: tuple[str, ...],
     words: str,
@@ -419,7 +490,8 @@ def _reason(
     enters = f"{words}; {block.name} stands in" if words else f"{block.name} enters {_PART_WORDS[part]} through"
     text = f"{enters} {where}; {record_words([block.parameter])}"
     if level == "low":
-        return f"{text} and moves each number of this part by at most {number(sensitivity.linf)}"
+        beside = f"in a declared range of {number(size)}" if size < math.inf else "no range is declared"
+        return f"{text} and moves each number of this part by at most {number(sensitivity.linf)} ({beside})"
     bound = "no bound is declared on how far it moves it"
     if not solvable and part == "matrix":
         bound += ", and it reaches too many constraints to leave them out"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dpmodel.classify.classifier import Cell, Classification
 from dpmodel.text import number
 
@@ -14,18 +16,20 @@ def sentences(classification: Classification) -> tuple[str, ...]:
 def sentence(cell: Cell, name: str) -> str:
     """What the cell of the parameters ``name`` means for this problem."""
     moves, all_moves = (number(cell.sensitivity.get(norm)) for norm in ("linf", "l1"))
-    if cell.theorem != cell.taxonomy.theorem:  # a regression
+    if cell.part == "objective" and cell.theorem != cell.taxonomy.theorem:  # a regression
         return (
             f"{name}: a record is one term of the objective and moves its gradient by at most {moves} in a coordinate, "
             f"per unit of the loss's derivative; more records make that less, and noise of this size hides any one of "
             f"them ({cell.theorem})."
         )
     if cell.level == "high":
-        return f"{name}: {_HIGH[cell.part]} ({cell.theorem})."
-    by = f"one record moves {_WHAT[cell.part]} by at most {moves} each and {all_moves} in all"
+        return f"{name}: {_HIGH[cell.part if cell.relaxed or cell.part != 'row' else 'matrix']} ({cell.theorem})."
+    size = f" (in a declared range of {number(cell.size)})" if math.isfinite(cell.size) else ""
+    by = f"one record moves {_WHAT[cell.part]} by at most {moves} each{size} and {all_moves} in all"
     if cell.part in ("column", "row", "matrix"):
         by += f", and by {number(cell.sensitivity.get('row_l1'))} within one constraint"
-    return f"{name}: {by}; {_LOW[cell.part]} ({cell.theorem})."
+    end = ". That noise is as large as the numbers: the answer drowns" if cell.drowns else ""
+    return f"{name}: {by}; {_LOW[cell.part]} ({cell.theorem}){end}."
 
 
 _WHAT = {
@@ -55,4 +59,7 @@ _HIGH = {
     "row": "one record owns a constraint and may put any numbers into it, so not all constraints can hold, but all but "
     "a few can",
 }
-_HIGH["matrix"] = _HIGH["row"]
+_HIGH["matrix"] = (
+    "one record may put any numbers into constraints that cannot all be left out, so a solution that nearly meets them "
+    "would show what it put there: no private algorithm finds one"
+)

@@ -1,5 +1,7 @@
 """Table 1 of HRRU14 as data: which private linear programs can be solved, by what, and how well.
 
+The only source of the table: texts, figures, the site and the explorer read it here. The paper has eight cells. It
+has all of A in the cell of a row; the two cells of ``"matrix"`` are ours and say so (``TaxonomyCell.ours``).
 Sections are those where the paper treats the cell (its table points low-sensitivity rows to section 4.4; they
 are treated in 4.3). Which mechanisms serve a cell is told by the mechanisms; ``plan.tables`` adds their names.
 """
@@ -23,13 +25,20 @@ LEVELS: tuple[Level, ...] = ("low", "high")
 _LABEL = {
     "objective": "objective c",
     "scalar": "scalar b",
-    "row": "row / all of A",
+    "row": "row of A",
     "column": "column of A",
+    "matrix": "all of A (ours)",
 }
 _TITLE = "Private linear programs (HRRU14, Table 1)"
 _COLUMNS = ("location of change", "level", "solvable", "HRRU14", "mechanisms", "lower_bound")
+_LEVELS = (
+    "low: by at most a declared bound (in the paper, one that vanishes as the database grows; classify() holds it "
+    "against the numbers); high: arbitrarily."
+)
+_OURS = "ours: the paper has all of A with a row."
 _NOTE = (
-    "low: one record changes the part by a bounded amount; high: arbitrarily.",
+    _LEVELS,
+    _OURS,
     "yes*: in the relaxed sense, where all but a few constraints hold.",
     "lower bounds, for a change of one entry by 1 unless it says B: n = number of private entries; "
     "alive: beta < (1 - delta)/(1 + exp(epsilon)); c = c(epsilon, delta, beta), "
@@ -38,10 +47,7 @@ _NOTE = (
 )
 
 
-_SHORT = (
-    "low: one record changes the part by a bounded amount; high: arbitrarily. yes*: all but a few constraints hold.",
-    "to_dict() and HTML have the mechanisms of each cell and the lower bounds.",
-)
+_SHORT = (f"{_LEVELS} yes*: all but a few constraints hold. {_OURS} More in to_dict() and HTML.",)
 _BEYOND = {
     "regressions": "regressions (a sum or mean of one convex loss per record, written in CVXPY) are objectives of low "
     "sensitivity beyond the paper's linear ones (TTZ15, AMU20)",
@@ -58,14 +64,15 @@ class TaxonomyCell:
 
     Parameters
     ----------
-    part : ``"objective"``, ``"scalar"``, ``"row"`` (which stands for all of A too) or ``"column"``.
-    level : ``"low"`` (bounded change) or ``"high"`` (arbitrary change).
+    part : ``"objective"``, ``"scalar"``, ``"row"``, ``"column"`` or ``"matrix"`` (all of A).
+    level : ``"low"`` (a change of at most a declared bound) or ``"high"`` (arbitrary change).
     theorem, section : of HRRU14, behind the verdict.
     summary : one sentence for people.
     solvable : whether the cell can be solved to useful accuracy.
     relaxed : True if only in the relaxed sense, where a few constraints may be violated.
     mechanisms : names of the registered mechanisms that serve the cell, in ``dpmodel.taxonomy()``.
     lower_bound : least error of any mechanism, in the terms of `impossibility.lower_bound`, or empty.
+    ours : empty for a cell as the paper prints it; else what the paper says, and what this cell adds.
     """
 
     part: Part
@@ -77,6 +84,7 @@ class TaxonomyCell:
     relaxed: bool = False
     mechanisms: tuple[str, ...] = ()
     lower_bound: str = ""
+    ours: str = ""
 
     @property
     def verdict(self) -> str:
@@ -87,7 +95,7 @@ class TaxonomyCell:
 
     @property
     def label(self) -> str:
-        """The part, as Table 1 names it."""
+        """The part, as Table 1 names it, and whether the cell is ours."""
         return _LABEL[self.part]
 
     def to_dict(self) -> dict[str, object]:
@@ -96,7 +104,7 @@ class TaxonomyCell:
 
 
 class Taxonomy(tuple[TaxonomyCell, ...]):
-    """The eight cells, immutable; prints as Table 1.
+    """The paper's eight cells and our two, immutable; prints as Table 1.
 
     ``beyond`` : the mechanisms of families that Table 1 does not have, by name of the family.
     """
@@ -124,7 +132,11 @@ class Taxonomy(tuple[TaxonomyCell, ...]):
     def to_dict(self) -> dict[str, object]:
         """Plain data: ``source``, ``cells``, and the names in ``regressions``, ``postprocessing`` and ``systems``."""
         beyond = {family: list(names) for family, names in self.beyond.items()}
-        return {"source": "HRRU14, Table 1", "cells": [item.to_dict() for item in self], **beyond}
+        return {
+            "source": "HRRU14, Table 1; a cell with `ours` is an addition",
+            "cells": [item.to_dict() for item in self],
+            **beyond,
+        }
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [
@@ -145,7 +157,7 @@ def cell(part: str, level: str) -> TaxonomyCell:
 
     Parameters
     ----------
-    part : one of `PARTS`; ``"matrix"`` shares the cell of ``"row"``, as in the paper.
+    part : one of `PARTS`.
     level : one of `LEVELS`.
 
     Raises
@@ -157,8 +169,7 @@ def cell(part: str, level: str) -> TaxonomyCell:
         raise SpecificationError(f"unknown part {part!r}", remedy=f"one of {', '.join(PARTS)}")
     if level not in LEVELS:
         raise SpecificationError(f"unknown level {level!r}", remedy=f"one of {', '.join(LEVELS)}")
-    wanted = "row" if part == "matrix" else part
-    return next(item for item in CELLS if (item.part, item.level) == (wanted, level))
+    return next(item for item in CELLS if (item.part, item.level) == (part, level))
 
 
 def squares() -> list[Square]:
@@ -174,7 +185,7 @@ CELLS = (
         theorem="Theorem 37",
         section="5.2",
         lower_bound="loss >= n c",
-        summary="An objective that one record changes arbitrarily would reveal the records (reconstruction).",
+        summary="Costs that one record changes arbitrarily would reveal the records.",
     ),
     TaxonomyCell(
         part="objective",
@@ -190,7 +201,7 @@ CELLS = (
         solvable=False,
         theorem="Theorem 36",
         section="5.1",
-        lower_bound="violation >= 1/2 if alive",
+        lower_bound="violation of an equality >= 1/2 if alive",
         summary="A right-hand side that one record changes arbitrarily would reveal that record.",
     ),
     TaxonomyCell(
@@ -198,7 +209,7 @@ CELLS = (
         level="low",
         theorem="Theorem 22",
         section="4.2",
-        lower_bound="violation >= B/2 if alive, a record moving one entry by B",
+        lower_bound="violation of an equality >= B/2 if alive, a record moving one entry by B",
         summary="Noise on the right-hand side once, or multiplicative weights over the variables.",
     ),
     TaxonomyCell(
@@ -208,16 +219,35 @@ CELLS = (
         theorem="Theorems 11, 12",
         section="3",
         lower_bound="violation >= n/4 if alive, when all rows are to hold (Theorem 38)",
-        summary="One record owns a constraint: all but fewer than s constraints hold to within alpha, "
-        "the others may be violated arbitrarily (dense multiplicative weights, hinge descent).",
+        summary="One record owns a constraint: all but fewer than s hold to within alpha, the others may be violated "
+        "arbitrarily.",
     ),
     TaxonomyCell(
         part="row",
         level="low",
         theorem="Theorem 28",
         section="4.3",
-        summary="Noise on the coefficients once, or multiplicative weights with noisy rows; for one row as for all "
-        "of A. Where one record owns a constraint, leaving a few out is open too.",
+        summary="Noise on the coefficients once, or weights with noisy rows; or, where one record owns a constraint, "
+        "a few are left out.",
+    ),
+    TaxonomyCell(
+        part="matrix",
+        level="high",
+        solvable=False,
+        theorem="Theorem 38",
+        section="5.3",
+        lower_bound="violation >= n/4 if alive",
+        summary="A record that changes arbitrarily more rows than can be left out would be revealed.",
+        ours="The paper's table has all of A with a row, yes*; it proves that where a record owns one row (section 3). "
+        "For a record that owns more rows than can be left out, the proof of Theorem 38 says no.",
+    ),
+    TaxonomyCell(
+        part="matrix",
+        level="low",
+        theorem="Theorem 28",
+        section="4.3",
+        summary="Noise on the coefficients once, or weights with noisy rows.",
+        ours="The paper's table has all of A with a row, and the same verdict.",
     ),
     TaxonomyCell(
         part="column",
@@ -226,8 +256,7 @@ CELLS = (
         theorem="Theorem 38",
         section="5.3",
         lower_bound="violation >= n c2",
-        summary="A column that one record changes arbitrarily would reveal the records, even if some "
-        "constraints may be left out.",
+        summary="A column that one record changes arbitrarily would reveal the records, rows left out or not.",
     ),
     TaxonomyCell(
         part="column",

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     demo.add_argument("--epsilon", type=float, default=1.0)
     demo.add_argument("--delta", type=float, default=1e-6)
     demo.add_argument("--strict", action="store_true", help="make every true constraint hold with certainty")
-    cells = commands.add_parser("taxonomy", help="print the eight kinds of private linear programs")
+    cells = commands.add_parser("taxonomy", help="print the ten kinds of private linear programs")
     attack = commands.add_parser("reconstruct", help="attack solvers on the programs that cannot be solved privately")
     attack.add_argument("--part", choices=("scalar", "objective", "column"), help="one gadget only")
     attack.add_argument("--n", type=int, default=60, help="bits in the database, even")

@@ -24,10 +24,11 @@ const Table1 = (() => {
 
   // The least error of any private mechanism on the worst program of the cell; null where none is proved for it.
   function lowerBound() {
-    if (!cell().lower_bound || ownRow()) return null;
+    const low = state.level === "low";
+    if (ownRow() || (low && !table.carried.includes(`${state.part} ${state.unit}`))) return null;
     const one = table.lowerBounds[state.part][state.delta][state.epsilon];
     const entries = state.part === "scalar" ? 1 : state.d;
-    return one * entries * (state.level === "low" ? state.bound / table.people[state.n] : 1);
+    return one * entries * (low ? state.bound / table.people[state.n] : 1);
   }
 
   function code() {
@@ -37,7 +38,8 @@ const Table1 = (() => {
       declared: table.declared[open ? "none" : state.bound],
       epsilon: table.budgets[state.epsilon], delta: table.deltas[state.delta],
     };
-    return table.code[ownRow() ? "own row" : state.part].replace(/\$(\w+)/g, (_, name) => values[name]);
+    const model = open && { row: "own row", matrix: "matrix high" }[state.part];
+    return table.code[model || state.part].replace(/\$(\w+)/g, (_, name) => values[name]);
   }
 
   // ---------------------------------------------------------------- the map
@@ -112,8 +114,9 @@ const Table1 = (() => {
   function tell() {
     const found = cell(), least = lowerBound(), epsilon = table.budgets[state.epsilon];
     byId("map-cell").textContent = `${found.label}, ${state.level}: ${verdicts[found.verdict]} (${found.theorem}, section ${found.section})`;
-    byId("map-sentence").textContent = found.summary;
-    let bound = `One person moves an average over n people by at most ${state.bound} / n = ${digits(state.bound / table.people[state.n])}.`;
+    byId("map-sentence").textContent = found.summary + (found.ours ? ` Ours: ${found.ours}` : "");
+    const moves = digits(state.bound / table.people[state.n]);
+    let bound = `One person moves an average over n people by at most ${state.bound} / n = ${moves}, in a range of 1.`;
     if (ownRow()) bound = "One person owns one constraint, so there are as many constraints as people.";
     if (found.verdict === "no") {
       const entries = state.part === "scalar" ? "" : ` of ${state.d} private entries`;

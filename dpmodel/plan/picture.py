@@ -73,7 +73,7 @@ def picture(plan: Plan, values: Any, against: str, simulated: Simulated | None, 
             why=plan.answer or "and is above 0",
             remedy="larger epsilons; print(plan) says what would help",
         )
-    panels.sort(key=lambda panel: not panel.lower_bound)  # on one axes, the one that a theorem speaks of
+    panels.sort(key=lambda panel: panel.label != _UNITS["violation within"])  # on one axes, what is missed
     left = [panel.label for panel in panels[1:]] if ax is not None else []
     title = f"{plan.title}: forecasts"
     return error_against(list(at), panels, here, title, _caption(plan, at, panels, left), ax, _AXES[against])

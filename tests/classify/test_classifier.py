@@ -37,6 +37,19 @@ def private_scalar(**declared):
     return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
 
 
+def private_equality(**declared):
+    """The gadget of Theorem 36."""
+    b = dpm.Private(shape=3, name="theta", unit="entry", **declared)
+    return dpm.Problem(cp.Minimize(0), [cp.Variable(3) == b])
+
+
+def private_equal_row(**declared):
+    """The gadget of Theorem 38: a record owns one coefficient of one equality."""
+    a = dpm.Private(shape=4, name="theta", unit="entry", **declared)
+    x = cp.Variable(4, bounds=[0, 1])
+    return dpm.Problem(cp.Minimize(0), [a @ x == 2, cp.sum(x) == 2])
+
+
 def private_row(**declared):
     A = dpm.Private(shape=(4, 3), name="theta", unit="row", **declared)
     x = cp.Variable(3, bounds=[0, 1])
@@ -336,33 +349,108 @@ def test_the_remedy_works():
 
 
 # ------------------------------------------------------------------ bounded changes carry the lower bound, scaled
-@pytest.mark.parametrize("build", [private_scalar, private_objective])
+@pytest.mark.parametrize(
+    ("build", "part"),
+    [(private_equality, "scalar"), (private_objective, "objective"), (private_equal_row, "column")],
+)
 @pytest.mark.parametrize("bound", [1, 2.5, 1000])
-def test_a_bounded_change_is_low_and_carries_the_scaled_floor(build, bound):
+def test_a_bounded_change_is_low_and_carries_the_scaled_floor(build, part, bound):
     problem = build(linf=bound)
     cell = only_cell(problem)
     assert cell.level == "low"
-    unit = lower_bound(cell.part, 0.5, 1e-6, 0.05).value
+    unit = lower_bound(part, 0.5, 1e-6, 0.05).value
     assert cell.lower_bound(0.5, 1e-6, 0.05).value == pytest.approx(bound * unit)
     (line,) = problem.plan(epsilon=0.5, delta=1e-6).lower_bounds
     assert "theta" in line
     # The statement is about this change, not about changes of any size.
     assert f"one record moves an entry by {bound:g}" in line and f"below {bound * unit:.4g} " in line
-    assert "for a bounded change" in line and cell.taxonomy.lower_bound
+    assert "for a bounded change" in line
     assert line in problem.plan(epsilon=0.5, delta=1e-6).table().replace("\n", " ")
 
 
 def test_aggregates_carry_no_floor():
     b = dpm.Private(shape=3, name="b", l1=1)
-    x = cp.Variable(3)
-    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
+    problem = dpm.Problem(cp.Minimize(0), [cp.Variable(3) == b])
     assert only_cell(problem).lower_bound(1, 0, 0.05) is None
     assert problem.plan(epsilon=1).lower_bounds == ()
 
 
+@pytest.mark.parametrize("unit", ["entry", "all"])
+@pytest.mark.parametrize("moves", [1.0, 50.0, 100.0])
+@pytest.mark.parametrize(("point", "row"), [(100.0, lambda x, b: x >= b), (0.0, lambda x, b: x <= b)])
+def test_no_theorem_is_stated_that_a_point_known_without_data_contradicts(point, row, moves, unit):
+    """With a bed for everybody who can come no constraint is ever missed, whatever the theorem says of equalities."""
+    b = dpm.Private(shape=3, name="b", unit=unit, linf=moves, bounds=[0, 100])
+    x = cp.Variable(3, bounds=[0, 100])
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [row(x, b)])
+    held = [np.full(3, point), np.linspace(0, 100, 3)]  # a point, and data at both ends and between
+    assert all(bool((row(held[0], data)).all()) for data in (np.zeros(3), np.full(3, 100.0), held[1]))
+    assert only_cell(problem).lower_bound(0.1, 0, 0.05) is None
+    for feasibility in ("relaxed", "centred"):
+        assert problem.plan(epsilon=0.1, feasibility=feasibility).lower_bounds == ()
+
+
+# ------------------------------------------------------------------ how much "low" is beside the numbers
+@pytest.mark.parametrize("build", [private_objective, private_scalar, private_equality, private_row, private_column])
+@pytest.mark.parametrize("moves", [0.5, 9.99, 10.0])
+def test_the_answer_drowns_where_one_record_moves_a_number_across_its_range(build, moves):
+    cell = only_cell(build(linf=moves, bounds=[-3, 7]))
+    assert (cell.level, cell.size, cell.drowns) == ("low", 10, moves == 10)
+    told = str(build(linf=moves, bounds=[-3, 7]).classify())
+    assert f"at most {moves:g} (in a declared range of 10)" in " ".join(told.split())
+    assert ("drowns" in cell.verdict) == ("It drowns: one record moves a number by 10" in " ".join(told.split()))
+    assert ("drowns" in cell.verdict) == (moves == 10)
+    # Rows of which a record owns one of many can be left out; an equality, a cost or a column cannot.
+    assert ("a few constraints may be violated" in cell.verdict) == (
+        moves == 10 and build in (private_scalar, private_row)
+    )
+
+
+def test_without_a_declared_range_it_says_so():
+    cell = only_cell(private_objective(linf=3))
+    assert not cell.drowns and cell.size == np.inf and cell.reason.endswith("at most 3 (no range is declared)")
+
+
+def test_sizes_are_those_of_the_standard_form():
+    """Two parameters of unequal size, scaled and summed: five numbers in [0, 2] sum to [0, 10], and times 3 to 30."""
+    a = dpm.Private(shape=5, name="a", unit="entry", bounds=[0, 2])
+    b = dpm.Private(shape=2, name="b", unit="entry", bounds=[1, 5])
+    x = cp.Variable(2)
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x[0] >= 3 * cp.sum(a), x >= -b])
+    sizes = {cell.parameter: (cell.size, cell.drowns) for cell in cells_of(problem)}
+    assert sizes == {"a": (30, False), "b": (4, True)}  # one record of both moves 3 * 2 and 4
+
+
+@pytest.mark.parametrize("name", ["scalar", "objective", "column"])
+@pytest.mark.parametrize("sensitivity", [0.25, 1, 7])
+def test_the_programs_of_the_theorems_drown_with_their_bound_beside_them(name, sensitivity):
+    gadget = dpm.gadgets.build(name, [0, 1, 1, 0], sensitivity=sensitivity)
+    cell = only_cell(gadget.problem)
+    text = " ".join(str(gadget.problem.classify()).split())
+    assert "solvable, but the answer drowns in noise" in text and f"{gadget.theorem} at epsilon 1" in text
+    least = lower_bound(name, 1, 0, 0.05).scaled(sensitivity)
+    assert cell.lower_bound(1, 0, 0.05) == least and least.statement in text
+    assert least.value >= gadget.lower_bound(1, 0, 0.05).value > 0
+    assert "the answer drowns" in " ".join(gadget.problem.explain().sentences)
+
+
+def test_a_record_of_some_rows_of_a_is_a_row_and_the_sentences_are_of_its_cell():
+    A = dpm.Private(shape=(3, 2), name="A", unit="row")
+    x = cp.Variable(2, bounds=[0, 1])
+    two_each = dpm.Problem(cp.Maximize(cp.sum(x)), [cp.vstack([A, 2 * A]) @ x <= 1])
+    cell = only_cell(two_each)
+    assert (cell.part, cell.level, cell.relaxed, cell.taxonomy.verdict) == ("row", "high", True, "yes*")
+    Z = cp.Variable((2, 4), bounds=[0, 1])
+    every = dpm.Problem(cp.Maximize(cp.sum(Z)), [cp.sum(A @ Z, axis=0) <= 1])
+    assert (only_cell(every).part, only_cell(every).taxonomy.verdict) == ("matrix", "no")
+    ((said,), (refused,)) = (problem.explain().sentences for problem in (two_each, every))
+    assert "all but a few can" in said and "no private algorithm finds one" in refused
+    assert "gradient" not in said + refused
+
+
 def test_the_forecast_is_never_below_the_floor():
     for bound in (1, 10):
-        problem = private_scalar(linf=bound)
+        problem = private_equality(linf=bound)
         least = only_cell(problem).lower_bound(1, 1e-6, 0.05).value
         plan = problem.plan(epsilon=1, delta=1e-6, compare="all")
         assert all(c.forecast.alpha >= least for c in plan.candidates if c.eligible)

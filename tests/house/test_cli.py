@@ -60,7 +60,7 @@ def test_taxonomy(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["taxonomy"]) == 0
     assert "Theorem 37" in capsys.readouterr().out
     assert main(["taxonomy", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["cells"]) == 8
+    assert len(json.loads(capsys.readouterr().out)["cells"]) == 10
 
 
 def test_reconstruct_sets_the_plain_solver_beside_private_ones(capsys: pytest.CaptureFixture[str]) -> None:

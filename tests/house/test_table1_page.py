@@ -50,6 +50,16 @@ def test_facts_are_those_of_the_library(page: str, models: dict[str, dpm.Problem
     assert writer["written"](page, models) == page
 
 
+def test_our_cells_are_marked_and_the_papers_are_not(page: str, writer: dict[str, Any]) -> None:
+    for cell in dpm.taxonomy():
+        name, ours = f"{cell.part} {cell.level}", bool(cell.ours)
+        section = page.split(f"<!-- facts: {name} -->")[1].split("<!-- end -->")[0]
+        assert ("Ours:" in section) == (f"| {cell.label} |" in page and "(ours)" in cell.label) == ours
+        picture = (FOLDER / f"{name.replace(' ', '_')}.svg").read_text(encoding="utf-8")
+        assert ("(ours)" in picture) == ours
+    assert {(cell.part, cell.level) for cell in dpm.taxonomy()} == {tuple(name.split()) for name in CELLS}
+
+
 def test_a_model_of_another_cell_is_found(models: dict[str, dpm.Problem], writer: dict[str, Any]) -> None:
     with pytest.raises(AssertionError, match="the model of row low is scalar, low"):
         writer["facts"]("row low", models["scalar low"])
@@ -62,7 +72,7 @@ def test_the_verdict_is_what_solve_does(name: str, models: dict[str, dpm.Problem
         with pytest.raises(dpm.ImpossibilityError):
             problem.solve(epsilon=1, delta=1e-6)
     else:
-        part, level = name.replace("matrix", "row").split()
+        part, level = name.split()
         served = next(cell.mechanisms for cell in dpm.taxonomy() if (cell.part, cell.level) == (part, level))
         assert problem.plan(epsilon=1, delta=1e-6).chosen.mechanism in served
 

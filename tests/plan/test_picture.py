@@ -17,10 +17,10 @@ pytest.importorskip("matplotlib")
 EPSILONS = [0.5, 1.0, 4.0]
 
 
-def program(value: Any = (20.0, 30.0, 12.0), linf: float = 1) -> dpm.Problem:
+def program(value: Any = (20.0, 30.0, 12.0), linf: float = 1, equal: bool = False) -> dpm.Problem:
     need = dpm.Private(value, name="need", unit="entry", linf=linf, bounds=[0, 60])
     x = cp.Variable(3, bounds=[0, 100], name="x")
-    return dpm.Problem(cp.Minimize(cp.sum(x)), [(x >= need).set_label("wards")])
+    return dpm.Problem(cp.Minimize(cp.sum(x)), [((x == need) if equal else (x >= need)).set_label("wards")])
 
 
 def lines(figure: Any, panel: int = 0) -> dict[str, Any]:
@@ -53,12 +53,15 @@ def test_the_lines_are_the_forecasts_of_plans_at_these_epsilons() -> None:
 
 def test_the_lower_bound_is_that_of_the_theorem_in_the_units_of_the_problem() -> None:
     for linf in (1.0, 3.0):
-        figure = program(linf=linf).plan(1.0).plot(EPSILONS)
+        equal = program(linf=linf, equal=True)
+        figure = equal.plan(1.0).plot(EPSILONS)
         x, y = lines(figure)["lower bound (worst program)"].get_data()
         alive = math.log(0.95 / 0.05)
         assert min(x) == pytest.approx(0.5) and 0.95 * alive < max(x) < alive and set(y) == {linf / 2}
         assert "worst program of this cell" in caption(figure) and "wards" in caption(figure)
-    assert "lower bound (worst program)" not in lines(program().plan(1.0, feasibility="centred").plot([3.0, 4.0]))
+    assert "lower bound (worst program)" not in lines(equal.plan(1.0, feasibility="centred").plot([3.0, 4.0]))
+    # Enough beds for everybody never miss: no theorem on equalities is drawn beside that.
+    assert "lower bound (worst program)" not in lines(program().plan(1.0).plot(EPSILONS))
 
 
 def test_strict_plans_draw_by_how_much_right_hand_sides_are_tightened() -> None:

@@ -105,6 +105,12 @@ def column_cell() -> dpm.Problem:
     return dpm.Problem(cp.Minimize(0), [cp.sum(x) == 1, A @ x <= 50])
 
 
+def matrix_cell() -> dpm.Problem:
+    A = dpm.Private(shape=(4, 3), name="A", linf=0.1, bounds=[0, 1])
+    x = cp.Variable(3, nonneg=True)
+    return dpm.Problem(cp.Minimize(0), [cp.sum(x) == 1, A @ x <= 50])
+
+
 TABLE = np.arange(12.0).reshape(4, 3) / 12
 CELLS: dict[tuple[str, str], list[dpm.Problem]] = {
     ("objective", "low"): [objective_cell()],
@@ -123,6 +129,7 @@ CELLS: dict[tuple[str, str], list[dpm.Problem]] = {
         exact_cell(ENOUGH, linf=1),
     ],
     ("row", "high"): [row_cell(), least_rows_cell(), exact_cell(4), exact_cell(ENOUGH)],
+    ("matrix", "low"): [matrix_cell()],
     ("column", "low"): [column_cell()],
 }
 

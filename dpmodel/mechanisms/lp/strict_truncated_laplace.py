@@ -64,7 +64,7 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         One noise draw per private number, one solve, and one public solve beforehand.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low", "row low", "column low"))
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low", "row low", "matrix low", "column low"))
     name: str = "strict-truncated-laplace"
     source: str = "Munoz, Syed, Vassilvitskii, Vitercik 2021; HRRU14 sections 4.2-4.4"
 

@@ -66,7 +66,7 @@ class NoisyMultiplicativeWeights(GameEngine):
         One product with the private rows, one selection and noise on one row per step.
     """
 
-    cells: ClassVar[tuple[str, ...]] = ("row low", "column low")
+    cells: ClassVar[tuple[str, ...]] = ("row low", "matrix low", "column low")
     name = "noisy-multiplicative-weights"
     source = "HRRU14, Algorithms 5 and 6, with unbiased Gaussian rows and zCDP accounting"
     words = ", noise on one row each"

@@ -70,7 +70,7 @@ class NoiseOnce(Mechanism[PrivateLP]):
         One noise draw per private number, one solve (a second when the first is infeasible).
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("objective low", "scalar low", "row low", "column low"))
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("objective low", "scalar low", "row low", "matrix low", "column low"))
     kind: Kind = "laplace"
     name: str = "laplace-once"
     source: str = "HRRU14, sections 4.2-4.5; Laplace mechanism"

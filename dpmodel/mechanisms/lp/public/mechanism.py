@@ -58,7 +58,9 @@ class PublicOnly(Mechanism[PrivateLP]):
         At most four solves of the size of the model's own.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("objective low", "scalar low", "row low", "column low", "row high"))
+    serves: ClassVar[Serves] = Serves(
+        PrivateLP, ("objective low", "scalar low", "row low", "matrix low", "column low", "row high")
+    )
     name: str = "public-only"
     source: str = "Ben-Tal, El Ghaoui and Nemirovski 2009, chapter 1"
 
