@@ -12,9 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # as a script and from Sphinx alike
 
-from dpmodel.classify.taxonomy import cell as taxonomy_cell
-
 from sheet import BLUE, GREEN, GREY, INK, ORANGE, PALE, Point, Sheet
+
+from dpmodel.classify.taxonomy import cell as taxonomy_cell
 
 HERE = Path(__file__).parent
 WIDTH, HEIGHT = 750, 250

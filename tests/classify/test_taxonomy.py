@@ -33,7 +33,9 @@ PRINTED = {"objective": ("no", "yes"), "scalar": ("no", "yes"), "row": ("yes*", 
 def test_the_cells_and_which_are_ours():
     assert {(c.part, c.level): (c.verdict, c.theorem, c.section) for c in taxonomy()} == VERDICTS
     printed = {(c.part, c.level): c.verdict for c in taxonomy() if not c.ours}
-    assert printed == {(part, level): v for part, two in PRINTED.items() for level, v in zip(("high", "low"), two)}
+    assert printed == {
+        (part, level): v for part, two in PRINTED.items() for level, v in zip(("high", "low"), two, strict=True)
+    }
     ours = [c for c in taxonomy() if c.ours]
     assert [c.part for c in ours] == ["matrix", "matrix"] and all("(ours)" in c.label for c in ours)
     assert all(PRINTED["row"][c.level == "low"] in c.ours or "same verdict" in c.ours for c in ours)
