@@ -274,8 +274,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
             object with the methods of a mechanism, such as one of ``dpm.mechanisms`` with settings of its own.
         feasibility : what is done to private constraints. "relaxed" makes them easier by a bound on the noise, so that
             the true optimum stays feasible and they may be missed as the accuracy statement says; "centred" takes the
-            released numbers as they are; "safe" makes them harder, so that every true one holds with probability
-            1 - beta; "strict" does so with certainty (delta > 0). Plan and release say by how much, row by row.
+            released numbers as they are; "safe" makes them harder, so that with probability 1 - beta every true one
+            holds but those that the release lists (none where a point is left); "strict" does so with certainty
+            (delta > 0), for all. Plan and release say by how much, row by row.
             Where one record owns one constraint: ``AllBut(rows=, alpha=)``, all but a few hold to within alpha, and
             ``Exact(margin=)``, all but a few hold exactly.
         goal : how mechanisms that find nearly feasible points treat the objective: ``Target(value)`` (public, to be

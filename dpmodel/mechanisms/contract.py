@@ -42,8 +42,8 @@ class Request:
 
     ``epsilon``, ``delta`` : budget. ``beta`` : allowed probability that the accuracy statement fails.
     ``feasibility`` : "relaxed" (private constraints give way, so that the true optimum stays feasible), "centred" (the
-    released numbers as they are), "safe" (every true constraint holds, except with probability ``beta``) or "strict"
-    (every true constraint holds).
+    released numbers as they are), "safe" (every true constraint holds but those that the release lists, except with
+    probability ``beta``) or "strict" (every true constraint holds).
     ``vertices`` : (k, n) public candidate points in the order of the standard form's columns, or None.
     ``solver``, ``options`` : for the solve on released data.
     ``slack_rows`` : how many private constraints may be left out, or None to let the mechanism choose;
@@ -115,7 +115,8 @@ class Outcome:
     ``status`` : decided on released data. ``x`` : (n,) point or None. ``dual`` : (m,) or None. ``value`` : the
     minimisation objective at x from released quantities, or None. ``extra_violation`` : least further
     relaxation that was needed. ``seconds`` : time of the solve on released data; None where every step read private
-    data, for how long those take may depend on it.
+    data, for how long those take may depend on it. ``short`` : private constraints that may be missed, with by how much
+    at most, where released numbers tell; ``statement`` : the forecast's in view of that ("" where it stays).
     """
 
     status: str
@@ -125,6 +126,8 @@ class Outcome:
     seconds: float | None = None
     extra_violation: float = 0.0
     notes: tuple[str, ...] = ()
+    short: tuple[tuple[str, float], ...] = ()
+    statement: str = ""
 
 
 class Serves(NamedTuple):

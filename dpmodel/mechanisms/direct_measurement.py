@@ -208,7 +208,7 @@ def _why_not_integer(affine: AffineMap, queries: LinearMap, constant: Floats) ->
     used = np.zeros(affine.theta_size, dtype=bool)
     used[queries.column] = True
     for block in affine.private_blocks:
-        if used[block.columns].any() and not _declared_integer(block):
+        if used[block.columns].any() and not declared_integer(block):
             return f"{block.name} is not declared whole (integer=True, with whole bounds and no max_l1 or max_l2)"
     for what, values in (("coefficient", queries.coefficient), ("constant", constant)):
         if (values != np.rint(values)).any():
@@ -220,7 +220,7 @@ def _why_not_integer(affine: AffineMap, queries: LinearMap, constant: Floats) ->
     return ""
 
 
-def _declared_integer(block: ThetaBlock) -> bool:
+def declared_integer(block: ThetaBlock) -> bool:
     """Whether every value that the parameter can hold is whole, after its own clipping; public."""
     parameter = block.parameter
     if parameter.attributes["integer"] is not True and parameter.attributes["boolean"] is not True:

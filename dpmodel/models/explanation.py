@@ -19,7 +19,7 @@ from dpmodel.compile.standard_form.alike_rows import FewRows
 from dpmodel.compile.standard_form.footprint import Footprint
 from dpmodel.errors import DPModelError, ImpossibilityError
 from dpmodel.mechanisms.contract import STOPPED, Outcome
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.forecast import Forecast, says_nothing
 from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.release.plain import plain_fields
 from dpmodel.release.release import Accuracy, Guarantee, Release
@@ -221,12 +221,15 @@ def accuracy_of(forecast: Forecast, outcome: Outcome) -> Accuracy:
             why = "no solver had an answer" if outcome.status == SOLVER_ERROR else "the mechanism stopped with an error"
         return Accuracy(alpha=None, beta=None, statement=f"no point: {why}")
     extra = outcome.extra_violation
-    within = extra == 0
-    text = forecast.statement
+    # A statement that lists what may be missed counts it.
+    within = extra == 0 or bool(outcome.statement)
+    text = outcome.statement or forecast.statement
+    if outcome.statement and forecast.vacuous:
+        text = says_nothing(text)
     exact = outcome.status in ("optimal", "least_violation")
     if not exact:
         text += f"; the solver stopped early ({outcome.status}), and what that costs is not counted"
-    if extra > 0:
+    if not within:
         text += f"; but this draw needed a further violation of up to {number(extra)}"
     objective, violation, slack_rows = forecast.error.stated()
     if violation is not None:
@@ -240,4 +243,5 @@ def accuracy_of(forecast: Forecast, outcome: Outcome) -> Accuracy:
         objective_alpha=objective,
         violation_alpha=violation,
         vacuous=forecast.vacuous,
+        short=outcome.short,
     )

@@ -47,6 +47,8 @@ def checked_point(outcome: Any, size: int, rows: int = 0) -> Outcome:
         raise WrongOutcome("a status that is none")
     if not isinstance(outcome.notes, tuple) or not all(isinstance(note, str) for note in outcome.notes):
         raise WrongOutcome("notes that are no tuple of text")
+    if not (isinstance(outcome.statement, str) and isinstance(outcome.short, tuple)):
+        raise WrongOutcome("a statement or rows in other types than theirs")
     for name in ("value", "seconds", "extra_violation"):
         number = getattr(outcome, name)
         if not (number is None or (isinstance(number, Real) and not math.isnan(number))):

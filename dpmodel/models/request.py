@@ -50,7 +50,8 @@ def basic_request(
         raise SpecificationError(
             f"feasibility={feasibility!r}" if isinstance(feasibility, str | float | int) else f"feasibility={kind}",
             why="private constraints are relaxed so that the true optimum stays feasible, centred (taken as released), "
-            "or made harder so that all hold: safe (with probability 1 - beta) or strict (with certainty)",
+            "or made harder so that all hold: safe (with probability 1 - beta, but those that the release "
+            "lists) or strict (with certainty)",
             remedy=f"{nearest(feasibility, get_args(Feasibility))}'relaxed', 'centred', 'safe', 'strict', "
             "dpm.AllBut(rows=, alpha=) or dpm.Exact(margin=)",
         )

@@ -14,7 +14,7 @@ class ConeBlock:
 
     ``sizes`` : rows of each cone in the block (one per row for zero and nonneg, omitted there).
     ``alphas`` : exponents of 3-d power cones. ``constraint`` : number of the user's constraint or -1
-    for rows that lowering added (epigraphs, variable attributes).
+    for rows that lowering added (epigraphs, variable attributes). ``shape`` : of the user's constraint.
     """
 
     kind: ConeKind
@@ -25,6 +25,7 @@ class ConeBlock:
     constraint: int
     constraint_id: int
     label: str
+    shape: tuple[int, ...] = ()
 
     @property
     def rows(self) -> slice:

@@ -83,6 +83,7 @@ class Accuracy:
     objective_alpha : part of the bound that concerns the objective value.
     violation_alpha : part of the bound that concerns the violation of constraints.
     vacuous : whether it says no more than is known without data.
+    short : private constraints that may be missed all the same, and by how much at most: read off the released numbers.
     """
 
     alpha: float | None
@@ -93,6 +94,7 @@ class Accuracy:
     objective_alpha: float | None = None
     violation_alpha: float | None = None
     vacuous: bool = False
+    short: tuple[tuple[str, float], ...] = ()
 
     def __str__(self) -> str:
         if self.statement:

@@ -419,7 +419,8 @@ def _cones(problem: cp.Problem, program: _Program) -> tuple[ConeBlock, ...]:
             sizes = (3,) * (int(constraint.size) // 3)
             if kind == "pow3d":
                 alphas = tuple(float(a) for a in np.ravel(constraint.alpha.value, order="F"))
-        blocks.append(ConeBlock(kind, start, int(constraint.size), sizes, alphas, number, constraint.id, label))
+        shape = tuple(problem.constraints[number].shape) if number >= 0 else ()
+        blocks.append(ConeBlock(kind, start, int(constraint.size), sizes, alphas, number, constraint.id, label, shape))
         start += int(constraint.size)
     return tuple(blocks)
 

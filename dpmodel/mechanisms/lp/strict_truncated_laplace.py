@@ -24,7 +24,7 @@ from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.design import Kind, design
 from dpmodel.mechanisms.lp.noise_once.margins import interior_direction, margin
 from dpmodel.mechanisms.lp.noise_once.mechanism import caveats, objective_loss, released_parts
-from dpmodel.mechanisms.lp.noise_once.solve_released import solve_released
+from dpmodel.mechanisms.lp.noise_once.solve_released import relaxed_program, solve_released, whole_sides
 from dpmodel.mechanisms.lp.public.points import half_ranges, middle_program, spread_of_sides
 from dpmodel.mechanisms.lp.treatment import treat
 from dpmodel.numerics.cone_program import solve_cone_program
@@ -158,7 +158,8 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         c, b, entries = released_parts(model, plan, noise, progress)
         progress("solving the tightened program", 0.5)
         done = treat(model, request, plan)
-        out = solve_released(model, request, c, b, entries, relax=done.relax, weights=done.weights, may_give_way=False)
+        program = whole_sides(model, relaxed_program(model, c, b, entries, done.relax), done.relax)
+        out = solve_released(model, request, program, weights=done.weights, may_give_way=False)
         return replace(out, notes=(*done.words, *out.notes))
 
     def _feasible_for_all(self, model: PrivateLP, request: Request) -> bool:

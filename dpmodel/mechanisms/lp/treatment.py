@@ -7,7 +7,18 @@ the released program; "strict" does so with certainty, under noise that has a bo
 
 Safe, the argument. Let E be the event that ``e_i <= t_i`` in every private row (in cones: that the noise lies in the
 box that ``margins.margin`` covers) and that every ``|N_ij|`` is within its reach r_ij, which the program multiplies by
-``|x_j|``. Under E a point of the released program satisfies every true row. E fails with probability at most the sum
+``|x_j|``. E speaks of the noise alone, and under E, for every x at once, the true row is short by at most what x misses
+the released one by: ``A_i x - b_i <= A~_i x + r_i |x| - (b~_i - t_i)``. Right-hand sides that are moved into their
+declared range stay below the true ones. So with the probability of E
+
+* a point of the released program satisfies every true row;
+* any other point, chosen after seeing the numbers or not, satisfies all but those that it misses in the released
+  program, and is short of these by at most as much: the release lists them (``give_way.shortfall``).
+
+The first is promised before the release only where the released program is known to have a point, or a public point is
+released in its place that satisfies every database that is allowed (``points.leaves_a_point``).
+
+E fails with probability at most the sum
 of what its parts may fail with: part p of the noise (c, b, A) has beta_p, and these add up to beta. Within b, one draw
 that reaches rows with one sign is one event ``{draw > t}``; event k gets risk ``beta_b s_k`` with shares s_k that add
 up to one, and the quantile at that risk times its row's gain is t_i (union bound). Only one side matters, because
@@ -51,7 +62,7 @@ class Treatment:
     what is added to the left sides as ``weights |x|``, or None. ``violation`` : by how much a true row can be missed
     by a point of the released program, except with probability beta. ``tightening`` : by how much a right-hand side
     can end below the true one. ``words`` : the same for each private constraint. ``moved`` : for figures, see
-    ``moved_by_label``; empty where ``weights`` are added."""
+    ``moved_by_label``; empty where ``weights`` are added. ``unit`` : (m,) size of the noise, by which rows give way."""
 
     relax: Floats
     weights: sp.csr_array | None
@@ -59,38 +70,42 @@ class Treatment:
     tightening: float
     words: tuple[str, ...]
     moved: Mapping[str, Any]
+    unit: Floats
 
 
 def treat(model: PrivateLP, request: Request, noise: NoiseDesign) -> Treatment:
     """What ``request.feasibility`` does to the private rows under this noise."""
-    mode = request.feasibility
+    mode, none = request.feasibility, np.zeros(model.affine.rows)
     if not model.form.private_rows.any():
-        return Treatment(np.zeros(model.affine.rows), None, 0.0, np.nan, (), {"constraints": {}, "others": 0})
+        return Treatment(none, None, 0.0, np.nan, (), {"constraints": {}, "others": 0}, none)
     if mode in ("safe", "strict"):
         box, why = reach_on_b(model, noise), "so that it holds with certainty"
         if mode == "safe":
-            why = f"so that it holds with probability {number(1 - request.beta)}"
+            why = f"which covers the noise with probability {number(1 - request.beta)}"
             if "scalar" in noise.parts:
                 box[noise.parts["scalar"].measurement.positions] = _inwards(model, noise.parts["scalar"])
         shift, weights = tightened(model, noise, box)
         words = told(model, mode, shift, weights, why)
         moved = {} if weights is not None else moved_by_label(model, -shift)
-        return Treatment(-shift, weights, 0.0, furthest_inwards(model, noise, shift, weights), words, moved)
+        unit = shift if weights is None else shift + weights @ _finite(_sizes(model))
+        return Treatment(-shift, weights, 0.0, furthest_inwards(model, noise, shift, weights), words, moved, unit)
     margins = row_margins(model, noise)
-    if request.feasibility == "centred":
-        none = np.zeros(model.affine.rows)
-        words = told(model, "centred", none, None)
-        return Treatment(
-            none,
-            None,
-            float((margins.violate - margins.relax).max(initial=0.0)),
-            np.nan,
-            words,
-            moved_by_label(model, none),
-        )
+    if mode == "centred":
+        violation = float((margins.violate - margins.relax).max(initial=0.0))
+        words, moved = told(model, mode, none, None), moved_by_label(model, none)
+        return Treatment(none, None, violation, np.nan, words, moved, _finite(margins.relax))
     words = told(model, "relaxed", margins.relax, None, "so that the true optimum stays feasible")
     moved = moved_by_label(model, margins.relax)
-    return Treatment(margins.relax, None, margins.alpha, np.nan, words, moved)
+    return Treatment(margins.relax, None, margins.alpha, np.nan, words, moved, margins.relax)
+
+
+def _sizes(model: PrivateLP) -> Floats:
+    """(n,) public bounds on ``|x_j|`` where A is private; inf where there is none."""
+    return np.minimum(model.public.magnitudes(), x_bound(model))
+
+
+def _finite(values: Floats) -> Floats:
+    return np.where(np.isfinite(values), values, 0.0)
 
 
 # ------------------------------------------------------------------ inwards
@@ -109,11 +124,11 @@ def furthest_inwards(model: PrivateLP, noise: NoiseDesign, shift: Floats, weight
     """Largest amount by which a right-hand side can end below the true one: the noise plus the shift."""
     total = shift + margin(model.affine, reach_on_b(model, noise))
     if weights is not None:
-        size = np.minimum(model.public.magnitudes(), x_bound(model))
+        size = _sizes(model)
         used = np.unique(sp.coo_array(weights).coords[1])
         if not np.isfinite(size[used]).all():
             return float("inf")
-        total = total + 2 * (weights @ np.where(np.isfinite(size), size, 0.0))
+        total = total + 2 * (weights @ _finite(size))
     # Where right-hand sides are moved into their public range, none ends further inside than that is wide.
     return float(np.minimum(total, model.public.ceiling - model.public.lower_bound).max(initial=0.0))
 
@@ -163,15 +178,23 @@ def _multipliers(model: PrivateLP) -> Floats | None:
 
 
 def cost_of(model: PrivateLP, treatment: Treatment, outcome: Outcome) -> str:
-    """What tightening cost, from the released multipliers y; "" where they do not tell.
+    """What tightening cost, from the released multipliers y; "" where they do not tell: between integers v is not
+    convex, and where rows gave way the released numbers may have no point of their own.
 
     The optimum v of the program is convex in its right-hand sides, with y a subgradient at the tightened ones, so
     ``v(b - t) - v(b) <= y't`` for the released b.
     """
-    if outcome.dual is None or treatment.weights is not None or not model.affine.is_linear():
+    tells = outcome.dual is not None and outcome.status == "optimal" and treatment.weights is None
+    if not tells or not model.affine.is_linear() or has_integers(model):
         return ""
+    assert outcome.dual is not None
     cost = float(np.abs(outcome.dual) @ -treatment.relax)
     return f"tightening made the objective at most {number(cost)} worse than the released numbers alone"
+
+
+def has_integers(model: PrivateLP) -> bool:
+    """Whether some variable is integer: then multipliers do not bound what a change of right-hand sides costs."""
+    return bool(model.affine.boolean.size or model.affine.integer.size)
 
 
 # ------------------------------------------------------------------ words

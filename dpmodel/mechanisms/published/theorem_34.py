@@ -24,7 +24,7 @@ from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, NoisyPart
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, measurements
 from dpmodel.mechanisms.lp.noise_once.mechanism import noise_against_ignorance, objective_loss, released_parts
-from dpmodel.mechanisms.lp.noise_once.solve_released import solve_released
+from dpmodel.mechanisms.lp.noise_once.solve_released import relaxed_program, solve_released
 from dpmodel.privacy import Laplace, NoiseSource
 from dpmodel.text import number
 
@@ -105,7 +105,7 @@ class Theorem34(Mechanism[PrivateLP]):
     def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         c, _, _ = released_parts(model, self._design(model, request), noise, progress)
         progress("solving the noised program", 0.5)
-        return solve_released(model, request, c, None, None, relax=np.zeros(model.affine.rows))
+        return solve_released(model, request, relaxed_program(model, c, None, None, np.zeros(model.affine.rows)))
 
 
 THEOREM_34 = Theorem34()

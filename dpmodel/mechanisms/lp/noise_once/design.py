@@ -220,7 +220,7 @@ def row_margins(model: PrivateLP, noise: NoiseDesign) -> RowMargins:
         # Box: the largest noise times the public size of x; it serves one x and all. The rows' own way where it is
         # better, which the design decided.
         part = noise.parts["matrix"]
-        for_one, for_all = (None if part.clip else _row_reach(model, part)) or (_box_reach(model, part),) * 2
+        for_one, for_all = (None if part.clip else _row_reach(model, part)) or (box_reach(model, part.reach),) * 2
         fixed, uniform = fixed + for_one, uniform + for_all
     relax = margin(model.affine, fixed)
     return RowMargins(relax, relax + margin(model.affine, uniform))
@@ -234,15 +234,16 @@ def reach_on_b(model: PrivateLP, noise: NoiseDesign) -> Floats:
     return reach
 
 
-def _box_reach(model: PrivateLP, part: NoisyPart) -> Floats:
-    """(m,) bounds on ``|N_i x|`` for all x in the public set at once, entry by entry or in the 1-norm."""
+def box_reach(model: PrivateLP, reach: Floats) -> Floats:
+    """(m,) bounds on ``|N_i x|`` for all x in the public set at once and ``|N| <= reach`` (in the order of
+    ``matrix_positions``), entry by entry or in the 1-norm."""
     m = model.affine.rows
     rows, columns = model.form.matrix_positions()
     norm = x_bound(model)
     size = np.minimum(model.public.magnitudes()[columns], norm)
-    moved = part.reach > 0
-    entrywise = sum_by(rows[moved], weights=part.reach[moved] * size[moved], minlength=m)
-    largest = _largest_per_row(part.reach, rows, m)
+    moved = reach > 0
+    entrywise = sum_by(rows[moved], weights=reach[moved] * size[moved], minlength=m)
+    largest = _largest_per_row(reach, rows, m)
     return np.minimum(entrywise, np.where(largest > 0, norm, 0.0) * largest if math.isfinite(norm) else entrywise)
 
 
@@ -261,7 +262,7 @@ def _row_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats] | Non
     rows, columns = model.form.matrix_positions()
     norm = x_bound(model)
     size = np.minimum(model.public.magnitudes()[columns], norm)
-    box = _box_reach(model, part)
+    box = box_reach(model, part.reach)
     sigma = _largest_per_row(measured.gain(2) * distribution.scale, rows, m)
     noised = np.bincount(rows, minlength=m)
     live = noised > 0

@@ -78,6 +78,57 @@ def margin(affine: AffineMap, tau: Floats) -> Floats:
     return t
 
 
+def shortfalls(affine: AffineMap, gap: Floats) -> Floats:
+    """(m,) least t >= 0 with ``gap + t d`` in each cone, d its interior direction; the same number in all its rows. For
+    zero cones the absolute gap.
+
+    Second-order: ``||tail|| - head``. Semidefinite: minus the least eigenvalue. Exponential and power cones: bisection,
+    rounded up.
+    """
+    t = np.zeros(affine.rows)
+    for block in affine.cones:
+        part = gap[block.rows]
+        if block.kind in ("zero", "nonneg"):
+            t[block.rows] = np.abs(part) if block.kind == "zero" else np.maximum(-part, 0.0)
+            continue
+        starts = np.r_[0, np.cumsum(block.sizes)[:-1]].astype(np.int64)
+        if block.kind == "soc":
+            tails = part.copy()
+            tails[starts] = 0.0
+            per_cone = np.sqrt(np.add.reduceat(tails**2, starts)) - part[starts]
+        elif block.kind == "psd":
+            pairs = zip(starts, block.sizes, strict=True)
+            squares = [part[s : s + size].reshape(_side(size), -1) for s, size in pairs]
+            per_cone = np.array([-float(np.linalg.eigvalsh((each + each.T) / 2)[0]) for each in squares])
+        else:
+            per_cone = _steps_inside(block, part.reshape(-1, 3))
+        t[block.rows] = np.repeat(np.maximum(per_cone, 0.0), block.sizes)
+    return t
+
+
+def _steps_inside(block: ConeBlock, points: Floats) -> Floats:
+    """(k,) least t with ``point + t d`` in each of k three-dimensional cones, by bisection, rounded up."""
+    direction = np.array([-1.0, 1.0, 1.0]) if block.kind == "exp" else np.array([1.0, 1.0, 0.0])
+    alphas = np.asarray(block.alphas) if block.kind == "pow3d" else np.zeros(len(points))
+
+    def inside(t: Floats) -> npt.NDArray[np.bool_]:
+        x, y, z = (points + t[:, None] * direction).T
+        with np.errstate(all="ignore"):
+            if block.kind == "exp":
+                curved = (y > 0) & (y * np.exp(np.minimum(x / y, 700.0)) <= z)
+                return np.asarray(curved | ((y == 0) & (x <= 0) & (z >= 0)))
+            return np.asarray((x >= 0) & (y >= 0) & (x**alphas * y ** (1 - alphas) >= np.abs(z)))
+
+    low, high = np.zeros(len(points)), np.abs(points).max(axis=1, initial=0.0) + 1e-12
+    while not inside(high).all() and float(high.max(initial=0.0)) < 1e300:
+        high = np.where(inside(high), high, 2 * high)
+    high = np.where(inside(low), 0.0, high)
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = np.where(inside(middle), low, middle), np.where(inside(middle), middle, high)
+    return high
+
+
 def _side(size: int) -> int:
     return math.isqrt(size)
 

@@ -26,11 +26,29 @@ from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
 from dpmodel.mechanisms.lp.engines.routes import noise_hides_costs, objective_span
 from dpmodel.mechanisms.lp.noise_once.at_least import at_least
 from dpmodel.mechanisms.lp.noise_once.design import Kind, NoiseDesign, NoisyPart, design, x_bound
-from dpmodel.mechanisms.lp.noise_once.solve_released import solve_most_inside, solve_released
-from dpmodel.mechanisms.lp.public.points import declared_range, largest_violation
-from dpmodel.mechanisms.lp.treatment import cost_of, treat
+from dpmodel.mechanisms.lp.noise_once.give_way import short_rows, shortfall
+from dpmodel.mechanisms.lp.noise_once.solve_released import (
+    LEAST_VIOLATION,
+    relaxed_program,
+    solve_most_inside,
+    solve_released,
+    whole_sides,
+)
+from dpmodel.mechanisms.lp.public.points import (
+    certain_point,
+    declared_range,
+    largest_violation,
+    leaves_a_point,
+    worst_violations,
+)
+from dpmodel.mechanisms.lp.treatment import Treatment, cost_of, has_integers, treat
+from dpmodel.numerics.cone_program import ConeProgram
 from dpmodel.privacy import NoiseSource
-from dpmodel.text import number
+from dpmodel.text import number, shortened
+
+# So many rows that may be short are told one by one.
+_MOST_LISTED = 4
+Rows = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
@@ -60,12 +78,13 @@ class NoiseOnce(Mechanism[PrivateLP]):
         equalities become bands of half-width tau. In cones the same holds along the interior direction.
         Without an objective, the point that misses the released rows least is taken, under the same statement.
         Centred: rows do not move, and the first tau of the two remains. Safe: rows move inwards by the quantile of the
-        noise, so that all true ones hold (proof in ``treatment.py``). Both promise nothing of the true optimum, which
-        the noise may cut off.
+        noise, so that all true ones hold but those that the release lists, each short by at most what stands there
+        (proof in ``treatment.py``). Both promise nothing of the true optimum, which the noise may cut off.
         All this speaks of the standard form. Where lowering split an expression (a norm, say) into several rows with
         private numbers, their errors add up in it; the forecast then says so and is not called proved.
-        If the released program is infeasible (relaxed: probability below beta when the true one is feasible), the
-        point of least violation is returned and the status says so; safe rows then hold up to that violation.
+        If the released program is infeasible (relaxed: probability below beta when the true one is feasible), rows give
+        way as ``give_way.py`` says and the status says so; under safe a public point that satisfies every database is
+        taken before that, if there is one.
     Cost
         One noise draw per private number, one solve (a second when the first is infeasible).
     """
@@ -126,13 +145,35 @@ class NoiseOnce(Mechanism[PrivateLP]):
         treatment = treat(model, request, plan)
         c, b, entries = released_parts(model, plan, noise, progress)
         progress("solving the noised program", 0.5)
-        relaxed = request.feasibility == "relaxed"
-        if relaxed and c is None and not model.form.c0.any() and model.affine.is_linear():
+        if request.feasibility == "relaxed" and c is None and not model.form.c0.any() and model.affine.is_linear():
             out = solve_most_inside(model, request, b, entries, relax=treatment.relax)
         else:
-            out = solve_released(model, request, c, b, entries, relax=treatment.relax, weights=treatment.weights)
-        cost = cost_of(model, treatment, out) if request.feasibility == "safe" else ""
-        return replace(out, notes=(*treatment.words, *([cost] if cost else ()), *out.notes))
+            program = whole_sides(model, relaxed_program(model, c, b, entries, treatment.relax), treatment.relax)
+            out = solve_released(model, request, program, weights=treatment.weights, unit=treatment.unit)
+            if request.feasibility == "safe" and _touches_rows(model):
+                out = self._listed(model, request, program, treatment, plan, out)
+        return replace(out, notes=(*treatment.words, *out.notes))
+
+    def _listed(
+        self, model: PrivateLP, request: Request, program: ConeProgram, treatment: Treatment, plan: NoiseDesign,
+        out: Outcome,
+    ) -> Outcome:  # fmt: skip
+        """``out`` with the rows that may be short (``treatment.py`` has the proof), and what tightening cost."""
+        if out.x is None:
+            return out
+        certain = certain_point(model) if out.status == LEAST_VIOLATION else None
+        if certain is not None:
+            value = float(program.c @ certain.x + program.d)
+            notes = ("the released rows leave no point: this public one satisfies them whatever the data are",)
+            return Outcome("optimal", np.array(certain.x), None, value, out.seconds, notes=notes)
+        short = shortfall(model.affine, program, out.x, model.form.private_rows, treatment.weights)
+        if short.any():
+            worst = worst_violations(model, out.x)  # what declared ranges allow at this point
+            short = np.where(model.affine.inequalities(), np.minimum(short, worst), short)
+        rows, cost = short_rows(model.affine, short), cost_of(model, treatment, out)
+        text = statement(model, request, objective_loss(model, plan), 0.0, treatment.tightening, rows) if rows else ""
+        notes = (*([cost] if cost else ()), *out.notes)
+        return replace(out, extra_violation=float(short.max(initial=0.0)), short=rows, statement=text, notes=notes)
 
 
 def release(part: NoisyPart, theta: PrivateArray, source: NoiseSource) -> Floats:
@@ -241,8 +282,10 @@ def bounded_variables(model: PrivateLP) -> Verdict:
     )
 
 
-def statement(model: PrivateLP, request: Request, loss: float, violation: float, tightening: float) -> str:
-    """The utility statement in words."""
+def statement(
+    model: PrivateLP, request: Request, loss: float, violation: float, tightening: float, short: Rows | None = None
+) -> str:
+    """The utility statement in words. ``short`` : of a release under "safe", rows that may be short and by how much."""
     parts, cost = [], ""
     rows, mode = _touches_rows(model), request.feasibility
     if not math.isnan(loss):
@@ -251,13 +294,20 @@ def statement(model: PrivateLP, request: Request, loss: float, violation: float,
         parts.append(f"the objective is within {bound} of {what}")
     along = "" if model.affine.is_linear() else " (in cones: along the interior direction)"
     if rows and mode == "safe":
-        amount = number(tightening) if math.isfinite(tightening) else "an amount without a public bound (x has none)"
-        parts.append("every true private constraint holds")
+        if short:
+            every = "every private row of the standard form" if model.split_rows else "every true private constraint"
+            parts.append(f"{every} holds except {listed(short)}{along}")
+        elif leaves_a_point(model):
+            parts.append("every true private constraint holds")
+        else:
+            parts.append("every true private constraint holds but those that the release lists, with how much each can "
+                         "be short (none where the tightened ones leave a point)")  # fmt: skip
         # A statement of its own: that a row holds and that it is not much harder are the two sides of its noise.
-        cost = (
-            f"; as likely, right-hand sides lie at most {amount} inside the true ones{along}, which costs that times "
-        )
-        cost += "their multipliers in objective value"
+        amount = number(tightening) if math.isfinite(tightening) else "an amount without a public bound (x has none)"
+        cost = f"; as likely, right-hand sides lie at most {amount} inside the true ones{along}"
+        # Multipliers bound what that costs where the optimum is convex in right-hand sides and the program has a point.
+        if not (has_integers(model) or short):
+            cost += ", which costs that times their multipliers in objective value"
     elif rows:
         if mode == "relaxed" and math.isnan(loss) and not model.splits_objective and model.form.c0.any():
             parts.append("the objective is at least as good as the true optimum")
@@ -268,6 +318,14 @@ def statement(model: PrivateLP, request: Request, loss: float, violation: float,
     else:
         parts.append("all constraints hold exactly")
     return f"with probability {number(1 - request.beta)}, {' and '.join(parts)}{cost}"
+
+
+def listed(short: Rows) -> str:
+    """The first rows that may be short, and how many more there are."""
+    told = [f"{shortened(label, 40)} (short by at most {number(amount)})" for label, amount in short[:_MOST_LISTED]]
+    more = len(short) - len(told)
+    told += [f"{more} more, by no more than that (listed in accuracy.short)"] if more else []
+    return " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else told[0]
 
 
 def caveats(model: PrivateLP, noise: NoiseDesign, *, split: bool) -> tuple[str, ...]:

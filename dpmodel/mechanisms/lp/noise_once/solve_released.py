@@ -6,23 +6,24 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.mechanisms.contract import Outcome, Request
-from dpmodel.mechanisms.lp.noise_once.give_way import least_each
+from dpmodel.mechanisms.direct_measurement import declared_integer
+from dpmodel.mechanisms.lp.noise_once.give_way import least_each, shortfall
 from dpmodel.mechanisms.lp.noise_once.margins import giving_way, interior_direction
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, solve_cone_program
+from dpmodel.numerics.public_facts import cached
 from dpmodel.numerics.solvers import SOLVER_ERROR
 
 # A solver's own tolerance: the least violation is kept to this when the objective is minimised after it.
 _TOLERANCE = 1e-6
 
 LEAST_VIOLATION = "least_violation"
-_GIVES_WAY = (
-    "the relaxed program is infeasible on the released data; this point gives way by the least further amount",
-)
+_GIVES_WAY = ("the released program has no point; in this one private rows give way by the least further amount",)
 
 
 def relaxed_program(
@@ -43,53 +44,87 @@ def relaxed_program(
     return base_program(model.form).with_(c=total_c, b=moved, A=A, band=band, ceiling=model.public.ceiling)
 
 
+def whole_sides(model: PrivateLP, program: ConeProgram, relax: Floats) -> ConeProgram:
+    """``program`` with right-hand sides rounded in rows whose private part is an integer by public declaration.
+
+    Row i is ``A_i x <= b_i``. Tightened (``relax_i < 0``), its side is at most b_i when the statement holds. With b_i
+    an integer (plus a public number) it is so rounded up, too: up to 1 of the tightening is won back.
+    Relaxed, its side is at least b_i, so it is so rounded down, too. Whether x is integer plays no part; where it is, a
+    side just beyond an integer would cost a whole step.
+    """
+    whole = _integer_rows(model)
+    if not whole.any():
+        return program
+    public, tightened, relaxed = model.form.b0, whole & (relax < 0), whole & (relax > 0)
+    part = program.b - public
+    near = _LIKE * (1 + np.abs(part))
+    b = np.where(tightened, np.ceil(part - near), np.where(relaxed, np.floor(part + near), part)) + public
+    return program.with_(b=np.where(tightened | relaxed, b, program.b))
+
+
+# Numbers so near to an integer, relative to their size, are one but for rounding.
+_LIKE = 1e-9
+
+
+@cached
+def _integer_rows(model: PrivateLP) -> npt.NDArray[np.bool_]:
+    """(m,) inequalities whose right-hand side is a public number and an integer combination of private integers."""
+    scalar, mask = model.form.scalar, np.zeros(model.affine.rows, dtype=bool)
+    if not scalar.nnz:
+        return mask
+    integer = np.zeros(model.affine.theta_size, dtype=bool)
+    for block in model.affine.private_blocks:
+        integer[block.columns] = declared_integer(block)
+    mask[scalar.row] = True
+    mask[scalar.row[~integer[scalar.column] | (scalar.coefficient != np.rint(scalar.coefficient))]] = False
+    return mask & model.affine.inequalities()
+
+
 def solve_released(
     model: PrivateLP,
     request: Request,
-    c: Floats | None,
-    b: Floats | None,
-    entries: Floats | None,
+    program: ConeProgram,
     *,
-    relax: Floats,
     weights: Any = None,
+    unit: Floats | None = None,
     may_give_way: bool = True,
 ) -> Outcome:
-    """Solve the relaxed program; if it is infeasible (or no solver has an answer) and ``may_give_way``, find the point
-    of least violation: no row gives way by more than the least such number, and of linear rows each by as little as
-    their sum allows."""
-    program = relaxed_program(model, c, b, entries, relax)
-    solve = partial(solve_cone_program, program, solver=request.solver, options=request.options, weights=weights)
-    solution = solve(start=None if model.form.private_rows.any() else model.public.start)
-    stays = not (may_give_way and model.form.private_rows.any())
+    """Solve a released program; if it is infeasible (or no solver has an answer) and ``may_give_way``, let private rows
+    give way as ``give_way`` says. ``unit`` : (m,) public, in what multiples of it; equal for all by default."""
+    private = model.form.private_rows
+    solve = partial(solve_cone_program, solver=request.solver, options=request.options, weights=weights)
+    solution = solve(program, start=None if private.any() else model.public.start)
+    stays = not (may_give_way and private.any())
     without_point = "infeasible" in solution.status or solution.status == SOLVER_ERROR
     if solution.solved or not without_point or stays:
         return _outcome(solution, solution.status)
-    direction = giving_way(model.affine, model.form.private_rows)
-    first = solve(direction=direction, minimise_slack=True)
+    direction = giving_way(model.affine, private)
+    if unit is not None and (unit[private] > 0).any():
+        # Rows that no noise moves count like the one that it moves most.
+        most = float(unit[private].max())
+        direction = direction * np.where(unit > 0, unit, most) / most
+    first = solve(program, direction=direction, minimise_slack=True)
     if not first.solved:
         return _outcome(first, first.status)
-    limit = first.slack * (1 + _TOLERANCE) + _TOLERANCE
-    each = least_each(
-        program, direction, limit, weights=weights, solver=request.solver, options=request.options
-    )  # fmt: skip
+    most = first.slack * (1 + _TOLERANCE) + _TOLERANCE
+    each = least_each(program, direction, most, weights=weights, solver=request.solver, options=request.options)
+    best = first  # every row gives way alike: only where no solver has an answer to more
     if each is not None:
-        eased = each + np.where(each > 0, _TOLERANCE * (1 + each), 0.0)
+        amount = each * direction
+        eased = amount + np.where(each > 0, np.sign(direction) * _TOLERANCE * (1 + np.abs(amount)), 0.0)
         equality = model.affine.equalities()
-        by_row = solve_cone_program(
-            program.with_(
-                b=np.minimum(program.b + np.where(equality, 0.0, eased), model.public.ceiling),
-                band=program.band + np.where(equality, eased, 0.0),
-            ),
-            solver=request.solver, options=request.options, weights=weights,
-        )  # fmt: skip
-        if by_row.solved:
-            return _outcome(by_row, LEAST_VIOLATION, extra=limit, notes=_GIVES_WAY, seconds=solution.seconds)
-    second = solve(direction=direction, slack_limit=limit)
-    if not second.solved and "unbounded" in solution.status and first.slack <= _TOLERANCE:
-        return _outcome(second, "unbounded")  # the solver could not tell the two apart at first
-    best = second if second.solved else first
-    earlier = solution.seconds + (first.seconds if best is second else 0.0)
-    return _outcome(best, LEAST_VIOLATION, extra=limit, notes=_GIVES_WAY, seconds=earlier)
+        sides = program.b + np.where(equality, 0.0, eased)
+        if program.ceiling is not None:
+            sides = np.minimum(sides, np.maximum(program.ceiling, program.b))
+        by_row = solve(program.with_(b=sides, band=program.band + np.where(equality, eased, 0.0)))
+        if "unbounded" in by_row.status and first.slack <= _TOLERANCE:
+            return _outcome(by_row, "unbounded")  # the solver could not tell the two apart at first
+        best = by_row if by_row.solved else first
+    assert best.x is not None
+    short = shortfall(model.affine, program, best.x, private, weights)
+    earlier = solution.seconds + (first.seconds if best is not first else 0.0)
+    extra = float(short.max(initial=0.0))
+    return _outcome(best, LEAST_VIOLATION, extra=extra, notes=_GIVES_WAY, seconds=earlier)
 
 
 def solve_most_inside(
@@ -104,7 +139,7 @@ def solve_most_inside(
     direction = np.where(model.affine.equalities(), relax / 2, relax)
     moves = np.where(direction > 0, direction, 0.0)
     if not moves.any():
-        return solve_released(model, request, None, b, entries, relax=relax)
+        return solve_released(model, request, relaxed_program(model, None, b, entries, relax), unit=relax)
     solution = solve_cone_program(
         program, direction=moves, minimise_slack=True, solver=request.solver, options=request.options
     )

@@ -17,13 +17,14 @@ import scipy.sparse as sp
 from dpmodel._types import Floats
 from dpmodel.annotate.per_entry import each, same_for_all
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.affine_map import LinearMap, joined, sum_by
+from dpmodel.compile.standard_form.affine_map import LinearMap, joined
 from dpmodel.compile.standard_form.form import entry_ends, value_range, widened
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.errors import InfeasibleError
 from dpmodel.mechanisms.known import Known
 from dpmodel.mechanisms.lp.engines.routes import cost_range, objective_span, private_objective
 from dpmodel.mechanisms.lp.fewer_records import fewer_records
+from dpmodel.mechanisms.lp.noise_once.design import box_reach
 from dpmodel.mechanisms.lp.noise_once.margins import giving_way, interior_direction, margin
 from dpmodel.mechanisms.lp.private_rows import matrix_range, plain_linear, private_rows, public_polyhedron
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
@@ -99,6 +100,52 @@ def public_points(model: PrivateLP, middle: bool = True) -> tuple[PublicPoint, .
 def middle_of(points: Sequence[PublicPoint]) -> PublicPoint | None:
     """The optimum for the middle of the declared ranges, if it is among them."""
     return next((point for point in points if point.words == _MIDDLE), None)
+
+
+@cached
+def certain_point(model: PrivateLP) -> PublicPoint | None:
+    """A public point that satisfies every private constraint whatever the data are, as far as solvers tell; the
+    cheapest on average that is known."""
+    points = public_points(model, middle=False)
+    return next((point for point in reversed(points) if point.violation == 0), None)
+
+
+# A way out of the public set that no row stops: missed by less than this by a way of size 1, and gains at least that.
+_MISSED, _GAINED = 1e-9, 1e-3
+
+
+@cached
+def leaves_a_point(model: PrivateLP) -> bool:
+    """Whether public facts prove that tightened rows leave a point whatever is released, or that a ``certain_point``
+    can be released instead.
+
+    Let A be public and all rows linear. Released sides that have a public lower bound are moved up to it. So a public
+    point x0 satisfies the rows with such a bound if it satisfies them at the bound; and a direction d that no public
+    row and no bound stops, with ``A_i d <= 0`` in these rows and ``A_i d < 0`` in all other private ones, leads from
+    x0 to a point of every released program (in integers too: coefficients are rational, so a multiple of d is whole).
+    """
+    if certain_point(model) is not None:
+        return True
+    private, lowest = model.form.private_rows, model.public.lower_bound
+    if model.form.matrix.nnz or not model.affine.is_linear() or (private & model.affine.equalities()).any():
+        return False
+    base, open_ = base_program(model.form), private & ~np.isfinite(lowest)
+    none, size = np.zeros(0, dtype=np.int64), np.zeros(base.b.size)
+    np.maximum.at(size, np.repeat(np.arange(base.b.size), np.diff(base.A.indptr)), np.abs(base.A.data))
+    scaled = sp.csr_array(sp.diags_array(1 / np.where(size > 0, size, 1.0)) @ base.A)
+    lower, upper = (np.where(np.isfinite(end), 0.0, side) for end, side in ((base.lower, -1.0), (base.upper, 1.0)))
+    still = np.zeros(model.affine.variables)
+    away = base.with_(c=still, d=0.0, b=np.where(open_, -_GAINED, 0.0), A=scaled, lower=lower, upper=upper,
+                      boolean=none, integer=none)  # fmt: skip
+    way = solve_cone_program(away, solver=model.public.solver).x
+    if way is None:
+        return False
+    moved = scaled @ way
+    missed = np.where(base.keep, np.where(model.affine.equalities(), np.abs(moved), moved), 0.0)
+    if (missed > np.where(open_, -_GAINED / 2, _MISSED)).any():
+        return False
+    start = base.with_(c=still, d=0.0, b=np.where(np.isfinite(lowest), lowest, base.b), keep=base.keep & ~open_)
+    return solve_cone_program(start, solver=model.public.solver).solved
 
 
 @cached
@@ -234,10 +281,7 @@ def spread(model: PrivateLP, reach: Floats) -> tuple[sp.csr_array, Floats]:
     keep = linear[rows]
     shape = (model.affine.rows, model.affine.variables)
     weights = sp.csr_array((reach[keep], (rows[keep], columns[keep])), shape=shape)
-    size = model.public.magnitudes()[columns[~keep]]
-    with np.errstate(invalid="ignore"):
-        product = np.where(reach[~keep] > 0, reach[~keep] * size, 0.0)
-    return weights, sum_by(rows[~keep], weights=product, minlength=model.affine.rows)
+    return weights, np.zeros(model.affine.rows) if keep.all() else box_reach(model, np.where(keep, 0.0, reach))
 
 
 def regret(model: PrivateLP, x: Floats) -> float:
