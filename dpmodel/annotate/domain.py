@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from dpmodel._types import Integers
-from dpmodel.annotate.elements import array_of, elements, key, refuse_united
+from dpmodel.annotate.elements import elements, key, refuse_united
 from dpmodel.errors import SpecificationError
 
 Outside = Literal["error", "drop"]
@@ -79,17 +79,21 @@ class Domain:
         return tuple(sorted(columns, key=self.columns.index))
 
     def encode(self, table: Any, columns: Sequence[str], outside: Outside) -> Integers:
-        """(n, len(columns)) codes of a table's records: private, as the table is.
+        """(n, len(columns)) codes of the records of a table without an engine: private, as the table is.
 
-        ``table`` : a mapping or data frame of columns, or an (n, all columns of the domain) array of codes in the
-        order of the domain. With ``outside="drop"`` records with a value outside the domain are left out (a rule for
-        each record on its own, so it is private under add-remove); with "error" they are an error, which says the
-        column and no value.
+        ``table`` : {column: elements}, or an (n, all columns of the domain) NumPy array of codes 0, 1, ... in the order
+        of the domain. With ``outside="drop"`` records with a value outside the domain are left out (a rule for each
+        record on its own, so it is private under add-remove); with "error" they are an error, which says the column and
+        no value. Every element is looked up by itself: what one record holds never decides how another is read.
+
+        Raises
+        ------
+        SpecificationError
+            For what is no such table, columns that are missing, of different lengths or of a type that cannot hold
+            what was declared, and values outside where they are an error.
         """
-        named, parts = _columns(table, columns, self.columns)
-        codes = [self._codes(column, part, named) for column, part in zip(columns, parts, strict=True)]
-        lengths = {code.size for code in codes}
-        if len(lengths) > 1:
+        codes = [self._codes(column, *found) for column, found in self._columns(table, columns)]
+        if len({code.size for code in codes}) > 1:
             raise SpecificationError("columns of different lengths", remedy="one entry per record in every column")
         out = np.stack(codes, axis=1) if codes else np.zeros((0, 0), dtype=np.int64)
         inside = (out >= 0).all(axis=1)
@@ -104,46 +108,43 @@ class Domain:
             out = out[inside]
         return out
 
-    def _codes(self, column: str, values: Any, named: bool) -> Integers:
-        """(n,) codes, -1 for values outside; arrays hold codes already, named columns the categories.
-
-        Every element is looked up by itself: what one record holds never decides how another is read.
-        """
-        at = self.columns.index(column)
-        listed, size = self.categories[at], self.sizes[at]
-        flat = (
-            values.ndim == 1
-            if hasattr(values, "ndim")
-            else isinstance(values, Iterable) and not isinstance(values, str)
-        )
-        if not flat:
-            raise SpecificationError(f"column {column!r} is not one-dimensional", remedy="one entry per record")
-        if listed is not None and named:
-            refuse_united(values, listed, f"column {column!r}")
-            number = self.numbers(column)
-            return np.array([number.get(key(value), -1) for value in elements(values)], dtype=np.int64)
-        array = np.asarray(values) if hasattr(values, "dtype") else np.asarray(None)
-        if array.dtype.kind not in "biufO":
+    def _columns(self, table: Any, wanted: Sequence[str]) -> Iterator[tuple[str, tuple[Any, tuple[Any, ...]]]]:
+        """The wanted columns: their elements, and the values that have the codes 0, 1, ..."""
+        if isinstance(table, Mapping):
+            missing = [column for column in wanted if column not in table]
+            if missing:
+                raise SpecificationError(f"the table has no column {missing[0]!r}", remedy="the columns of the domain")
+            yield from ((column, (table[column], self.labels((column,))[0])) for column in wanted)
+            return
+        shape: tuple[int, ...] = table.shape if isinstance(table, np.ndarray) else ()
+        if len(shape) != 2 or shape[1] != len(self.columns) or table.dtype.kind not in "biuf":
             raise SpecificationError(
-                f"column {column!r} is not numeric, but codes are expected",
-                why="a domain given as a size, and a table given as an array, speak of the codes 0 to size - 1",
-                remedy="integers, or a domain that lists the categories",
+                f"a table that is a {type(table).__name__}{f' of shape {shape}' * bool(shape)}, for a domain of "
+                f"{len(self.columns)} columns",
+                why="columns are called by name, and what has no names can hold codes only",
+                remedy="a data frame, {column: elements}, or an (n, columns) array of the codes 0, 1, ... in the order "
+                "of the domain",
             )
-        if array.dtype.kind == "O":
-            return np.array([_code(value, size) for value in elements(values)], dtype=np.int64)
-        with np.errstate(invalid="ignore"):
-            good = (array >= 0) & (array < size) & (array == np.floor(array))
-        return np.where(good, np.where(good, array, 0), -1).astype(np.int64)
+        for column in wanted:
+            at = self.columns.index(column)
+            yield column, (table[:, at], tuple(range(self.sizes[at])))
+
+    def _codes(self, column: str, values: Any, listed: tuple[Any, ...]) -> Integers:
+        """(n,) the place of every element in the list, -1 for those outside."""
+        flat = values.ndim == 1 if hasattr(values, "ndim") else isinstance(values, Iterable)
+        if not flat or isinstance(values, str):
+            raise SpecificationError(f"column {column!r} is not one-dimensional", remedy="one entry per record")
+        refuse_united(values, listed, f"column {column!r}")
+        number = {key(value): i for i, value in enumerate(listed)}
+        if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":
+            return np.array([number.get(key(value), -1) for value in elements(values)], dtype=np.int64)
+        different, at = np.unique(values, return_inverse=True)
+        codes = np.array([number.get(key(value), -1) for value in different.tolist()], dtype=np.int64)
+        return codes[at.ravel()]
 
     def numbers(self, column: str) -> dict[Hashable, int]:
         """The code of every category of a column, by its key."""
         return {key(value): i for i, value in enumerate(self.labels((column,))[0])}
-
-
-def _code(value: Any, size: int) -> int:
-    """An integer below ``size`` as a code; -1 for everything else."""
-    number: Any = value if isinstance(value, numbers.Real) and not isinstance(value, np.timedelta64) else -1
-    return int(number) if 0 <= number < size and number == int(number) else -1
 
 
 def _values(column: str, values: Any) -> tuple[int, tuple[Any, ...] | None]:
@@ -161,24 +162,3 @@ def _values(column: str, values: Any) -> tuple[int, tuple[Any, ...] | None]:
     if not listed or len({key(v) for v in listed}) != len(listed):
         raise SpecificationError(f"domain[{column!r}]: {'no' if not listed else 'repeated'} categories")
     return len(listed), listed
-
-
-def _columns(table: Any, wanted: Sequence[str], order: Sequence[str]) -> tuple[bool, list[Any]]:
-    """Whether the table has named columns, and the wanted ones."""
-    named = hasattr(table, "keys") and hasattr(table, "__getitem__") and not isinstance(table, np.ndarray)
-    if named:
-        present = {str(key) for key in table.keys()}  # noqa: SIM118  (a data frame iterates over its columns)
-        missing = [column for column in wanted if column not in present]
-        if missing:
-            raise SpecificationError(f"the table has no column {missing[0]!r}", remedy="the columns of the domain")
-        return True, [table[column] for column in wanted]
-    try:
-        array = array_of(table)
-    except (ValueError, TypeError):  # their message may hold entries
-        array = np.asarray(None)
-    if array.ndim != 2 or array.shape[1] != len(order):
-        raise SpecificationError(
-            f"table of shape {array.shape} for a domain of {len(order)} columns",
-            remedy="an (n, columns) array of codes in the order of the domain, or a mapping or data frame of columns",
-        )
-    return False, [array[:, order.index(column)] for column in wanted]

@@ -142,8 +142,8 @@ def refuse_united(column: Any, categories: Any, what: str) -> None:
     Raises
     ------
     SpecificationError
-        For text where not all categories are text, times where not all are times, and floats where some are whole
-        numbers beyond 2^53. No element is looked at.
+        For text where not all categories are text, times where not all are times, numbers where none is a number, and
+        floats where some are whole numbers beyond 2^53. No element is looked at.
     """
     dtype = np.asarray(column[:0]).dtype if hasattr(column, "dtype") else np.dtype(object)
     refuse_types(dtype.kind, categories, what, dtype)
@@ -159,9 +159,10 @@ def refuse_types(kind: str, categories: Any, what: str, shown: Any) -> None:
         "M": lambda c: isinstance(c, times),
         "m": lambda c: isinstance(c, times),
     }.get("f" if kind == "c" else kind)
-    if holds is not None and not all(key(c) is _MISSING or holds(c) for c in categories):
+    nothing = kind in "biufc" and not any(key(c) is _MISSING or isinstance(c, numbers.Real) for c in categories)
+    if nothing or (holds is not None and not all(key(c) is _MISSING or holds(c) for c in categories)):
         raise SpecificationError(
             f"{what} is an array of type {shown}, which cannot hold all categories of the domain",
             why="an array has one type, and one record of another kind may have changed how all others are written",
-            remedy="a list, or an array or column of objects, in which every element keeps its own type",
+            remedy="categories as they stand in the column, or a list, in which every element keeps its own type",
         )

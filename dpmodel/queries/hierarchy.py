@@ -11,6 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, Labels
+from dpmodel.annotate.elements import elements
+from dpmodel.annotate.labels import labels_of
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.postprocessing import picks
 from dpmodel.errors import SpecificationError
@@ -75,14 +77,26 @@ class Hierarchy(TreeOfSums):
             )
         return found
 
-    def answers(self, leaf_values: Any) -> Floats:
-        """(nodes,) sums of public leaf values: (leaves,) in the order of ``leaves``, or {name: value}."""
-        if isinstance(leaf_values, Mapping):
-            missing = [name for name in self.leaves if name not in leaf_values]
-            if missing:
-                raise SpecificationError(f"no value for {missing[0]!r}")
-            leaf_values = [leaf_values[name] for name in self.leaves]
-        return super().answers(leaf_values)
+    def _in_order(self, values: Any) -> Any:
+        if isinstance(values, Mapping):
+            names, numbers = list(values), list(values.values())
+        else:
+            axes = labels_of(values, getattr(values, "shape", ()))
+            names, numbers = list(axes[0][1]) if len(axes) == 1 else [], values
+            # pandas numbers rows that nobody named.
+            if not names or (names == list(range(len(names))) and 0 not in self._numbers):
+                return values
+            numbers = elements(values)
+        known = self._short | self._numbers
+        place = {known.get(name, -1): i for i, name in enumerate(names)}
+        wanted = np.flatnonzero(self.tree.is_leaf).tolist()
+        if len(names) != len(wanted) or set(place) != set(wanted):
+            raise SpecificationError(
+                f"{len(names)} values with names, not one for each of the {len(wanted)} leaves",
+                why="which names they have is not shown, as it may be private",
+                remedy="one value for each name in hierarchy.leaves",
+            )
+        return [numbers[place[leaf]] for leaf in wanted]
 
     def fit(
         self,
@@ -245,7 +259,7 @@ def hierarchy(
     ----------
     table : one of: {child: parent} (None for a root); a table with a column of names and one of their parents, called
         ``name`` and ``parent``; names, with ``parents`` as a second array; or with ``columns`` a table whose rows are
-        the leaves, such as counties with their state and nation. Tables are mappings of columns or data frames.
+        the leaves, such as counties with their state and nation. Tables are mappings of columns or frames.
     columns : names of the nested columns, top first. Cells missing at the end of a row make a leaf higher up. Names
         that repeat in different places make every node be called by its path.
     levels : names of the levels, top first; default: ``columns``, or 0, 1, 2 ...

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.annotate.dataset.open_table import columns_of
 from dpmodel.annotate.elements import elements
 from dpmodel.errors import SpecificationError
 from dpmodel.numerics.trees.tree import Tree
@@ -18,14 +19,13 @@ def from_parents(table: Any, parents: Any, name: str, parent: str) -> tuple[Name
     """Names in breadth-first order and their tree."""
     if parents is not None:
         names, above = elements(table), elements(parents)
-    elif _has_columns(table, (name, parent)):
-        names, above = elements(table[name]), elements(table[parent])
-    elif isinstance(table, Mapping):
+    elif isinstance(table, Mapping) and not {name, parent} <= set(table):
         names, above = list(table.keys()), list(table.values())
     else:
-        raise SpecificationError(
-            f"a {type(table).__name__} without columns {name!r} and {parent!r}",
-            remedy="{child: parent}, name= and parent= of the columns, or columns= of nested ones",
+        names, above = columns_of(
+            table,
+            (name, parent),
+            "{child: parent}, name= and parent= of the columns, or columns= of nested ones",
         )
     if len(names) != len(above):
         raise SpecificationError(f"{len(names)} names and {len(above)} parents", remedy="one parent per name")
@@ -48,9 +48,9 @@ def from_parents(table: Any, parents: Any, name: str, parent: str) -> tuple[Name
 
 def from_columns(table: Any, columns: tuple[str, ...]) -> tuple[Names, Tree]:
     """Names (or paths, where names repeat) in breadth-first order and their tree."""
-    if not columns or not _has_columns(table, columns):
-        raise SpecificationError(f"the table has not all of the columns {columns}", remedy="nested columns, top first")
-    rows = list(zip(*(elements(table[column]) for column in columns), strict=True))
+    if not columns:
+        raise SpecificationError("no nested columns", remedy="columns=('nation', 'state', 'county'), top first")
+    rows = list(zip(*columns_of(table, columns, "nested columns, top first"), strict=True))
     paths: dict[tuple[Any, ...], int] = {}
     up: list[int] = []
     leaves: set[tuple[Any, ...]] = set()
@@ -93,9 +93,3 @@ def _numbered(names: Sequence[Any]) -> dict[Hashable, int]:
 
 def missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
-
-
-def _has_columns(table: Any, columns: Sequence[str]) -> bool:
-    if isinstance(table, Mapping):
-        return all(c in table and not isinstance(table[c], str) and hasattr(table[c], "__len__") for c in columns)
-    return hasattr(table, "columns") and all(c in list(table.columns) for c in columns)

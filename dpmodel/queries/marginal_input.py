@@ -64,18 +64,24 @@ def placed(given: Noisy, key: Any, marginal: Marginal, domain: Domain) -> tuple[
 
 
 def _labelled(given: Noisy, names: tuple[str, ...]) -> list[Axis] | None:
-    """The labels' axes if they are those of ``names``: by name, or one after the other where they have none."""
+    """The labels' axes if they are those of ``names``: by name, and one after the other where they have none."""
     spread = [name if isinstance(name, tuple) else (name,) for name, _ in given.labels]
     flat = [name for each in spread for name in each]
     if not names or len(flat) != len(names):
         return None
-    if set(flat) == set(names):
-        return [(each, labels) for each, (_, labels) in zip(spread, given.labels, strict=True)]
-    rest, out = list(names), []
+    other = next((name for name in flat if name is not None and name not in names), None)
+    if other is not None:
+        raise SpecificationError(
+            f"the marginal {' x '.join(names)} has an axis called {other!r}",
+            why="columns are called by name",
+            remedy="axes with the names of the columns, or without names",
+        )
+    rest, out = iter([name for name in names if name not in flat]), []
     for each, (_, labels) in zip(spread, given.labels, strict=True):
-        mine, rest = tuple(rest[: len(each)]), rest[len(each) :]
+        mine = tuple(next(rest) if name is None else name for name in each)
         # pandas numbers rows and columns when nobody named them.
-        out.append((mine, None if labels == tuple(range(len(labels))) else labels))
+        numbered = None in each and labels == tuple(range(len(labels)))
+        out.append((mine, None if numbered else labels))
     return out
 
 

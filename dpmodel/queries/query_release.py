@@ -161,9 +161,10 @@ def query_release(
 
     Parameters
     ----------
-    table : the records: a mapping or data frame of columns, or an (n, columns) array of codes. Or a ``Dataset`` whose
-        rows are records: its domain (or ``domain=`` a list of its columns), neighbors and rule for rows outside hold,
-        and cells are counted where the table is. None writes the model without data (to classify and plan it).
+    table : the records: a frame of any engine that ``Dataset`` takes, or {column: elements}; columns are called by
+        name. Or an (n, columns) array of codes in the order of the domain. Or a ``Dataset`` whose rows are records: its
+        domain (or ``domain=`` a list of its columns), neighbors and rule for rows outside hold. Cells of frames are
+        counted where the table is. None writes the model without data (to classify and plan it).
     marginals : tuples of column names (or single names) whose cells are counted.
     domain : {column: number of values, or list of categories}. Required: it is public and never read off the data.
     queries : (k, cells) public matrix, dense or sparse, of more linear queries over the whole domain (cells in C
@@ -206,6 +207,9 @@ def query_release(
     tables = Tables.whole(public) if wide == "domain" else Tables.local(public, measured)
     _refuse_too_many(tables, measured, matrix)
     needed = public.columns if matrix is not None else public.ordered({c for m in measured for c in m})
+    if table is not None and not isinstance(table, Dataset | Mapping | np.ndarray | list | tuple):
+        listed = dict(zip(needed, public.labels(needed), strict=True))
+        table = Dataset(table, domain=listed, neighbors=neighbors, outside=outside, name=name)
     counted = None if table is None else _counted(table, public, needed, outside)
     if neighbors == "replace-one" and total is None and counted is not None:
         total = float(counted(()).sum())  # replacing a record does not change their number

@@ -41,9 +41,13 @@ class TreeOfSums:
         """(nodes, leaves) 0/1 matrix: nodes as sums of leaves."""
         return self.tree.incidence
 
+    def _in_order(self, values: Any) -> Any:
+        """Values of the leaves in their order, where they came with names; others as they are."""
+        return values
+
     def answers(self, leaf_values: Any) -> Floats:
-        """(nodes,) the sums of public leaf values, (leaves,)."""
-        values = public_array(leaf_values, "leaf_values")
+        """(nodes,) the sums of public leaf values: (leaves,) in their order, or by name where leaves have names."""
+        values = public_array(self._in_order(leaf_values), "leaf_values")
         if values.size != self.tree.leaves.size:
             raise SpecificationError(f"{values.size} values for {self.tree.leaves.size} leaves", remedy="one per leaf")
         return self.tree.sums(values)
@@ -63,11 +67,13 @@ class TreeOfSums:
 
         Parameters
         ----------
-        counts : (leaves,) array, each record adding one to one entry; None to plan without data.
+        counts : (leaves,) array, each record adding one to one entry; None to plan without data. {name: count} or a
+            pandas Series by name where leaves have names.
         neighbors : "add-remove", or "replace-one", where the number of records is public.
         attributes : of ``Private``, such as ``integer=True`` for whole noise.
         """
-        return private_sums(self.tree, counts, Records.of_table(None, neighbors, None), name, attributes)
+        leaves = self._in_order(counts)
+        return private_sums(self.tree, leaves, Records.of_table(None, neighbors, None), name, attributes)
 
     def _fitted(
         self, parts: Any, low: Floats, high: Floats, words: str, alpha: float, form: str

@@ -96,6 +96,13 @@ def of_query(records: Any, categories: Any) -> list[Any]:
     return of_table({"c": records}, "c", {"c": categories})
 
 
+def of_rows(records: Any, domain: Any) -> list[Any]:
+    """Of an array as it is, of lists by column."""
+    if isinstance(records, list):
+        records = {column: [row[i] for row in records] for i, column in enumerate(domain)}
+    return of_table(records, "a", domain)
+
+
 def of_private(records: Any, **given: Any) -> list[Any]:
     parameter = dpm.Private(records, linf=1, **given)
     return vault.unseal(parameter).reshape(parameter.shape, order="F").tolist()
@@ -235,7 +242,7 @@ READERS: dict[str, Reader] = {
         lambda r: of_query(r, [DAY.item(), (DAY + 1).item()]), [DAY.item(), (DAY + 1).item()], drops=True
     ),
     "query_release codes": Reader(lambda r: of_query(r, 4), [0, 1, 3, 3], drops=True),
-    "query_release array": Reader(lambda r: of_table(r, "a", {"a": 5, "b": 3}), [[0, 1], [4, 2], [4, 0]], drops=True),
+    "query_release rows": Reader(lambda r: of_rows(r, {"a": 5, "b": 3}), [[0, 1], [4, 2], [4, 0]], drops=True),
     "Private": Reader(lambda r: of_private(r, unit="entry"), [1, 2, 3, 4]),
     "Private fractions": Reader(lambda r: of_private(r, unit="entry"), [0.1, 2.5, 3]),
     "Private truth": Reader(lambda r: of_private(r, unit="entry"), [True, False]),

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import dpmodel as dpm
+from dpmodel.annotate import vault
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.privacy.distributions import Gaussian, Laplace
@@ -28,6 +29,10 @@ SPELLINGS = {
     "nested": lambda: hierarchy(NESTED, columns=("nation", "state", "county")),
     "nested pandas": lambda: hierarchy(pd.DataFrame(NESTED), columns=("nation", "state", "county")),
     "nested polars": lambda: hierarchy(pl.DataFrame(NESTED), columns=("nation", "state", "county")),
+    "nested lazy, in another order": lambda: hierarchy(
+        pl.LazyFrame({"people": [3] * 5, **dict(reversed(NESTED.items()))}), columns=("nation", "state", "county")
+    ),
+    "nested pyarrow": lambda: hierarchy(pl.DataFrame(NESTED).to_arrow(), columns=("nation", "state", "county")),
 }
 
 
@@ -205,3 +210,20 @@ def test_contradictions_name_both_numbers(said):
     places = SPELLINGS["nested"]()
     with pytest.raises(InfeasibleError, match=said):
         places.fit(one(places), **CONTRADICTIONS[said])
+
+
+def test_counts_with_names_are_put_in_order() -> None:
+    places = SPELLINGS["nested"]()
+    given = {"d": 4, "a": 1, "e": 5, "b": 2, "c": 3}
+    frame = pd.DataFrame({"county": list(given), "people": list(given.values())}).set_index("county")
+    expected = places.answers([1, 2, 3, 4, 5])
+    for named in (given, pd.Series(given), frame["people"]):
+        np.testing.assert_array_equal(places.answers(named), expected)
+        np.testing.assert_array_equal(vault.unseal(places.private(named)), expected)
+    numbered = pd.Series([1, 2, 3, 4, 5])  # pandas numbers rows that nobody named
+    np.testing.assert_array_equal(vault.unseal(places.private(numbered)), expected)
+    twice = pd.Series([*given.values(), 6], index=[*given, "a"])
+    for wrong in ({**given, "secret": 6}, {"secret": 6, **dict(list(given.items())[1:])}, {"a": 1}, twice):
+        with pytest.raises(SpecificationError) as error:
+            places.private(wrong)
+        assert "secret" not in str(error.value)

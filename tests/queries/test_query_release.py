@@ -216,7 +216,12 @@ def test_consistency_over_marginals():
         ({"queries": np.ones((1, 24)), "over": "marginals"}, "one table"),
         ({"table": {"a": [0], "b": ["x"]}, "marginals": [("a", "c")]}, "no column 'c'"),
         ({"table": np.zeros((3, 2), dtype=int)}, "shape (3, 2)"),
-        ({"table": {**TABLE, "a": np.array(["s"] * 7)}}, "not numeric"),
+        ({"table": {**TABLE, "a": np.array(["s"] * 7)}}, "cannot hold"),
+        ({"table": {**TABLE, "b": np.zeros(7)}, "outside": "drop"}, "cannot hold"),
+        ({"table": CODES.astype(object)}, "names can hold codes only"),
+        ({"table": CODES.astype(str), "outside": "drop"}, "names can hold codes only"),
+        ({"table": CODES.tolist()}, "names can hold codes only"),
+        ({"table": "people.csv"}, "not a table"),
         ({"table": {**TABLE, "a": ["s"] * 7}}, "outside the declared domain"),
         ({"neighbors": "replace-one", "total": 8}, "total="),
         ({"neighbors": "replace-one", "outside": "drop"}, "outside='drop'"),
@@ -306,3 +311,76 @@ def test_a_dataset_is_counted_where_it_lies() -> None:
     strange = dpm.Dataset(pl.DataFrame({**columns, "town": ["Rome"] * 300}), domain=domain)
     with pytest.raises(dpm.SpecificationError, match="no value in the domain"):
         dpm.query_release(strange, marginals)
+
+
+# ------------------------------------------------------------------ every engine, columns by name
+def _duckdb(columns):
+    duckdb, pyarrow = pytest.importorskip("duckdb"), pytest.importorskip("pyarrow")
+    return duckdb.connect().from_arrow(pyarrow.table(columns))
+
+
+def _dask(columns):
+    return pytest.importorskip("dask.dataframe").from_pandas(ENGINES["pandas"](columns), npartitions=2)
+
+
+ENGINES = {
+    "lists": dict,
+    "arrays": lambda columns: {name: np.array(values) for name, values in columns.items()},
+    "pandas": lambda columns: pytest.importorskip("pandas").DataFrame(columns),
+    "pandas objects": lambda columns: pytest.importorskip("pandas").DataFrame(columns, dtype=object),
+    "polars": lambda columns: pytest.importorskip("polars").DataFrame(columns),
+    "polars lazy": lambda columns: pytest.importorskip("polars").LazyFrame(columns),
+    "pyarrow": lambda columns: pytest.importorskip("pyarrow").table(columns),
+    "duckdb": _duckdb,
+    "dask": _dask,
+}
+# Columns of one type whose counts differ, so that one read for another shows.
+PEOPLE = {
+    "smokes": ["yes", "no", "no", "no", "no", "yes"],
+    "male": ["yes", "yes", "yes", "no", "yes", "yes"],
+    "children": [0, 2, 1, 1, 1, 3],
+    "rooms": [1, 1, 1, 2, 3, 3],
+}
+ASKED = {"male": ["no", "yes"], "rooms": 4, "smokes": ["no", "yes"]}
+ORDERS = [PEOPLE, dict(reversed(PEOPLE.items())), {c: PEOPLE[c] for c in ("rooms", "male", "children", "smokes")}]
+
+
+def counted(release, marginal):
+    """What was sealed."""
+    (found,) = (p for p in release.problem.parameters() if p.name() == f"counts of {marginal}")
+    return vault.unseal(found)
+
+
+@pytest.mark.parametrize("outside", ["error", "drop"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_columns_are_called_by_name_in_every_engine(engine, outside):
+    """In any order, with columns that nobody asked for, and with text."""
+    marginals = [("male", "smokes"), ("rooms",)]
+    expected = np.zeros((2, 2))
+    for male, smokes in zip(PEOPLE["male"], PEOPLE["smokes"], strict=True):
+        expected[int(male == "yes"), int(smokes == "yes")] += 1
+    for columns in ORDERS:
+        release = query_release(ENGINES[engine](columns), marginals, domain=ASKED, weights="equal", outside=outside)
+        np.testing.assert_array_equal(counted(release, "male x smokes"), expected.ravel())
+        np.testing.assert_array_equal(counted(release, "rooms"), [0, 3, 1, 2])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_column_that_is_missing_is_refused_in_every_engine(engine):
+    """Where it is needed: a domain may list more than the workload."""
+    table = ENGINES[engine]({c: PEOPLE[c] for c in ("smokes", "rooms", "children")})
+    with pytest.raises(dpm.SpecificationError, match="no column 'male'"):
+        query_release(table, ["male", "rooms"], domain=ASKED)
+    release = query_release(table, ["smokes"], domain=ASKED, weights="equal")
+    np.testing.assert_array_equal(counted(release, "smokes"), [4, 2])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_value_outside_is_refused_or_dropped_in_every_engine(engine):
+    table = ENGINES[engine]({**PEOPLE, "male": ["yes", "yes", "secret", "no", "yes", "yes"]})
+    with pytest.raises(dpm.SpecificationError) as error:
+        query_release(table, ["male"], domain=ASKED)
+    assert "secret" not in str(error.value)
+    release = query_release(table, ["male", "smokes"], domain=ASKED, weights="equal", outside="drop")
+    np.testing.assert_array_equal(counted(release, "male"), [1, 4])
+    np.testing.assert_array_equal(counted(release, "smokes"), [3, 2])

@@ -93,6 +93,23 @@ def test_axes_in_any_order_flat_and_labelled_input_say_the_same():
         np.testing.assert_array_equal(fit.model.form.matrix.toarray(), summing(("age", "sex")), err_msg=name)
 
 
+@pytest.mark.parametrize("named", ["rows", "columns", "both"])
+def test_an_axis_with_a_name_is_called_by_it(named):
+    """Categories of two columns may be the same words: neither they nor places tell which is which."""
+    yes = ["no", "yes"]
+    frame = pd.DataFrame([[5.0, 1.0], [7.0, 2.0]], index=yes, columns=yes)
+    frame.index.name = "age" if named != "columns" else None
+    frame.columns.name = "sex" if named != "rows" else None
+    for columns in (("age", "sex"), ("sex", "age")):
+        fit = consistent_table({columns: Noisy(frame, noise=Gaussian(1))}, domain={"sex": yes, "age": yes})
+        fit.solve()
+        np.testing.assert_allclose(fit.marginal(("sex", "age")).values, [[5, 7], [1, 2]], atol=1e-6)
+    with pytest.raises(SpecificationError, match="an axis called"):
+        consistent_table(
+            {("sex", "old"): Noisy(frame.rename_axis("age"), noise=Gaussian(1))}, domain={"sex": yes, "old": yes}
+        )
+
+
 def test_scales_move_with_their_cells():
     scale = np.arange(1.0, 7).reshape(2, 3)
     measured = {("sex", "age"): Noisy(np.zeros((2, 3)), noise=Laplace(scale))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import narwhals as nw
 
 from dpmodel.annotate.dataset.dask_table import DaskTable
 from dpmodel.annotate.dataset.table import FrameTable, Table, computed
+from dpmodel.annotate.elements import elements
 from dpmodel.annotate.sources._extra import engine
 from dpmodel.errors import SpecificationError
 
@@ -51,6 +52,22 @@ def open_table(table: Any) -> Table:
             f"Dataset: {type(table).__name__} is not a table", remedy=f"a frame of {_ENGINES}, or Dataset.scan(path)"
         )
     return computed(lambda: FrameTable(frame.lazy(), lazy=isinstance(frame, nw.LazyFrame)))
+
+
+def columns_of(table: Any, names: Sequence[str], remedy: str) -> list[list[Any]]:
+    """The elements of these columns of a public table: {column: elements}, or a frame of any engine.
+
+    Raises
+    ------
+    SpecificationError
+        For what is no table, and for columns that it does not have; ``remedy`` says what to try.
+    """
+    opened = None if isinstance(table, Mapping) else open_table(table)
+    missing = [name for name in names if name not in (table if opened is None else opened.schema)]
+    if missing:
+        raise SpecificationError(f"the table has no column {missing[0]!r}", remedy=remedy)
+    found = table if opened is None else opened.eager(names)
+    return [elements(found[name]) for name in names]
 
 
 def scan_file(path: Any, types: Mapping[str, str | None], separator: str) -> Table:
