@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, TypeVar, cast
 
 import cvxpy as cp
 
@@ -31,7 +32,7 @@ from dpmodel.compile.standard_form.footprint import Footprint, footprint
 from dpmodel.compile.standard_form.form import public_theta, public_values, standard_form
 from dpmodel.compile.standard_form.public_set import PublicSet, base_program
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
-from dpmodel.execute import check_budget, execute
+from dpmodel.execute import Executed, check_budget, execute
 from dpmodel.execute.misplaced import refuse_misplaced
 from dpmodel.execute.progress import shown
 from dpmodel.models.contract import PrivateModel
@@ -54,6 +55,18 @@ from dpmodel.release.release import Accuracy, Guarantee, Release
 Feasible = str | AllBut | Exact
 Goal = str | Target | Search | Penalty
 Progress = Callable[[str, float], None] | bool | None
+M = TypeVar("M", bound=Callable[..., Any])
+
+
+def _alone(method: M) -> M:
+    """Other threads wait until ``method`` is through: it fills caches of the problem and values of its variables."""
+
+    @wraps(method)
+    def waiting(self: Problem, *given: Any, **named: Any) -> Any:
+        with self._lock:
+            return method(self, *given, **named)
+
+    return cast(M, waiting)
 
 
 class Problem(cp.Problem):  # type: ignore[misc]
@@ -64,6 +77,12 @@ class Problem(cp.Problem):  # type: ignore[misc]
     objective, constraints : as in CVXPY; private data enters as ``Private`` parameters only.
     clip : of regressions: the model's loss with the derivative of every record's loss cut to [-clip, clip] (residuals,
         for the squared loss: that makes it Huber's), which bounds what a record can do where the loss itself does not.
+
+    Notes
+    -----
+    Threads may share a problem: calls wait for each other. Variables and ``release`` then hold the last solution,
+    whoever solved; to read both, give each thread a deep copy. Problems that share variables must not be solved at
+    once. Private parameters and budgets may be shared.
 
     Examples
     --------
@@ -77,6 +96,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
 
     def __init__(self, objective: Any, constraints: Any = None, *, clip: float | None = None) -> None:
         super().__init__(objective, constraints)
+        self._lock = threading.RLock()
         self._clip = None if clip is None else checked_clip(clip)
         self._lowered: tuple[Lowered, Footprint, Classification] | None = None
         self._few: FewRows | None = None  # what was lowered in its place, where records own the same rows each
@@ -119,6 +139,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         except DPModelError:
             return False
 
+    @_alone
     def classify(self) -> Classification:
         """The cells of the taxonomy that the problem falls into. Needs no private values, spends nothing.
 
@@ -141,6 +162,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._refuse_clip()
         return self._compiled()[2]
 
+    @_alone
     def plan(
         self,
         epsilon: float | None = None,
@@ -176,6 +198,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             model, request = model.ask(options)
             return make_plan(model, request, mechanism, compare=compare, published=published, report=report)
 
+    @_alone
     def explain(
         self, epsilon: float | None = None, delta: float = 0.0, *, tree: bool = False, **options: Any
     ) -> Explanation | ExpressionTree:
@@ -212,6 +235,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             told = explain(lowered.affine, sensitivity, classification, self._release, self._few)
         return replace(told, choice=None if plan is None else plan.explain(), **unplanned)
 
+    @_alone
     def plot(self, epsilon: float | None = None, delta: float = 0.0, *, ax: Any = None, **options: Any) -> Any:
         """Draw the feasible set of a linear problem in two variables, with bands as wide as the noise (extra [plot]).
 
@@ -245,6 +269,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         return feasible_picture(model, chosen, request, self._release, ax)
 
     # ------------------------------------------------------------------ solving
+    @_alone
     def solve(
         self,
         epsilon: float | None = None,
@@ -326,20 +351,32 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 if verbose:
                     print(self.classify(), plan, sep="\n\n")
 
-            done = execute(
-                model,
-                request,
-                mechanism,
-                label="solve",
-                budget=budget,
-                rng=rng,
-                progress=report,
-                verbose=verbose,
-                announce=announce,
-                charged=self._forget,  # not before: a refused call must not cost the release paid for earlier
-            )
-            if done.outcome is not None:
-                self._release = model.finish(done.ran(compile=compiled))
+            standing: Executed | None = None
+
+            def charged(stopped: Executed) -> None:
+                nonlocal standing
+                standing = stopped
+                self._forget()  # not before: a refused call must not cost the release paid for earlier
+
+            try:
+                standing = done = execute(
+                    model,
+                    request,
+                    mechanism,
+                    label="solve",
+                    budget=budget,
+                    rng=rng,
+                    progress=report,
+                    verbose=verbose,
+                    announce=announce,
+                    charged=charged,
+                )
+                if done.outcome is not None:
+                    self._release = model.finish(done.ran(compile=compiled))
+            except (KeyboardInterrupt, SystemExit):  # between the run and here: what was paid for is kept
+                if standing is not None and standing.outcome is not None:
+                    self._release = model.finish(standing.ran(compile=compiled))
+                raise
             if done.failure is not None:
                 raise done.failure
             assert self._release is not None
@@ -498,7 +535,11 @@ class Problem(cp.Problem):  # type: ignore[misc]
         # Compiled facts speak of this object's leaves: copies and pickles compile anew.
         state["_few"] = state["_lowered"] = state["_last_model"] = state["_recognised"] = state["_published"] = None
         state.pop("__deepcopy__", None)  # the guard that CVXPY leaves behind would switch deepcopy off
+        del state["_lock"]
         return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.RLock())
 
 
 for _operator in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__neg__"):

@@ -61,14 +61,14 @@ def execute(
     progress: Any = None,
     verbose: bool = False,
     announce: Callable[[Plan], None] = lambda plan: None,
-    charged: Callable[[], None] = lambda: None,
+    charged: Callable[[Executed], None] = lambda standing: None,
 ) -> Executed:
     """Plan, charge, run, in this order; nothing private is read before the charge.
 
     Parameters
     ----------
     label : of the charge, such as "solve". ``announce`` : called with the plan before the charge; it may raise.
-    charged : called between the charge and the run.
+    charged : called after the charge, before the run, with what stands unless more follows: ``STOPPED``.
     mechanism, budget, rng, progress, verbose : as in ``Problem.solve``.
 
     Returns
@@ -98,7 +98,7 @@ def _executed(
     source: NoiseSource,
     report: Report,
     announce: Callable[[Plan], None],
-    charged: Callable[[], None],
+    charged: Callable[[Executed], None],
 ) -> Executed:
     started = time.perf_counter()
     plan = make_plan(model, request, mechanism, report=report)
@@ -134,6 +134,9 @@ def _executed(
         with watched(passes):
             return model.checked(algorithm.run(model.data, request, source, step))
 
+    spent = "nothing was spent" if forecast.spends_nothing else "the budget of this solve is spent"
+    stopped = model.stopped(STOPPED, f"the run ended with an error; {spent}")
+    standing = Executed(plan, stopped, None, seconds, source.is_private, report)
     outcome, failure = charge_then_run(
         run,
         name=name,
@@ -142,13 +145,12 @@ def _executed(
         delta=forecast.delta,
         label=f"{label} by {name}",
         report=report,
-        charged=charged,
+        charged=lambda: charged(standing),
         public=not model.reads,
     )
-    spent = "nothing was spent" if forecast.spends_nothing else "the budget of this solve is spent"
     if isinstance(failure, SolverFailure):
         outcome = model.stopped(SOLVER_ERROR, f"{failure.what}; {spent}")
         failure = None if outcome is not None else failure
     elif failure is not None:
-        outcome = model.stopped(STOPPED, f"the run ended with an error; {spent}")
+        outcome = stopped
     return Executed(plan, outcome, failure, seconds, source.is_private, report)

@@ -69,7 +69,7 @@ def charge_then_run(
     Parameters
     ----------
     run : gets a ``report`` to call with (stage, share done). ``name`` : of the mechanism, for messages.
-    epsilon, delta, label : of the charge. ``charged`` : called between the charge and the run.
+    epsilon, delta, label : of the charge. ``charged`` : called after the charge, before the run.
     public : whether the whole family reads nothing private: then errors of this package are passed on whole.
 
     Raises
@@ -82,9 +82,7 @@ def charge_then_run(
     free = epsilon == 0 == delta
     if _public_only.get() and not free:
         raise ChargeReached
-    if budget is not None and not free:
-        budget.charge(epsilon, delta, label=label)
-    charged()
+    spent = "nothing was spent" if free else "the budget is spent, because private data was read before it failed"
     mine: list[BaseException] = []
 
     def guarded(stage: str, done: float) -> None:
@@ -94,25 +92,58 @@ def charge_then_run(
             mine.append(error)
             raise
 
-    spent = "nothing was spent" if free else "the budget is spent, because private data was read before it failed"
+    payer = None if free else budget
+    before = 0 if payer is None else len(payer.history)
+    taken = False
     failure: BaseException
+    # An interrupt may come between any two of these lines, also while an error is told: the outer block is for those.
     try:
-        return run(guarded), None
-    except WrongOutcome as error:
-        failure = RunError(f"{name} handed back {error}", why=spent, remedy=remedy)
-    except RunError as error:  # of a run within this one, which said no more than a wall may
-        failure = RunError(error.what, why=spent, remedy=remedy)
-    except SourceError as error:  # words and numbers of blocks only
-        failure = SourceError(error.what, why=f"{error.why}; {spent}" if error.why else spent, remedy=error.remedy)
-    except SolverFailure as error:
-        failure = SolverFailure(error.what, why=f"{error.why}; {spent}", remedy=error.remedy)
-    except BaseException as error:
-        if error in mine or (public and isinstance(error, DPModelError)):
-            failure = error
-        elif isinstance(error, _ENDINGS):
-            failure = next(kind for kind in _ENDINGS if isinstance(error, kind))()
-        else:
-            failure = RunError(f"{name} stopped with {type(error).__name__}", why=spent, remedy=remedy)
-    # An error chained to the first one would carry its frames, and so would a traceback.
-    failure.__cause__ = failure.__context__ = None
-    return None, failure.with_traceback(None)
+        try:
+            if payer is not None:
+                payer.charge(epsilon, delta, label=label)
+            taken = True
+            charged()
+            return run(guarded), None
+        except BaseException as error:
+            if not taken and not isinstance(error, _ENDINGS):
+                raise  # the budget refused
+            if error in mine or (public and isinstance(error, DPModelError)):
+                failure = error
+            else:
+                failure = _told(error, name, spent, remedy)
+        # An error chained to the first one would carry its frames, and so would a traceback.
+        failure.__cause__ = failure.__context__ = None
+        failure = failure.with_traceback(None)
+    except _ENDINGS as error:
+        failure = _told(error, name, spent, remedy)
+    if not taken:
+        if payer is None or not _charged(payer, before, (epsilon, delta, label)):
+            raise failure
+        charged()
+    return None, failure
+
+
+def _charged(budget: Budget, before: int, charge: tuple[float, float, str]) -> bool:
+    """Whether a charge that was interrupted was recorded all the same, after the first ``before`` ones."""
+    try:
+        return charge in [(each.epsilon, each.delta, each.label) for each in budget.history[before:]]
+    except DPModelError:
+        return True  # for all that is known
+
+
+def _told(error: BaseException, name: str, spent: str, remedy: str) -> BaseException:
+    """A new error that says what may be said of ``error``."""
+    if isinstance(error, WrongOutcome):
+        return RunError(f"{name} handed back {error}", why=spent, remedy=remedy)
+    if isinstance(error, RunError):  # of a run within this one, which said no more than a wall may
+        return RunError(error.what, why=spent, remedy=remedy)
+    if isinstance(error, SourceError):  # words and numbers of blocks only
+        return SourceError(error.what, why=f"{error.why}; {spent}" if error.why else spent, remedy=error.remedy)
+    if isinstance(error, SolverFailure):
+        return SolverFailure(error.what, why=f"{error.why}; {spent}", remedy=error.remedy)
+    if isinstance(error, SystemExit):
+        # A number is what a handler of signals exits with; words, which would be printed, may come from anywhere.
+        return SystemExit(error.code if error.code is None or type(error.code) is int else 1)
+    if isinstance(error, _ENDINGS):
+        return next(kind for kind in _ENDINGS if isinstance(error, kind))()
+    return RunError(f"{name} stopped with {type(error).__name__}", why=spent, remedy=remedy)

@@ -411,6 +411,8 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
 class _PaidFor(Budget):
     """The account of the fits of one search, which has paid for all of them."""
 
+    history = ()
+
     def __init__(self) -> None:
         pass
 

@@ -22,8 +22,7 @@ def _files(method: str) -> set[str]:
 
 
 def test_one_file_charges() -> None:
-    """A search over parameters charges once for all of its fits, in place of the first one's charge."""
-    assert _files("charge") == {"execute/wall.py", "learn/search.py"}
+    assert _files("charge") == {"execute/wall.py"}
 
 
 def test_the_conductor_and_a_measurement_run() -> None:
