@@ -170,7 +170,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         *,
         beta: float = 0.05,
         mechanism: str | AnyMechanism = "auto",
-        feasibility: Feasible = "relaxed",
+        feasibility: Feasible = "centred",
         goal: Goal = "auto",
         solver: str | None = None,
         compare: Compared = "needed",
@@ -277,7 +277,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         *,
         beta: float = 0.05,
         mechanism: str | AnyMechanism = "auto",
-        feasibility: Feasible = "relaxed",
+        feasibility: Feasible = "centred",
         goal: Goal = "auto",
         budget: Budget | None = None,
         solver: str | None = None,
@@ -297,11 +297,11 @@ class Problem(cp.Problem):  # type: ignore[misc]
         beta : probability with which the accuracy statement may fail.
         mechanism : "auto" for the least forecast error, or a name from the plan (then no other is looked at), or an
             object with the methods of a mechanism, such as one of ``dpm.mechanisms`` with settings of its own.
-        feasibility : what is done to private constraints. "relaxed" makes them easier by a bound on the noise, so that
-            the true optimum stays feasible and they may be missed as the accuracy statement says; "centred" takes the
-            released numbers as they are; "safe" makes them harder, so that with probability 1 - beta every true one
-            holds but those that the release lists (none where a point is left); "strict" does so with certainty
-            (delta > 0), for all. Plan and release say by how much, row by row.
+        feasibility : what is done to private constraints. "centred" takes the released numbers as they are; "relaxed"
+            makes them easier by a bound on the noise, which leaves every one that binds short, so that the true optimum
+            stays feasible: to bound it, or to compare with other programs; "safe" makes them harder, so that with
+            probability 1 - beta every true one holds but those that the release lists (none where a point is left);
+            "strict" does so with certainty (delta > 0), for all. Plan and release say by how much, row by row.
             Where one record owns one constraint: ``AllBut(rows=, alpha=)``, all but a few hold to within alpha, and
             ``Exact(margin=)``, all but a few hold exactly.
         goal : how mechanisms that find nearly feasible points treat the objective: ``Target(value)`` (public, to be

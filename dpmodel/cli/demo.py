@@ -16,7 +16,7 @@ def show_demo(chosen: argparse.Namespace) -> None:
 
     model = book.transportation()
     requested: dict[str, Any] = {"epsilon": chosen.epsilon, "delta": chosen.delta}
-    requested["feasibility"] = "strict" if chosen.strict else "relaxed"
+    requested["feasibility"] = "strict" if chosen.strict else "centred"
     if not chosen.json:
         print(
             wrapped("Shipping from two plants to three markets at least cost; the markets' demands are private."), "\n"
@@ -31,9 +31,9 @@ def show_demo(chosen: argparse.Namespace) -> None:
     shipped = np.asarray(model.shipments.value)
     rows = [(plant, *(number(round(v, 1)) for v in shipped[i])) for i, plant in enumerate(book.PLANTS)]
     rows.append(("arrives", *(number(round(v, 1)) for v in shipped.sum(axis=0))))
-    # The demands are in a textbook, so here (and only here) the truth can be shown beside the release.
-    rows.append(("true demand", *(number(v) for v in book.DEMAND)))
     print(table(("cases shipped", *book.MARKETS), rows, title="Solution (what is released)"), "\n")
     print(release)
+    truth = ", ".join(f"{market} {number(v)}" for market, v in zip(book.MARKETS, book.DEMAND, strict=True))
+    print(f"\n{wrapped(f'Not released, but in the textbook that this is from: the true demand is {truth}.')}")
     following = "dpmodel explore, dpmodel demo --strict, taxonomy, reconstruct, and for your own: dpmodel plan FILE.py"
     print(f"\n{wrapped(f'Next: {following}')}")

@@ -13,7 +13,7 @@ from dpmodel.privacy import NoiseSource
 
 M = TypeVar("M", contravariant=True)
 
-Feasibility = Literal["relaxed", "centred", "safe", "strict"]
+Feasibility = Literal["centred", "relaxed", "safe", "strict"]
 Goal = Literal["auto", "target", "search", "penalty"]
 Satisfy = Literal["nearly", "exact"]
 Progress = Callable[[str, float], None]
@@ -41,8 +41,8 @@ class Request:
     """What is asked of one solve: the budget it may use and the statement wanted.
 
     ``epsilon``, ``delta`` : budget. ``beta`` : allowed probability that the accuracy statement fails.
-    ``feasibility`` : "relaxed" (private constraints give way, so that the true optimum stays feasible), "centred" (the
-    released numbers as they are), "safe" (every true constraint holds but those that the release lists, except with
+    ``feasibility`` : "centred" (the released numbers as they are), "relaxed" (private constraints give way, so that the
+    true optimum stays feasible), "safe" (every true constraint holds but those that the release lists, except with
     probability ``beta``) or "strict" (every true constraint holds).
     ``vertices`` : (k, n) public candidate points in the order of the standard form's columns, or None.
     ``solver``, ``options`` : for the solve on released data.
@@ -53,12 +53,13 @@ class Request:
     ``clip`` : regressions: derivatives of the loss are cut to this size, or None.
     ``satisfy`` : "exact" where private constraints must hold exactly, all but a few; "nearly" to within alpha.
     ``by_proof`` : settings by their statements alone, as where slack rows or a violation are asked for.
+    ``leaves_out`` : whether mechanisms that leave private constraints out are compared.
     """
 
     epsilon: float
     delta: float
     beta: float = 0.05
-    feasibility: Feasibility = "relaxed"
+    feasibility: Feasibility = "centred"
     vertices: Floats | None = None
     solver: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -70,6 +71,7 @@ class Request:
     clip: float | None = None
     satisfy: Satisfy = "nearly"
     by_proof: bool = False
+    leaves_out: bool = True
 
 
 # Why a mechanism does not apply, where others have to know: another feasibility was asked for, no public point does,
@@ -114,9 +116,11 @@ class Outcome:
 
     ``status`` : decided on released data. ``x`` : (n,) point or None. ``dual`` : (m,) or None. ``value`` : the
     minimisation objective at x from released quantities, or None. ``extra_violation`` : least further
-    relaxation that was needed. ``seconds`` : time of the solve on released data; None where every step read private
-    data, for how long those take may depend on it. ``short`` : private constraints that may be missed, with by how much
-    at most, where released numbers tell; ``statement`` : the forecast's in view of that ("" where it stays).
+    relaxation that was needed. ``violation`` : by how much a private constraint can be missed at x, except with the
+    statement's probability, where released numbers tell more than the forecast. ``seconds`` : time of the solve on
+    released data; None where every step read private data, for how long those take may depend on it. ``short`` :
+    private constraints that may be missed, with by how much at most, where released numbers tell; ``statement`` : the
+    forecast's in view of that ("" where it stays).
     """
 
     status: str
@@ -128,6 +132,7 @@ class Outcome:
     notes: tuple[str, ...] = ()
     short: tuple[tuple[str, float], ...] = ()
     statement: str = ""
+    violation: float | None = None
 
 
 class Serves(NamedTuple):
@@ -171,6 +176,12 @@ class Mechanism(Protocol[M]):
     def reads_blocks(self) -> bool:
         """Whether all it reads of private rows are sums (``Table.map_reduce`` of regressions, ``RowTable.map_reduce``
         of programs): then they may lie anywhere."""
+        return False
+
+    @property
+    def leaves_out(self) -> bool:
+        """Programs: whether it promises nothing of some of the private constraints. Where each is of one record, few
+        records can change little more than their own; elsewhere a constraint without a promise is no answer."""
         return False
 
     def eligible(self, model: M, request: Request) -> Verdict:

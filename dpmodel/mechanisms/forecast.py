@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dpmodel.text import number
@@ -111,7 +111,11 @@ class Violation(Error):
     public. ``exact`` : private constraints hold exactly, all but ``slack_rows``; preferred to small violations of all
     of them where neither was asked for. ``tightening`` : strict feasibility: by how much right-hand sides are moved
     inwards at most. ``against_public`` : the error predicted as a share of that of the best point that reads no data
-    (its own is 1). It decides between mechanisms whose statements say nothing.
+    (its own is 1). It decides between mechanisms whose statements say nothing. ``expected`` : by how much a private
+    constraint that binds is violated on average, where the law of the noise tells; nan: what is proved of it stands for
+    that. ``alone`` : by how much one can be violated where no released number contradicts another; nan: ``violation``.
+    ``relative`` : violations are shares of each constraint's own width and not amounts. ``centred`` : rows stand as
+    released, and of the true optimum nothing is promised; a loss is one against the best that they allow.
     """
 
     kind: ClassVar[str] = "violation"
@@ -126,6 +130,10 @@ class Violation(Error):
     exact: bool = False
     tightening: float = math.nan
     against_public: float = math.nan
+    expected: float = math.nan
+    alone: float = math.nan
+    relative: bool = False
+    centred: bool = False
 
     @property
     def alpha(self) -> float:
@@ -133,12 +141,19 @@ class Violation(Error):
 
     @property
     def rank(self) -> float:
-        """What plans compare when neither slack rows nor alpha was asked for: the mean violation that the statement
-        allows (alpha, plus the width for the share of the constraints left out), or the loss in objective if
-        that is a larger part of its span."""
+        """What plans compare when neither slack rows nor alpha was asked for: the violation that is expected of a
+        private constraint, in its units, or the loss in objective if that is a larger part of its span."""
+        return self._rank(self.proved if math.isnan(self.expected) else self.expected)
+
+    @property
+    def proved(self) -> float:
+        """The mean violation that the statement allows: alpha, plus the width for the constraints left out."""
+        left = 0.0 if math.isnan(self.width) else self.slack_rows / max(self.private_rows, 1)
+        return (0.0 if math.isnan(self.violation) else self.violation) + (self.width * left if left else 0.0)
+
+    def _rank(self, violated: float) -> float:
         if math.isnan(self.width):
-            return self.alpha
-        violated = self.violation + self.width * self.slack_rows / max(self.private_rows, 1)
+            return max(violated, 0.0 if math.isnan(self.objective) else self.objective)
         lost = self.objective * self.width / self.span if self.span > 0 else 0.0
         return max(violated, 0.0 if math.isnan(lost) else lost)
 
@@ -157,14 +172,17 @@ class Violation(Error):
 
     @classmethod
     def best(cls, served: Sequence[Forecast], request: Request | None) -> Forecast:
-        """Where the best by statements leaves rows out, those that do compare by how they do on synthetic databases."""
+        """Where the best by statements leaves rows out, those that do, and whose statements say something too, compare
+        by how they do on synthetic databases."""
         told = [(each, each.error) for each in served if isinstance(each.error, Violation)]
         predicted = any(not math.isnan(error.against_public) and not each.spends_nothing for each, error in told)
         unknown = _JUST_ABOVE if predicted else JUST_BELOW
         best, error = min(told, key=lambda pair: pair[1]._order(pair[0], request, unknown))
         if request is None or math.isnan(error.against_public) or not error.contested(best, request):
             return best
-        rivals = [(f, e) for f, e in told if e.slack_rows > 0 and not e.exact and not math.isnan(e.against_public)]
+        rivals = [
+            (f, e) for f, e in told if e.slack_rows > 0 and not (f.vacuous or e.exact or math.isnan(e.against_public))
+        ]
         return min(rivals, key=lambda pair: (_rounded(pair[1].against_public), pair[0] is not best))[0]
 
     def _order(self, forecast: Forecast, request: Request | None, unknown: float) -> Order:
@@ -174,26 +192,28 @@ class Violation(Error):
 
         Statements that say nothing compare by ``against_public`` before all else, so that the point that reads nothing
         is taken where data are predicted to help less. ``unknown`` stands for it where nothing is predicted."""
-        kept, error, then = True, self.rank, 0.0
+        requested = request is not None and (request.violation, request.slack_rows) != (None, None)
+        proved = self._rank(self.proved)
+        kept, error, then = True, proved if requested else self.rank, 0.0
         if request is not None and request.violation is not None:
             kept = self.violation <= request.violation * (1 + 1e-9)
-            error, then = (float(self.slack_rows), self.rank) if kept else (self.rank, 0.0)
+            error, then = (float(self.slack_rows), proved) if kept else (proved, 0.0)
         if request is not None and request.slack_rows is not None:
             kept = kept and self.slack_rows <= request.slack_rows
             if request.violation is None and kept:
-                error = replace(self, slack_rows=0).rank
+                error = self._rank(self.violation)
         if not math.isfinite(error):
             sizes = [part["largest_noise"] for part in forecast.noise.values() if _is_noise(part)]
             then = max(sizes, default=math.inf)
-        requested = request is not None and (request.violation, request.slack_rows) != (None, None)
         if self.exact and not forecast.vacuous and not requested:
-            return False, 0.0, False, False, -1.0, 0.0
+            return False, 0.0, False, False, False, -1.0, 0.0
         if not math.isnan(self.tightening):  # constraints hold: those that are moved least
             then = self.tightening
         against = 0.0
         if forecast.vacuous:
             against = _rounded(unknown if math.isnan(self.against_public) else self.against_public)
-        return forecast.vacuous, against, not kept, not forecast.proved, _rounded(error), then
+        share = self.relative and not requested  # behind amounts: nothing says how large a share of a width is
+        return forecast.vacuous, against, not kept, not forecast.proved, share, _rounded(error), then
 
     def contested(self, forecast: Forecast, request: Request) -> bool:
         """Whether rows are left out although no statement was asked for."""
@@ -327,7 +347,7 @@ class Forecast:
     which the error may be exceeded. ``error`` : see its kind. ``proved`` : a theorem, not a prediction. ``vacuous`` :
     it says no more than is known without any data (``known.capped`` decides). ``work`` : its cost in words. ``noise`` :
     plain data on the noise of each part and the split of the budget. ``caveats`` : what the statement leaves out.
-    ``moved`` : how far private constraints are moved (``treatment.moved_by_label``), for figures.
+    ``rows`` : what is done to each private constraint, in words, and ``moved`` : by how much, for figures.
     """
 
     statement: str
@@ -340,6 +360,7 @@ class Forecast:
     work: str = "one solve"
     noise: Mapping[str, Any] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
     moved: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -369,6 +390,7 @@ class Forecast:
             "work": self.work,
             "noise": dict(self.noise),
             "caveats": list(self.caveats),
+            "rows": list(self.rows),
             "moved": dict(self.moved),
         }
 

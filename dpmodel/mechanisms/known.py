@@ -21,9 +21,7 @@ class Known:
     """What every database that the declarations allow leaves true of points that read none of it. All public.
 
     ``objective`` : no public point loses more than this; ``violation`` : nor violates a private constraint by more.
-    ``points`` : (loss, violation) that single public points keep. ``alike`` : the same of a public point whose promise
-    is of the same kind as the statement, word for word: which of them is smaller decides then, and no prediction.
-    ``tightening`` : how far right-hand sides lie apart
+    ``points`` : (loss, violation) that single public points keep. ``tightening`` : how far right-hand sides lie apart
     between the best and the worst data. ``predicted`` : regressions: mean excess risk of the best public point on the
     simulated populations. ``missed`` : exact systems: rows that an answer found without data misses; ``records`` : how
     many there are, where statements hold from some number on. inf (``records``: nan) where nothing is known.
@@ -32,7 +30,6 @@ class Known:
     objective: float = math.inf
     violation: float = math.inf
     points: tuple[tuple[float, float], ...] = ()
-    alike: tuple[float, float] | None = None
     tightening: float = math.inf
     predicted: float = math.inf
     missed: float = math.inf
@@ -69,7 +66,7 @@ def _held_against(forecast: Forecast, known: Known) -> tuple[Violation | ExcessR
     if isinstance(error, RowsMissed):
         return error, error.missed >= known.missed or error.needed >= known.records + 1
     if isinstance(error, Violation):
-        return _violation(error, known, not forecast.spends_nothing)
+        return _violation(error, known)
     return error, False
 
 
@@ -78,12 +75,13 @@ def stated(error: Violation, largest: float) -> tuple[float, float, float]:
     is known or stated."""
     width = largest if math.isnan(error.width) else min(error.width, largest)
     left_out = error.slack_rows / max(error.private_rows, 1)
-    allowed = 0.0 if math.isnan(error.violation) else error.violation
+    allowed = error.violation if math.isnan(error.alone) else error.alone
+    allowed = 0.0 if math.isnan(allowed) else allowed
     allowed += width * left_out if left_out and (math.isfinite(width) or left_out >= 1) else 0.0
     return 0.0 if math.isnan(error.objective) else error.objective, allowed, width
 
 
-def _violation(error: Violation, known: Known, reads: bool) -> tuple[Violation, bool]:
+def _violation(error: Violation, known: Known) -> tuple[Violation, bool]:
     """A statement says nothing if some public point keeps all of it. What is left out of ``alpha`` counts with the
     largest violation there can be, where that is known: where it is not, a public point keeps the statement only if it
     keeps ``alpha`` in every row, unless all rows are left out. A loss that is not stated counts as none ("at least as
@@ -96,15 +94,13 @@ def _violation(error: Violation, known: Known, reads: bool) -> tuple[Violation, 
     else:
         points = ((known.objective, width), *((a, min(v, width)) for a, v in known.points))
         vacuous = any(_reached(a, loss) and _reached(v, allowed) for a, v in points)
-    kept = known.alike is not None and _reached(known.alike[0], loss) and _reached(known.alike[1], allowed) and reads
-    if kept or error.objective > known.objective or error.violation > width:
+    if error.objective > known.objective or error.violation > width:
         error = replace(
             error,
             objective=min(error.objective, known.objective),  # nan stays nan
             violation=min(error.violation, width),
-            against_public=math.inf if kept else error.against_public,
         )
-    return error, vacuous or kept
+    return error, vacuous
 
 
 def _reached(known: float, stated: float) -> bool:

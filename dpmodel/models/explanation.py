@@ -19,7 +19,7 @@ from dpmodel.compile.standard_form.alike_rows import FewRows
 from dpmodel.compile.standard_form.footprint import Footprint
 from dpmodel.errors import DPModelError, ImpossibilityError
 from dpmodel.mechanisms.contract import STOPPED, Outcome
-from dpmodel.mechanisms.forecast import Forecast, says_nothing
+from dpmodel.mechanisms.forecast import Forecast, Violation, says_nothing
 from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.release.plain import plain_fields
 from dpmodel.release.release import Accuracy, Guarantee, Release
@@ -221,21 +221,26 @@ def accuracy_of(forecast: Forecast, outcome: Outcome) -> Accuracy:
             why = "no solver had an answer" if outcome.status == SOLVER_ERROR else "the mechanism stopped with an error"
         return Accuracy(alpha=None, beta=None, statement=f"no point: {why}")
     extra = outcome.extra_violation
-    # A statement that lists what may be missed counts it.
-    within = extra == 0 or bool(outcome.statement)
+    centred = isinstance(forecast.error, Violation) and forecast.error.centred
+    # A statement that lists what may be missed counts it, and so does what is told of the released point.
+    within = extra == 0 or bool(outcome.statement) or outcome.violation is not None
     text = outcome.statement or forecast.statement
     if outcome.statement and forecast.vacuous:
         text = says_nothing(text)
     exact = outcome.status in ("optimal", "least_violation")
     if not exact:
         text += f"; the solver stopped early ({outcome.status}), and what that costs is not counted"
-    if not within:
-        text += f"; but this draw needed a further violation of up to {number(extra)}"
+    if extra > 0 and not outcome.statement:
+        why = ", because the released numbers contradict each other" if centred else ""
+        text += f"; but this draw needed a further violation of up to {number(extra)}{why}"
     objective, violation, slack_rows = forecast.error.stated()
     if violation is not None:
         violation += extra
+    if outcome.violation is not None:
+        violation = outcome.violation
+        text += f"; at the released point none is by more than {number(violation)}"
     return Accuracy(
-        alpha=max(forecast.error.alpha, violation or 0.0),
+        alpha=max((each for each in (objective, violation) if each is not None), default=0.0),
         beta=forecast.beta,
         slack_rows=slack_rows,
         proved=forecast.proved and exact and within,

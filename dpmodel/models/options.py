@@ -63,7 +63,7 @@ class Options:
     delta: Any = 0.0
     beta: Any = 0.05
     mechanism: Any = "auto"
-    feasibility: Any = "relaxed"
+    feasibility: Any = "centred"
     goal: Any = "auto"
     solver: str | None = None
     solver_options: Mapping[str, Any] | None = None

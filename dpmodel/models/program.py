@@ -22,6 +22,7 @@ from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.known import Known, capped, stated
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.measured import measured
+from dpmodel.mechanisms.lp.noise_once.design import x_bound
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.mechanisms.lp.public.out_of_reach import out_of_reach, some_point_is_best
 from dpmodel.mechanisms.lp.public.points import (
@@ -45,7 +46,10 @@ from dpmodel.text import number
 # Of the mechanisms, what satisfies private constraints exactly, all but a few.
 SATISFIES_EXACTLY = ("exact-equations",)
 
-
+_LEFT_OUT = (
+    "it leaves private constraints out, which suits models in which one person owns one constraint "
+    "(feasibility=AllBut(rows=, alpha=) asks for it)"
+)
 # What counts as equal of two bounds (``known._EQUAL``), and more.
 _EQUAL = 1e-5
 
@@ -100,6 +104,8 @@ class Program(PrivateModel[PrivateLP]):
         if request.satisfy == "exact" and mechanism.name not in SATISFIES_EXACTLY:
             why = "it satisfies constraints nearly, and feasibility=Exact() was asked for"
             return Verdict(False, why, "feasibility")
+        if getattr(mechanism, "leaves_out", False) and not request.leaves_out:
+            return Verdict(False, _LEFT_OUT, "feasibility")
         return YES
 
     def capped(self, request: Request, candidate: Candidate, *, quickly: bool = False) -> Candidate:
@@ -124,11 +130,13 @@ class Program(PrivateModel[PrivateLP]):
         no public point keeps it; ``quickly`` : nothing is solved for a point. ``unread`` : it is one of a point that
         reads no data, and not held against others."""
         model, loss, violation = self.data, error.objective, error.violation
+        if error.centred and math.isinf(violation) and not math.isfinite(x_bound(model)):
+            return Known()  # it is stated as a multiple of x
         if costs_are_open(model) and not (math.isinf(loss) and model.form.private_rows.any()):
             return Known(violation=largest_violation(model))
         if sides_are_open(model) and math.isnan(loss) and math.isnan(error.width) and not math.isinf(violation):
             return Known()
-        plain = request.feasibility != "centred" and math.isnan(error.tightening)
+        plain = not error.centred and math.isnan(error.tightening)
         lost, missed, width = stated(error, largest_violation(model))
         everything = missed >= width * (1 - _EQUAL)  # all that any row can be violated by
         kept = plain and everything and not unread and some_point_is_best(model)
@@ -142,7 +150,7 @@ class Program(PrivateModel[PrivateLP]):
             return Known(math.inf if math.isnan(span) else span, largest_violation(model), points)
         # Equal is equal within less than ``_EQUAL``.
         most = math.inf if everything else missed * (1 + _EQUAL)
-        return known_without_data(model, request.feasibility, loses=not math.isnan(loss), most=most)
+        return known_without_data(model, centred=error.centred, loses=not math.isnan(loss), most=most)
 
     def needs_data(self, forecast: Forecast) -> bool:
         """A point that loses and violates nothing keeps every statement, but one of how far constraints are tightened:

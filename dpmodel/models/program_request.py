@@ -38,10 +38,12 @@ def program_request(problem: cp.Problem, model: PrivateLP, options: Options) -> 
         options.epsilon,
         options.delta,
         options.beta,
-        "relaxed" if isinstance(feasibility, AllBut | Exact) else feasibility,
+        "centred" if isinstance(feasibility, AllBut | Exact) else feasibility,
         options.solver,
         options.solver_options,
     )
+    named = not (isinstance(options.mechanism, str) and options.mechanism == "auto") or options.goal != "auto"
+    request = replace(request, leaves_out=named or not isinstance(feasibility, str) or _one_each(model))
     if points is not None:
         request = replace(request, vertices=listed_points(problem, model, points))
     if isinstance(feasibility, Exact):
@@ -49,6 +51,11 @@ def program_request(problem: cp.Problem, model: PrivateLP, options: Options) -> 
     if isinstance(feasibility, AllBut):
         request = _all_but(request, model, feasibility)
     return _with_goal(request, model, options.goal)
+
+
+def _one_each(model: PrivateLP) -> bool:
+    """Whether a record owns one constraint: a row of A, and not an entry of one that many records make up."""
+    return any(cell.part == "row" and (cell.relaxed or not cell.single_entry) for cell in model.classification.cells)
 
 
 def _all_but(request: Request, model: PrivateLP, requested: AllBut) -> Request:

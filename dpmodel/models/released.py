@@ -49,7 +49,7 @@ def checked_point(outcome: Any, size: int, rows: int = 0) -> Outcome:
         raise WrongOutcome("notes that are no tuple of text")
     if not (isinstance(outcome.statement, str) and isinstance(outcome.short, tuple)):
         raise WrongOutcome("a statement or rows in other types than theirs")
-    for name in ("value", "seconds", "extra_violation"):
+    for name in ("value", "seconds", "extra_violation", "violation"):
         number = getattr(outcome, name)
         if not (number is None or (isinstance(number, Real) and not math.isnan(number))):
             raise WrongOutcome(f"a {name} of type {type(number).__name__} that is no number")

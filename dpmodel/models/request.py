@@ -19,7 +19,7 @@ def basic_request(
     epsilon: Any,
     delta: Any,
     beta: Any,
-    feasibility: Any = "relaxed",
+    feasibility: Any = "centred",
     solver: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Request:
@@ -49,10 +49,10 @@ def basic_request(
     if not isinstance(feasibility, str) or feasibility not in get_args(Feasibility):
         raise SpecificationError(
             f"feasibility={feasibility!r}" if isinstance(feasibility, str | float | int) else f"feasibility={kind}",
-            why="private constraints are relaxed so that the true optimum stays feasible, centred (taken as released), "
+            why="private constraints are centred (taken as released), relaxed so that the true optimum stays feasible, "
             "or made harder so that all hold: safe (with probability 1 - beta, but those that the release "
             "lists) or strict (with certainty)",
-            remedy=f"{nearest(feasibility, get_args(Feasibility))}'relaxed', 'centred', 'safe', 'strict', "
+            remedy=f"{nearest(feasibility, get_args(Feasibility))}'centred', 'relaxed', 'safe', 'strict', "
             "dpm.AllBut(rows=, alpha=) or dpm.Exact(margin=)",
         )
     if solver is not None and solver not in installed_solvers():

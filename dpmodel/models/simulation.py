@@ -57,8 +57,10 @@ def settled(
         forecast = candidate.forecast
         if forecast is not None and isinstance(forecast.error, Violation) and forecast.error.slack_rows > 0:
             work = _work(model, forecast)
-            if work <= most:
+            if work <= most and (silent or not forecast.vacuous):
                 tried.append((work, candidate, forecast.error))
+    if not silent and len(tried) <= 1:
+        return list(candidates)
     found: dict[str, float] = {}
     # What is worse than the public point, or than another that leaves rows out, is not chosen.
     rivals = [1.0] if silent and public else []

@@ -250,7 +250,7 @@ class Plan:
 
     def _footer(self) -> tuple[str, ...]:
         assert self.chosen.forecast is not None
-        return (*self.split(), *self.chosen.forecast.caveats, *self.lower_bounds)
+        return (*self.chosen.forecast.rows, *self.split(), *self.chosen.forecast.caveats, *self.lower_bounds)
 
     def _others(self) -> tuple[str, ...]:
         """What does not serve: each reason once, with the mechanisms it stops."""

@@ -1,4 +1,4 @@
-"""A plan in a dozen lines, and one mechanism of it in words."""
+"""A plan in some lines, and one mechanism of it in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dpmodel.plan.comparison import Plan
 
 # Lines of a printed plan, and how many of them may go to remarks on the chosen mechanism.
-MOST_LINES = 12
+MOST_LINES = 16
 
 
 def short_text(plan: Plan) -> str:
@@ -22,7 +22,7 @@ def short_text(plan: Plan) -> str:
     assert chosen.forecast is not None
     head = [wrapped(plan.answer)] if plan.answer else []
     head.append(wrapped(f"{plan.title}: {chosen.mechanism}"))
-    head += [wrapped(line, "  ") for line in plan.cells[:2]]
+    head += [wrapped(line, "  ") for line in (*chosen.forecast.rows, *plan.cells[:2])]
     head.append(wrapped(chosen.forecast.statement, "  "))
     head.append(wrapped(f"{_spends(chosen.forecast)}; {chosen.forecast.work}", "  "))
     if plan.protects and chosen.reads:
@@ -60,7 +60,7 @@ def why_text(plan: Plan, mechanism: str) -> str:
     if forecast is None:
         lines.append(candidate.reason)
     else:
-        lines += [forecast.statement, f"{_spends(forecast)}; {forecast.work}", *forecast.caveats]
+        lines += [forecast.statement, f"{_spends(forecast)}; {forecast.work}", *forecast.rows, *forecast.caveats]
         if candidate is not plan.chosen:
             lines.append(f"{error_words(forecast)}; {plan.chosen.mechanism}: {error_words(winner)}")
     first, *rest = lines

@@ -181,8 +181,9 @@ class Release:
         rows: list[tuple[str, object]] = [
             ("status", self.status),
             ("value", "-" if self.value is None else f"{self.value:.8g}"),
-            ("guarantee", self.guarantee),
+            *(("note", line) for line in self.notes),
             ("accuracy", self.accuracy),
+            ("guarantee", self.guarantee),
             ("spent", f"epsilon {number(epsilon)}, delta {number(delta)}"),
         ]
         for kind, arrays in (("variable ", self.variables), ("dual ", self.duals)):
@@ -192,7 +193,7 @@ class Release:
             rows.append(("cell", f"... and {len(self.classification) - _MOST_CELLS} more in to_dict()"))
         if self.timings:
             rows.append(("seconds", ", ".join(f"{name} {item:.2g}" for name, item in self.timings.items())))
-        return rows + [("note", line) for line in self.notes]
+        return rows
 
     def to_frame(self, name: str | None = None, *, backend: str = "pandas") -> Any:
         """A variable or dual as a data frame: a column for every axis with its names, and ``value``.

@@ -27,8 +27,8 @@ SHOWN = {
     ],
     "from_a_csv.py": [
         r"Bonn +yes",
-        r"variable staff +Bonn: \d",
         r"enough staff: made harder by",
+        r"variable staff +Bonn: \d",
         r"variable w +age: [3-6]\.",
     ],
     "consistent_histogram.py": [

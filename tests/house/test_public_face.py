@@ -76,7 +76,7 @@ def test_signature_of_solve():
         "delta": 0,
         "beta": 0.05,
         "mechanism": "auto",
-        "feasibility": "relaxed",
+        "feasibility": "centred",
         "budget": None,
         "verbose": False,
         "progress": None,

@@ -81,6 +81,7 @@ class CheapestPoint(Mechanism[PrivateLP]):
     name: str = "cheapest-point"
     source: str = "Lyu, Su and Li 2017, algorithm 7"
     vertices: Any = field(default=None, compare=False, repr=False)
+    leaves_out: ClassVar[bool] = True
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if not {"scalar", "matrix"} & set(model.private_parts()):
@@ -89,7 +90,7 @@ class CheapestPoint(Mechanism[PrivateLP]):
             return Verdict(False, "serves public objectives")
         if not model.form.c0.any():
             return Verdict(False, "there is no objective: choosing the point that violates least serves better")
-        other = refuse_feasibility(request, "relaxed")
+        other = refuse_feasibility(request, "centred", "relaxed")
         if other is not None:
             return other
         if request.goal != "auto" or request.target is not None:
@@ -126,6 +127,7 @@ class CheapestPoint(Mechanism[PrivateLP]):
                 private_rows=rows.count,
                 width=width,
                 span=objective_span(model),
+                relative=rows.relative,
             ),
         )
 

@@ -66,9 +66,10 @@ class ExactEquations(Mechanism[PrivateLP]):
     serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low", "row low", "row high"))
     name: str = "exact-equations"
     source: str = "KMMST24, Algorithm 4, tightened"
+    leaves_out: ClassVar[bool] = True
 
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
-        other = refuse_feasibility(request, "relaxed")
+        other = refuse_feasibility(request, "centred", "relaxed")
         if other is not None:
             return other
         verdict = why_not_equations(model)

@@ -85,7 +85,7 @@ class MeasureAndFit(Mechanism[PrivateLP]):
             return Verdict(False, "serves equalities: a private inequality is not measured by a fit")
         if model.form.c0.any():
             return Verdict(False, "there is an objective to optimise: a fit would ignore it")
-        return refuse_feasibility(request, "relaxed", "centred") or YES
+        return refuse_feasibility(request, "centred", "relaxed") or YES
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         noised = measured(model, request, self.loss)
@@ -109,6 +109,7 @@ class MeasureAndFit(Mechanism[PrivateLP]):
             caveats=tuple(caveats),
             error=Violation(
                 violation=alpha,
+                expected=float(noised.mean_size.mean()),
                 against_public=against_ignorance(noised.sigma, np.subtract(*declared_range(model, "scalar")[::-1])),
             ),
         )

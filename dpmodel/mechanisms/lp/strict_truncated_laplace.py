@@ -141,7 +141,8 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
             delta=noise.delta,
             beta=request.beta if not math.isnan(loss) else 0.0,
             proved=not model.splits_objective,
-            caveats=(*done.words, *caveats(model, noise, split=model.splits_objective)),
+            caveats=caveats(model, noise, split=model.splits_objective),
+            rows=done.words(model),
             work=noise.work,
             noise={**noise.to_dict(), "tightening": done.tightening},
             moved=done.moved,
@@ -160,7 +161,7 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         done = treat(model, request, plan)
         program = whole_sides(model, relaxed_program(model, c, b, entries, done.relax), done.relax)
         out = solve_released(model, request, program, weights=done.weights, may_give_way=False)
-        return replace(out, notes=(*done.words, *out.notes))
+        return replace(out, notes=(*done.words(model, b), *out.notes))
 
     def _feasible_for_all(self, model: PrivateLP, request: Request) -> bool:
         """Whether one public point satisfies the released program for every allowed data and every draw.

@@ -33,8 +33,9 @@ whose draw is large, and a bound that holds for all choices at once is the equal
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,15 +44,23 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Feasibility, Outcome, Request
-from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, NoisyPart, reach_on_b, row_margins, x_bound
+from dpmodel.mechanisms.lp.noise_once.design import (
+    NoiseDesign,
+    NoisyPart,
+    reach_at,
+    reach_on_b,
+    row_margins,
+    x_bound,
+)
 from dpmodel.mechanisms.lp.noise_once.margins import margin
-from dpmodel.mechanisms.lp.public.points import middle_cost, middle_program, spread
-from dpmodel.numerics.cone_program import solve_cone_program
+from dpmodel.mechanisms.lp.noise_once.solve_released import finite
+from dpmodel.mechanisms.lp.public.points import largest_violation, middle_cost, middle_program, spread
+from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.privacy import Gaussian
 from dpmodel.text import number
 
-# So many constraints are told one by one.
-_MOST_TOLD = 8
+# So many kinds of constraints are told one by one, and so many constraints of a kind by name.
+_MOST_TOLD, _MOST_NAMED = 4, 4
 # And so many are drawn.
 _MOST_MOVED = 40
 
@@ -60,24 +69,39 @@ _MOST_MOVED = 40
 class Treatment:
     """``relax`` : (m,) how far rows move along their interior direction, inwards where negative. ``weights`` : (m x n)
     what is added to the left sides as ``weights |x|``, or None. ``violation`` : by how much a true row can be missed
-    by a point of the released program, except with probability beta. ``tightening`` : by how much a right-hand side
-    can end below the true one. ``words`` : the same for each private constraint. ``moved`` : for figures, see
-    ``moved_by_label``; empty where ``weights`` are added. ``unit`` : (m,) size of the noise, by which rows give way."""
+    by a point of the released program, except with probability beta and if some point satisfies all true rows;
+    ``alone`` : the same where no row had to give way. ``expected`` : mean violation of a row that binds. ``tightening``
+    : by how much a right-hand side can end below the true one. ``amount`` (m,) : how far rows are moved, or missed on
+    average; ``tell`` : the words for it, given the sizes (m,) of the numbers in the rows and what these are. ``moved``
+    : for figures, see ``moved_by_label``; empty where ``weights`` are added. ``unit`` : (m,) size of the noise, by
+    which rows give way."""
 
     relax: Floats
     weights: sp.csr_array | None
     violation: float
+    alone: float
+    expected: float
     tightening: float
-    words: tuple[str, ...]
+    amount: Floats
+    tell: Callable[[Floats, Floats, str], tuple[str, ...]]
     moved: Mapping[str, Any]
     unit: Floats
+
+    def words(self, model: PrivateLP, released: Floats | None = None, amount: Floats | None = None) -> tuple[str, ...]:
+        """What is done to each private constraint, beside the size of its numbers: as declared, or ``released`` (m,).
+        ``amount`` : where the released point tells more."""
+        amount = self.amount if amount is None else amount
+        if released is None:
+            return self.tell(amount, _declared_sizes(model), "the middle of the declared range")
+        return self.tell(amount, np.abs(released), "as released")
 
 
 def treat(model: PrivateLP, request: Request, noise: NoiseDesign) -> Treatment:
     """What ``request.feasibility`` does to the private rows under this noise."""
     mode, none = request.feasibility, np.zeros(model.affine.rows)
     if not model.form.private_rows.any():
-        return Treatment(none, None, 0.0, np.nan, (), {"constraints": {}, "others": 0}, none)
+        nothing = {"constraints": {}, "others": 0}
+        return Treatment(none, None, 0.0, 0.0, 0.0, np.nan, none, lambda *told: (), nothing, none)
     if mode in ("safe", "strict"):
         box, why = reach_on_b(model, noise), "so that it holds with certainty"
         if mode == "safe":
@@ -85,18 +109,20 @@ def treat(model: PrivateLP, request: Request, noise: NoiseDesign) -> Treatment:
             if "scalar" in noise.parts:
                 box[noise.parts["scalar"].measurement.positions] = _inwards(model, noise.parts["scalar"])
         shift, weights = tightened(model, noise, box)
-        words = told(model, mode, shift, weights, why)
+        words = partial(told, model, mode, weights, why)
         moved = {} if weights is not None else moved_by_label(model, -shift)
-        unit = shift if weights is None else shift + weights @ _finite(_sizes(model))
-        return Treatment(-shift, weights, 0.0, furthest_inwards(model, noise, shift, weights), words, moved, unit)
-    margins = row_margins(model, noise)
-    if mode == "centred":
-        violation = float((margins.violate - margins.relax).max(initial=0.0))
-        words, moved = told(model, mode, none, None), moved_by_label(model, none)
-        return Treatment(none, None, violation, np.nan, words, moved, _finite(margins.relax))
-    words = told(model, "relaxed", margins.relax, None, "so that the true optimum stays feasible")
-    moved = moved_by_label(model, margins.relax)
-    return Treatment(margins.relax, None, margins.alpha, np.nan, words, moved, margins.relax)
+        unit = shift if weights is None else shift + weights @ finite(_sizes(model))
+        tightening = furthest_inwards(model, noise, shift, weights)
+        return Treatment(-shift, weights, 0.0, 0.0, 0.0, tightening, shift, words, moved, unit)
+    margins, missed = row_margins(model, noise), missed_on_average(model, noise)
+    violation, why, relax, amount = float((margins.one + margins.all).max(initial=0.0)), "", none, missed
+    alone = float(margins.all.max(initial=0.0))
+    if mode == "relaxed":
+        why, relax, alone = "so that the true optimum stays feasible", margins.one, violation
+        amount, missed = relax, np.maximum(missed, relax)
+    expected = float(missed[model.form.private_rows].mean())
+    words, moved = partial(told, model, mode, None, why), moved_by_label(model, relax)
+    return Treatment(relax, None, violation, alone, expected, np.nan, amount, words, moved, finite(margins.one))
 
 
 def _sizes(model: PrivateLP) -> Floats:
@@ -104,8 +130,30 @@ def _sizes(model: PrivateLP) -> Floats:
     return np.minimum(model.public.magnitudes(), x_bound(model))
 
 
-def _finite(values: Floats) -> Floats:
-    return np.where(np.isfinite(values), values, 0.0)
+def missed_on_average(model: PrivateLP, noise: NoiseDesign, x: Floats | None = None) -> Floats:
+    """(m,) by how much noise makes a point miss a row that it meets with equality, on average: half of its mean size,
+    all of it in equalities. Noise on A counts with ``x`` (n,), or the largest that the public constraints allow (inf:
+    none)."""
+    size = np.zeros(model.affine.rows)
+    if "scalar" in noise.parts:
+        size[noise.parts["scalar"].measurement.positions] = noise.parts["scalar"].mean_size
+    if "matrix" in noise.parts:
+        variance = model.form.sums_over_rows(noise.parts["matrix"].sigma ** 2, (_sizes(model) if x is None else x) ** 2)
+        size = np.sqrt(size**2 + 2 / np.pi * variance)
+    size = margin(model.affine, size)
+    return np.where(model.affine.equalities(), size, size / 2)
+
+
+def violation_at(model: PrivateLP, noise: NoiseDesign, program: ConeProgram, outcome: Outcome) -> float | None:
+    """By how much a true row can be missed at the released point, except with probability beta, as released numbers
+    tell: what it misses of the released rows (``program``, with nothing made easier), and the noise. None without a
+    point, and for rows in other cones than inequalities."""
+    if outcome.x is None or not model.affine.is_linear():
+        return None
+    gap = program.A @ outcome.x - program.b  # below zero where there is room
+    gap = np.where(model.affine.equalities(), np.abs(gap), gap)
+    missed = float((gap + reach_at(model, noise, outcome.x))[model.form.private_rows].max(initial=0.0))
+    return min(missed, largest_violation(model))
 
 
 # ------------------------------------------------------------------ inwards
@@ -128,7 +176,7 @@ def furthest_inwards(model: PrivateLP, noise: NoiseDesign, shift: Floats, weight
         used = np.unique(sp.coo_array(weights).coords[1])
         if not np.isfinite(size[used]).all():
             return float("inf")
-        total = total + 2 * (weights @ _finite(size))
+        total = total + 2 * (weights @ finite(size))
     # Where right-hand sides are moved into their public range, none ends further inside than that is wide.
     return float(np.minimum(total, model.public.ceiling - model.public.lower_bound).max(initial=0.0))
 
@@ -199,31 +247,73 @@ def has_integers(model: PrivateLP) -> bool:
 
 # ------------------------------------------------------------------ words
 def told(
-    model: PrivateLP, mode: Feasibility, moved: Floats, weights: sp.csr_array | None, why: str = ""
+    model: PrivateLP,
+    mode: Feasibility,
+    weights: sp.csr_array | None,
+    why: str,
+    amount: Floats,
+    sizes: Floats,
+    what: str,
 ) -> tuple[str, ...]:
-    """One line for each private constraint: by how much its rows were moved, in the user's units."""
+    """One line for each private constraint: what is done to its rows, in the user's units and as a share of ``sizes``
+    (m,), which are ``what``. ``amount`` (m,) : how far rows are moved, "centred": are missed on average. Where there
+    are many constraints, one line for all that are treated alike."""
     private = model.form.private_rows
     on_x = np.zeros(private.size) if weights is None else abs(weights).max(axis=1).toarray().ravel()
-    lines: dict[str, list[str]] = {}
+    found: list[tuple[str, str, Integers]] = []
     for block in model.affine.cones:
         rows = np.arange(block.start, block.start + block.size)[private[block.rows]]
-        if not rows.size:
-            continue
-        amount = _range(moved[rows])
-        if mode == "centred":
-            text = "solved with the released numbers as they are (centred)"
-        elif mode == "relaxed":
-            verb = "may miss the released numbers by" if block.kind == "zero" else "made easier by"
-            text = f"{verb} {amount} (relaxed), {why}"
-        else:
-            more = f" and {_range(on_x[rows])} times the size of the variables" if on_x[rows].any() else ""
-            text = f"made harder by {amount}{more} ({mode}), {why}"
-        if block.kind not in ("zero", "nonneg") and mode != "centred":
-            text += ", along the cone's interior direction"
-        lines.setdefault(text, []).append(block.label)
-    out = [f"{', '.join(dict.fromkeys(labels))}: {text}" for text, labels in lines.items()]
-    more_lines = (f"and {len(out) - _MOST_TOLD} more private constraints alike",) if len(out) > _MOST_TOLD else ()
-    return (*out[:_MOST_TOLD], *more_lines)
+        if rows.size:
+            found.append((block.kind if block.kind in ("zero", "nonneg") else "cone", block.label, rows))
+    for keys in ([(kind, _range(amount[rows]), _range(on_x[rows])) for kind, _, rows in found], [k for k, *_ in found]):
+        groups: dict[Any, list[int]] = {}
+        for place, key in enumerate(keys):
+            groups.setdefault(key, []).append(place)
+        if len(groups) <= _MOST_TOLD:
+            break
+    lines = []
+    for places in groups.values():
+        kind, rows = found[places[0]][0], np.concatenate([found[place][2] for place in places])
+        labels = list(dict.fromkeys(found[place][1] for place in places))
+        more = f" and {_range(on_x[rows])} times the size of the variables" if on_x[rows].any() else ""
+        lines.append(f"{_listed(labels)}: {_done(mode, kind, _range(amount[rows]), more, why)}"
+                     f"{_share(amount[rows], sizes[rows], what)}")  # fmt: skip
+    return tuple(lines)
+
+
+def _done(mode: Feasibility, kind: str, amount: str, more: str, why: str) -> str:
+    if mode == "centred":
+        missed = "is off" if kind == "zero" else "that binds is short"
+        average = f"by {amount} on average" if amount != "unbounded" else "by noise times the size of x"
+        return f"solved with the released numbers as they are (centred); a row {missed} {average}"
+    along = ", along the cone's interior direction" if kind == "cone" else ""
+    if mode == "relaxed":
+        verb = "may miss the released numbers by" if kind == "zero" else "made easier by"
+        return f"{verb} {amount} (relaxed), {why}{along}"
+    return f"made harder by {amount}{more} ({mode}), {why}{along}"
+
+
+def _share(amount: Floats, size: Floats, what: str) -> str:
+    """The amount as a share of the size of the numbers, where both are known."""
+    known = np.isfinite(size) & (size > 0) & np.isfinite(amount)
+    if not known.any():
+        return ""
+    typical = float(size[known].mean())
+    return f"; {float(f'{100 * float(amount[known].mean()) / typical:.2g}'):g} % of {number(typical)}, {what}"
+
+
+def _listed(labels: list[str]) -> str:
+    if len(labels) <= _MOST_NAMED:
+        return ", ".join(labels)
+    return f"{', '.join(labels[: _MOST_NAMED - 1])} and {len(labels) - _MOST_NAMED + 1} more"
+
+
+def _declared_sizes(model: PrivateLP) -> Floats:
+    """(m,) of the private numbers in the right-hand side of every row the middle of their range, nan where none is
+    declared. Public."""
+    low, high = model.form.side_range
+    with np.errstate(invalid="ignore"):
+        return np.abs((low + high) / 2)
 
 
 def moved_by_label(model: PrivateLP, relax: Floats) -> dict[str, Any]:

@@ -21,7 +21,7 @@ class Again(Mechanism[PrivateLP]):
 
     def forecast(self, model: object, request: Request) -> Forecast:
         told = LAPLACE_ONCE.forecast(model, request)
-        return replace(told, error=replace(told.error, violation=0.9 * told.error.violation))
+        return replace(told, error=replace(told.error, expected=0.9 * told.error.expected))
 
     def run(self, model: object, request: Request, noise: object, progress: object = None) -> Outcome:
         return LAPLACE_ONCE.run(model, request, noise)

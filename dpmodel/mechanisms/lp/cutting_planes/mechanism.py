@@ -76,7 +76,7 @@ class PrivateCuttingPlanes(Mechanism[PrivateLP]):
     def eligible(self, model: PrivateLP, request: Request) -> Verdict:
         if model.private_parts() != ("scalar",):
             return Verdict(False, "serves problems in which only right-hand sides are private")
-        refused = refuse_high(model) or refuse_feasibility(request, "relaxed") or plain_rows(model)
+        refused = refuse_high(model) or refuse_feasibility(request, "centred", "relaxed") or plain_rows(model)
         if refused is not None:
             return refused
         if not model.form.c0.any():

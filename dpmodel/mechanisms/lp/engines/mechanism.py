@@ -95,6 +95,10 @@ class EngineMechanism(Mechanism[PrivateLP]):
         return self.engine.reads_blocks
 
     @property
+    def leaves_out(self) -> bool:
+        return self.engine.counts_rows
+
+    @property
     def published(self) -> bool:
         return self.engine.published
 
@@ -116,7 +120,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
             return Verdict(False, "serves problems with private constraints")
         if Spend.of(request.epsilon, request.delta).rho == 0:
             return Verdict(False, "the budget is below what floating point tells from none")
-        other = refuse_feasibility(request, "relaxed")
+        other = refuse_feasibility(request, "centred", "relaxed")
         if other is not None:
             return other
         if any(cell.part == "objective" and cell.level == "high" for cell in model.classification.cells):
@@ -174,6 +178,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
                 private_rows=promise.rows,
                 width=promise.width,
                 span=objective_span(model) if not math.isnan(loss) else math.nan,
+                relative=self._relative(model),
             ),
         )
 

@@ -71,6 +71,16 @@ def at_least(model: PrivateLP, request: Request, kind: Kind) -> Iterator[Bound]:
     if math.isfinite(span) and span > 0 and np.isfinite(magnitudes).all() and magnitudes.any():
         against = noise.standard_deviation * math.sqrt(12) / span * _ROUNDED
         against = min(against, _UNPREDICTED) if against < 1 else against
-    yield Bound(
-        Violation(violation=min(violation, largest_violation(model)), against_public=against), model.split_rows == 0
+    # On average a row is missed by half of the noise's mean size at the largest x (``treatment.missed_on_average``).
+    deviation = noise.standard_deviation * np.sqrt(
+        form.sums_by_column(np.minimum(model.public.magnitudes(), norm) ** 2)
     )
+    average = deviation * math.sqrt(2 / math.pi) * np.where(affine.equalities(), 1.0, 0.5)
+    expected = float(average[form.private_rows].mean())
+    error = Violation(
+        violation=min(violation, largest_violation(model)),
+        against_public=against,
+        expected=expected,
+        centred=request.feasibility == "centred",
+    )
+    yield Bound(error, model.split_rows == 0)

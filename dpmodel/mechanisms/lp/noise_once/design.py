@@ -60,6 +60,14 @@ class NoisyPart:
         """(h,) standard deviation of the noise in every entry."""
         return self.measurement.gain(2) * (0.0 if self.distribution is None else self.distribution.standard_deviation)
 
+    @property
+    def mean_size(self) -> Floats:
+        """(h,) mean absolute value of the noise in every entry; where draws add up, that of Gaussian noise as wide."""
+        shape = math.sqrt(
+            0.5 if isinstance(self.distribution, Laplace) and not _mixes(self.measurement) else 2 / math.pi
+        )
+        return self.sigma * shape
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "distribution": self.distribution.to_dict() if self.distribution is not None else None,
@@ -90,16 +98,12 @@ class NoiseDesign:
 
 @dataclass(frozen=True)
 class RowMargins:
-    """Public bounds on what the noise does to the rows (m,): ``relax`` along the interior direction keeps any
-    fixed truly feasible point, ``violate`` bounds how far a point of the relaxed program can miss the true
-    constraint (the same number in all rows of a cone)."""
+    """Public bounds on what the noise does to the rows (m,), along the interior direction (the same number in all rows
+    of a cone): ``one`` at any fixed point, so that rows made easier by it keep every truly feasible one; ``all`` at
+    every point at once, so at one that was chosen after the noise."""
 
-    relax: Floats
-    violate: Floats
-
-    @property
-    def alpha(self) -> float:
-        return float(self.violate.max(initial=0.0))
+    one: Floats
+    all: Floats
 
 
 def design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> NoiseDesign:
@@ -222,8 +226,21 @@ def row_margins(model: PrivateLP, noise: NoiseDesign) -> RowMargins:
         part = noise.parts["matrix"]
         for_one, for_all = (None if part.clip else _row_reach(model, part)) or (box_reach(model, part.reach),) * 2
         fixed, uniform = fixed + for_one, uniform + for_all
-    relax = margin(model.affine, fixed)
-    return RowMargins(relax, relax + margin(model.affine, uniform))
+    return RowMargins(margin(model.affine, fixed), margin(model.affine, uniform))
+
+
+def reach_at(model: PrivateLP, noise: NoiseDesign, x: Floats) -> Floats:
+    """(m,) the bounds of ``RowMargins.all`` before cones are looked at, at the point ``x`` (n,): they hold for all
+    points at once, so for one that was chosen after the noise."""
+    reach = reach_on_b(model, noise)
+    if "matrix" not in noise.parts:
+        return reach
+    part = noise.parts["matrix"]
+    if part.clip:
+        return reach + model.form.sums_over_rows(part.reach, np.abs(x))
+    tails = _row_tails(model, part, float(np.linalg.norm(x[private_columns(model)])))
+    assert tails is not None  # that it is better was what the design decided
+    return reach + tails[1]
 
 
 def reach_on_b(model: PrivateLP, noise: NoiseDesign) -> Floats:
@@ -249,7 +266,18 @@ def box_reach(model: PrivateLP, reach: Floats) -> Floats:
 
 def _row_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats] | None:
     """(m,), (m,): bounds on ``|N_i x|`` for one fixed x, and for all x, from sums of independent Gaussian entries; None
-    where that is not possible or not better.
+    where that is not possible or not better."""
+    columns = model.form.matrix_positions()[1]
+    norm, largest = x_bound(model), np.zeros(model.affine.variables)
+    np.maximum.at(largest, columns, np.minimum(model.public.magnitudes()[columns], norm))
+    tails = _row_tails(model, part, min(float(np.linalg.norm(largest)), norm))
+    if tails is None or not tails[0].max(initial=0.0) + tails[1].max(initial=0.0) < math.inf:
+        return None
+    return tails if (tails[0] + tails[1]).max(initial=0.0) < 2 * box_reach(model, part.reach).max(initial=0.0) else None
+
+
+def _row_tails(model: PrivateLP, part: NoisyPart, two_norm: float) -> tuple[Floats, Floats] | None:
+    """The same for x of this 2-norm over the columns with private entries; None where entries are not independent.
 
     Each half with beta / 2: for all x the 2-norm of a row's noise (chi) times that of x, and for one x a single
     Gaussian per row. The noise must not be clipped: clipped draws have a mean.
@@ -259,24 +287,15 @@ def _row_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats] | Non
     if not isinstance(distribution, Gaussian) or not one_draw_each:
         return None
     m = model.affine.rows
-    rows, columns = model.form.matrix_positions()
-    norm = x_bound(model)
-    size = np.minimum(model.public.magnitudes()[columns], norm)
-    box = box_reach(model, part.reach)
+    rows = model.form.matrix_positions()[0]
     sigma = _largest_per_row(measured.gain(2) * distribution.scale, rows, m)
     noised = np.bincount(rows, minlength=m)
     live = noised > 0
-    largest = np.zeros(model.affine.variables)
-    np.maximum.at(largest, columns, size)
-    two_norm = min(float(np.linalg.norm(largest)), norm)  # of x over the columns with private entries
     tail = part.beta / (2 * int(live.sum()))
     for_all, for_one = np.zeros(m), np.zeros(m)
     for_all[live] = sigma[live] * two_norm * np.sqrt(chdtri(noised[live], tail))
     for_one[live] = sigma[live] * two_norm * -float(ndtri(tail / 2))
-    for_one = np.minimum(for_one, for_all)
-    if (for_one + for_all).max(initial=0.0) < 2 * box.max(initial=0.0):
-        return for_one, for_all
-    return None
+    return np.minimum(for_one, for_all), for_all
 
 
 def _largest_per_row(values: Floats, rows: np.ndarray, m: int) -> Floats:

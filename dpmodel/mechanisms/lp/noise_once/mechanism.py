@@ -25,7 +25,15 @@ from dpmodel.mechanisms.contract import (
 from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
 from dpmodel.mechanisms.lp.engines.routes import noise_hides_costs, objective_span
 from dpmodel.mechanisms.lp.noise_once.at_least import at_least
-from dpmodel.mechanisms.lp.noise_once.design import Kind, NoiseDesign, NoisyPart, design, x_bound
+from dpmodel.mechanisms.lp.noise_once.design import (
+    Kind,
+    NoiseDesign,
+    NoisyPart,
+    design,
+    reach_on_b,
+    row_margins,
+    x_bound,
+)
 from dpmodel.mechanisms.lp.noise_once.give_way import short_rows, shortfall
 from dpmodel.mechanisms.lp.noise_once.solve_released import (
     LEAST_VIOLATION,
@@ -41,7 +49,7 @@ from dpmodel.mechanisms.lp.public.points import (
     leaves_a_point,
     worst_violations,
 )
-from dpmodel.mechanisms.lp.treatment import Treatment, cost_of, has_integers, treat
+from dpmodel.mechanisms.lp.treatment import Treatment, cost_of, has_integers, missed_on_average, treat, violation_at
 from dpmodel.numerics.cone_program import ConeProgram
 from dpmodel.privacy import NoiseSource
 from dpmodel.text import number, shortened
@@ -77,9 +85,13 @@ class NoiseOnce(Mechanism[PrivateLP]):
         as the true optimum, and no true constraint is violated by more than about 2 tau. Noisy
         equalities become bands of half-width tau. In cones the same holds along the interior direction.
         Without an objective, the point that misses the released rows least is taken, under the same statement.
-        Centred: rows do not move, and the first tau of the two remains. Safe: rows move inwards by the quantile of the
-        noise, so that all true ones hold but those that the release lists, each short by at most what stands there
-        (proof in ``treatment.py``). Both promise nothing of the true optimum, which the noise may cut off.
+        Centred: rows do not move. At a point that meets the released rows the second tau remains; a truly feasible
+        point misses each by its first tau at most, so where they leave no point, none gives way by more, and 2 tau
+        holds in any case. At the released point x the bound is what x misses of the released rows plus the noise's own
+        bound there, for A that on ``|N_i x|`` for all x at once: it needs no public bound on x. Safe: rows move inwards
+        by the quantile of the noise, so that all true ones hold but those that the release lists, each short by at most
+        what stands there (proof in ``treatment.py``). Both promise nothing of the true optimum, which the noise may cut
+        off.
         All this speaks of the standard form. Where lowering split an expression (a norm, say) into several rows with
         private numbers, their errors add up in it; the forecast then says so and is not called proved.
         If the released program is infeasible (relaxed: probability below beta when the true one is feasible), rows give
@@ -107,9 +119,9 @@ class NoiseOnce(Mechanism[PrivateLP]):
             return Verdict(False, why, "feasibility")
         if request.feasibility == "safe" and (model.form.private_rows & model.affine.equalities()).any():
             return Verdict(False, "an equality with private numbers cannot be made harder, so none is safe")
-        if "matrix" in model.private_parts():
-            return bounded_variables(model)
-        return YES
+        if "matrix" not in model.private_parts() or (request.feasibility == "centred" and _linear(model)):
+            return YES
+        return bounded_variables(model)
 
     def at_least(self, model: PrivateLP, request: Request) -> Iterator[Bound]:
         return at_least(model, request, self.kind)
@@ -123,12 +135,13 @@ class NoiseOnce(Mechanism[PrivateLP]):
         split = model.splits_objective if safe else model.split_rows > 0
         tightening = treatment.tightening if safe else math.nan
         return Forecast(
-            statement=statement(model, request, loss, violation, tightening),
+            statement=statement(model, request, noise, treatment),
             epsilon=noise.epsilon,
             delta=noise.delta,
             beta=request.beta,
             proved=not split,
-            caveats=(*treatment.words, *caveats(model, noise, split=split)),
+            caveats=caveats(model, noise, split=split),
+            rows=treatment.words(model),
             work=noise.work,
             noise=noise.to_dict(),
             moved=treatment.moved,
@@ -137,6 +150,9 @@ class NoiseOnce(Mechanism[PrivateLP]):
                 violation=violation,
                 tightening=tightening,
                 against_public=noise_against_ignorance(model, noise),
+                expected=treatment.expected if _touches_rows(model) and not safe else math.nan,
+                alone=treatment.alone if treatment.alone < treatment.violation else math.nan,
+                centred=request.feasibility == "centred" and _touches_rows(model),
             ),
         )
 
@@ -145,14 +161,22 @@ class NoiseOnce(Mechanism[PrivateLP]):
         treatment = treat(model, request, plan)
         c, b, entries = released_parts(model, plan, noise, progress)
         progress("solving the noised program", 0.5)
-        if request.feasibility == "relaxed" and c is None and not model.form.c0.any() and model.affine.is_linear():
-            out = solve_most_inside(model, request, b, entries, relax=treatment.relax)
+        equal = (model.form.private_rows & model.affine.equalities()).any()
+        inside = {"relaxed": 2.0, "centred": 0.0 if equal else 1.0}.get(request.feasibility)
+        if inside and c is None and not model.form.c0.any() and model.affine.is_linear():
+            way = row_margins(model, plan).one
+            out = solve_most_inside(model, request, b, entries, relax=way, inside=inside)
         else:
             program = whole_sides(model, relaxed_program(model, c, b, entries, treatment.relax), treatment.relax)
             out = solve_released(model, request, program, weights=treatment.weights, unit=treatment.unit)
             if request.feasibility == "safe" and _touches_rows(model):
                 out = self._listed(model, request, program, treatment, plan, out)
-        return replace(out, notes=(*treatment.words, *out.notes))
+        amount = None
+        if request.feasibility == "centred" and _touches_rows(model):
+            released = relaxed_program(model, c, b, entries, treatment.relax)
+            out = replace(out, violation=violation_at(model, plan, released, out))
+            amount = None if entries is None or out.x is None else missed_on_average(model, plan, out.x)
+        return replace(out, notes=(*treatment.words(model, b, amount), *out.notes))
 
     def _listed(
         self, model: PrivateLP, request: Request, program: ConeProgram, treatment: Treatment, plan: NoiseDesign,
@@ -171,7 +195,7 @@ class NoiseOnce(Mechanism[PrivateLP]):
             worst = worst_violations(model, out.x)  # what declared ranges allow at this point
             short = np.where(model.affine.inequalities(), np.minimum(short, worst), short)
         rows, cost = short_rows(model.affine, short), cost_of(model, treatment, out)
-        text = statement(model, request, objective_loss(model, plan), 0.0, treatment.tightening, rows) if rows else ""
+        text = statement(model, request, plan, treatment, rows) if rows else ""
         notes = (*([cost] if cost else ()), *out.notes)
         return replace(out, extra_violation=float(short.max(initial=0.0)), short=rows, statement=text, notes=notes)
 
@@ -206,6 +230,12 @@ def released_parts(
         full[part.measurement.positions] = rebuilt
         c, b = (full, b) if name == "objective" else (c, full)
     return c, b, entries
+
+
+def _linear(model: PrivateLP) -> bool:
+    """Whether no private row lies in another cone than inequalities and equations."""
+    private = model.form.private_rows
+    return all(block.kind in ("zero", "nonneg") or not private[block.rows].any() for block in model.affine.cones)
 
 
 def _touches_rows(model: PrivateLP) -> bool:
@@ -283,9 +313,10 @@ def bounded_variables(model: PrivateLP) -> Verdict:
 
 
 def statement(
-    model: PrivateLP, request: Request, loss: float, violation: float, tightening: float, short: Rows | None = None
+    model: PrivateLP, request: Request, noise: NoiseDesign, treatment: Treatment, short: Rows | None = None
 ) -> str:
     """The utility statement in words. ``short`` : of a release under "safe", rows that may be short and by how much."""
+    loss, tightening = objective_loss(model, noise), treatment.tightening
     parts, cost = [], ""
     rows, mode = _touches_rows(model), request.feasibility
     if not math.isnan(loss):
@@ -312,9 +343,9 @@ def statement(
         if mode == "relaxed" and math.isnan(loss) and not model.splits_objective and model.form.c0.any():
             parts.append("the objective is at least as good as the true optimum")
         what = "no row of the standard form" if model.split_rows else "no private constraint"
-        parts.append(f"{what} is violated by more than {number(violation)}{along}")
+        parts.append(f"{what} is violated by more than {_at_most(model, noise, treatment)}{along}")
         if mode == "centred" and math.isnan(loss) and model.form.c0.any():
-            parts.append("nothing is promised of the objective, which may be better or worse than the true optimum")
+            cost = "; nothing is promised of the objective"
     else:
         parts.append("all constraints hold exactly")
     return f"with probability {number(1 - request.beta)}, {' and '.join(parts)}{cost}"
@@ -326,6 +357,19 @@ def listed(short: Rows) -> str:
     more = len(short) - len(told)
     told += [f"{more} more, by no more than that (listed in accuracy.short)"] if more else []
     return " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else told[0]
+
+
+def _at_most(model: PrivateLP, noise: NoiseDesign, treatment: Treatment) -> str:
+    """By how much a private constraint can be violated, in words."""
+    if math.isinf(treatment.alone):
+        fixed = float(reach_on_b(model, noise).max(initial=0.0))
+        reach = number(float(noise.parts["matrix"].reach.max()))
+        times = f"{reach} times the sum of |x|, on which there is no public bound"
+        return f"{number(fixed)} and {times}" if fixed > 0 else times
+    known = largest_violation(model)
+    alone, most = min(treatment.alone, known), min(treatment.violation, known)
+    more = f" ({number(most)} where the released numbers contradict each other)" if most > alone else ""
+    return f"{number(alone)}{more}"
 
 
 def caveats(model: PrivateLP, noise: NoiseDesign, *, split: bool) -> tuple[str, ...]:

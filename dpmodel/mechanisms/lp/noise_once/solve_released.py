@@ -128,27 +128,34 @@ def solve_released(
 
 
 def solve_most_inside(
-    model: PrivateLP, request: Request, b: Floats | None, entries: Floats | None, *, relax: Floats
+    model: PrivateLP, request: Request, b: Floats | None, entries: Floats | None, *, relax: Floats, inside: float
 ) -> Outcome:
     """For linear programs without an objective: the point that meets the released rows best.
 
     Rows start tightened by ``relax`` and give way by ``t relax`` (bands of equalities grow from nothing by
-    ``t relax / 2``) with the least t >= 0. At t = 2 this is the relaxed program, so its statement holds up to there.
+    ``t relax / 2``) with the least t >= 0. At t = 1 rows are as released, at t = 2 this is the relaxed program: the
+    statements of the two hold up to there, which is ``inside``.
     """
     program = relaxed_program(model, None, b, entries, -relax)
     direction = np.where(model.affine.equalities(), relax / 2, relax)
     moves = np.where(direction > 0, direction, 0.0)
-    if not moves.any():
-        return solve_released(model, request, relaxed_program(model, None, b, entries, relax), unit=relax)
+    if not moves.any() or not np.isfinite(moves).all():
+        still = relax if inside > 1 else np.zeros(model.affine.rows)
+        return solve_released(model, request, relaxed_program(model, None, b, entries, still), unit=finite(relax))
     solution = solve_cone_program(
         program, direction=moves, minimise_slack=True, solver=request.solver, options=request.options
     )
-    beyond = max(solution.slack - 2.0, 0.0) * float(relax.max()) if solution.solved else 0.0
+    beyond = max(solution.slack - inside, 0.0) * float(relax.max()) if solution.solved else 0.0
     value = program.d if solution.solved else None
     status = LEAST_VIOLATION if beyond > _TOLERANCE * float(relax.max()) else solution.status
     notes = _GIVES_WAY if status == LEAST_VIOLATION else ()
     extra = beyond if status == LEAST_VIOLATION else 0.0
     return Outcome(status, solution.x, solution.dual, value, solution.seconds, extra, (*notes, *solution.notes))
+
+
+def finite(values: Floats) -> Floats:
+    """``values`` with 0 for what is not finite."""
+    return np.where(np.isfinite(values), values, 0.0)
 
 
 def _outcome(

@@ -56,15 +56,13 @@ class PublicPoint:
         return self.lost()
 
 
-def known_without_data(
-    model: PrivateLP, feasibility: str = "relaxed", *, loses: bool = True, most: float = math.inf
-) -> Known:
+def known_without_data(model: PrivateLP, *, centred: bool = False, loses: bool = True, most: float = math.inf) -> Known:
     """What statements about ``model`` are held against; at most four solves of the size of the model's own, and those
     that bound losses, once per problem. ``loses`` : whether they state a loss; ``most`` : the largest violation that
     they leave open, which points beyond do not keep, whatever they lose.
 
-    Under "centred" a loss is one against the best that the released constraints allow: the point for the middle of
-    the ranges has none under a public objective, and its promise is of the same kind as that of noise.
+    ``centred`` : a loss is one against the best that the released constraints allow. The point for the middle of the
+    ranges has none under a public objective, and its promise is of the same kind as that of noise.
     """
     span = objective_span(model) if loses else math.inf  # which tells on its way whether there is a public point
     # Where no loss is stated, points that lose something keep nothing, as those that are solved for in cones do.
@@ -77,10 +75,8 @@ def known_without_data(
         points=tuple((each.loss, each.violation) for each in points if each is not None and each.violation <= most),
         tightening=spread_of_sides(model),
     )
-    middle = middle_of(public_points(model)) if feasibility == "centred" else None
-    if middle is None:
-        return known
-    return replace(known, alike=(middle.loss if private_objective(model) else 0.0, middle.violation))
+    middle = middle_of(public_points(model)) if centred and not private_objective(model) else None
+    return known if middle is None else replace(known, points=(*known.points, (0.0, middle.violation)))
 
 
 @cached
