@@ -62,8 +62,11 @@ const Attack = (() => {
       return person;
     }));
     const right = state.bits.filter((bit, i) => readBack(x[i]) === bit).length;
-    const most = right > 0.75 * numbers.bits ? "most secrets are out" : "guessing gets half";
-    const end = right === numbers.bits ? "everybody's secret is out" : most;
+    const most = 1 - numbers.wrong[state.epsilon];
+    const end = state.who === "plain"
+      ? "everybody's secret is out"
+      : `guessing gets half, and which ones are right stays open: at epsilon ${epsilons[state.epsilon]} `
+        + `a bit drawn like a coin is read right with probability ${digits(most)} at most`;
     byId("attack-told").textContent =
       `${right} of ${numbers.bits} bits read back: ${end}. Error of this solution: ${digits(error(state.bits, x))}.`;
   }
@@ -105,7 +108,8 @@ const Attack = (() => {
     byId("attack-line").textContent =
       `At epsilon ${epsilons[state.epsilon]}, 95 of 100 private answers have an error of at most ${digits(most)}. `
       + (least > 0
-        ? `${gadget.theorem}: no private mechanism brings that below ${digits(least)}.`
+        ? `${gadget.theorem}: no private mechanism brings that below ${digits(least)}, the upper edge of the grey area. `
+          + "Single answers may lie in it."
         : `${gadget.theorem} proves nothing at this epsilon: so little privacy need not cost anything.`);
   }
 
@@ -116,7 +120,8 @@ const Attack = (() => {
   function plainLine(y) {
     Svg.add(layer, "line", { x1: 46, x2: 388, y1: y(0), y2: y(0), class: "quantile" });
     byId("attack-line").textContent =
-      "The plain solver has error 0, in the grey area, where no private mechanism can be: it is not private at any epsilon.";
+      "The plain solver has error 0 every time: other bits, another answer, so it is not private at any epsilon. "
+      + "The grey area is where no private mechanism keeps 95 of 100 answers.";
   }
 
   const handle = makeHandle(picture, {

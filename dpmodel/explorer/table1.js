@@ -87,8 +87,9 @@ const Table1 = (() => {
       items.push(bar("lower bound", words, width(least), "bound", false));
     }
     byId("map-bars").replaceChildren(...items);
-    byId("map-bars").hidden = byId("map-scale").hidden = !rows.length;
-    byId("map-scale").textContent =
+    byId("map-bars").hidden = !rows.length;
+    byId("map-scale").hidden = !shown.length;
+    byId("map-scale").textContent = !shown.length ? "" :
       `Bars: the error as plans compare it, on a logarithmic scale from ${digits(low)} to ${digits(high)}, for the model below.`
       + (ownRow() ? " Where mechanisms leave rows out and no statement settles it, the plan tries them on synthetic data." : "");
   }

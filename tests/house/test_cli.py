@@ -24,6 +24,8 @@ def test_demo_prints_every_room(capsys: pytest.CaptureFixture[str]) -> None:
         "true demand",
     ):
         assert expected in printed
+    released = printed.split("(what is released)")[1].split("Private release by")[0]
+    assert "true" not in released and not any(f" {demand:g} " in released for demand in (325, 300, 275))
 
 
 @pytest.mark.parametrize("width", [80, 50])
