@@ -36,4 +36,4 @@ def show_demo(chosen: argparse.Namespace) -> None:
     truth = ", ".join(f"{market} {number(v)}" for market, v in zip(book.MARKETS, book.DEMAND, strict=True))
     print(f"\n{wrapped(f'Not released, but in the textbook that this is from: the true demand is {truth}.')}")
     following = "dpmodel explore, dpmodel demo --strict, taxonomy, reconstruct, and for your own: dpmodel plan FILE.py"
-    print(f"\n{wrapped(f'Next: {following}')}")
+    print(wrapped(f"Next: {following}"))

@@ -147,8 +147,8 @@ def test_no_text_has_a_number_that_is_none(page: Any) -> None:
 
 @pytest.mark.parametrize("part", ["objective", "scalar"])
 def test_what_is_said_of_the_attack_agrees_with_the_theory(page: Any, part: str) -> None:
-    """At all epsilons: the quantile of 100 seeded answers never lies below the lower bound beside it (20 bits leave it so
-    far above that this has no false alarm), and only the plain solver tells everybody's secret."""
+    """At all epsilons: the quantile of 100 seeded answers never lies below the lower bound beside it (20 bits leave it
+    so far above that this has no false alarm), and only the plain solver tells everybody's secret."""
     page.check(f"input[name=attack-part][value={part}]")
     for who in ("plain", "response", "laplace-once"):
         page.check(f"input[name=attack-who][value={who}]")
