@@ -41,7 +41,7 @@ def test_what_it_serves() -> None:
     assert "no target" in verdict(problem, target=1.0)
     assert "strict" in verdict(problem, feasibility="strict")
     assert "no objective" in verdict(dpm.Problem(cp.Minimize(0), [A @ x >= 1]))
-    c = Private(shape=3, name="c", l1=1)
+    c = Private(shape=3, name="c", l1=1, records=A.records)
     assert "public objectives" in verdict(dpm.Problem(cp.Minimize(c @ x), [A @ x >= 1]))
     assert "private constraints" in verdict(dpm.Problem(cp.Minimize(c @ x), [x <= 1]))
     wide, y = Private(shape=(5, 30), name="W", unit="row", bounds=[0, 1]), cp.Variable(30, bounds=[0, 1])

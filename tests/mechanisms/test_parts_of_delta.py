@@ -1,0 +1,146 @@
+"""What the parts of one solve lose adds up to its epsilon and its delta: read off the noise that is drawn.
+
+Nothing here reads a share or a delta from the mechanism: the scales come from the arguments of the noise source, and
+how far a record moves what is drawn from the model.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from families import PORTFOLIO
+from families import verdict as verdict_of
+from replaying import Transcript
+from scipy.stats import norm
+
+import dpmodel as dpm
+from dpmodel.annotate import Private
+from dpmodel.classify.private_outputs import PrivateOutputs
+from dpmodel.mechanisms.contract import Outcome, Request
+from dpmodel.mechanisms.lp.engines import mechanism as engines
+from dpmodel.mechanisms.lp.engines import routes
+from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
+from dpmodel.mechanisms.regression import each_output
+from dpmodel.plan.registry import KINDS
+
+SIZE, BUDGETS = 12, [(epsilon, delta) for epsilon in (0.3, 1.0, 8.0) for delta in (1e-6, 1e-2)]
+ENGINES = [each for each in PORTFOLIO if isinstance(each, EngineMechanism)]
+MOVES = {"l1": 0.1 * SIZE, "l2": 0.1 * math.sqrt(SIZE)}
+
+
+@cache
+def model(rows: str) -> Any:
+    """A private objective of which a record moves every number, so that its noise is Gaussian, beside private rows."""
+    rng = np.random.default_rng(0)
+    c = Private(rng.uniform(0, 1, SIZE), name="c", unit="all", bounds=[0, 1], **MOVES)
+    x, A = cp.Variable(SIZE, nonneg=True, name="x"), rng.uniform(0, 1, (30, SIZE))
+    if rows == "sides":
+        limits: Any = A @ x <= Private(np.full(30, 0.6), name="b", unit="all", l1=0.01, bounds=[0, 2])
+    else:
+        unit = {"rows": "row", "coefficients": "entry"}[rows]
+        limits = (
+            Private(A, name="A", unit=unit, bounds=[0, 1], **({"linf": 1e-3} if unit == "entry" else {})) @ x <= 0.6
+        )
+    problem = dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1, limits])
+    return problem._model(None)
+
+
+def delta_of(sigma: float, moved: float, epsilon: float) -> float:
+    """Of Gaussian noise, exactly (Balle and Wang 2018)."""
+    mu = moved / sigma
+    return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+
+
+def spent(mechanism: Any, rows: str, epsilon: float, delta: float) -> float:
+    """What the objective's noise and the rows' budget take of delta, as a share of it."""
+    made, request = model(rows), Request(epsilon, delta, goal="penalty")
+    source, theta = Transcript(0), made.read_private()
+    engines._released_cost(made, request, theta, source)
+    ((kind, scale),) = [(draw.distribution, draw.arguments[0]) for draw in source.draws]
+    whole = routes.whole_task(made, mechanism.engine, request)
+    left = epsilon - whole.epsilon
+    assert left > 0
+    if kind == "laplace":
+        assert MOVES["l1"] / scale <= left * (1 + 1e-9)
+        return whole.delta / delta
+    return (delta_of(float(scale), MOVES["l2"], left) + whole.delta) / delta
+
+
+@pytest.mark.parametrize("rows", ["sides", "rows", "coefficients"])
+@pytest.mark.parametrize("mechanism", ENGINES, ids=lambda each: each.name)
+def test_a_measured_objective_and_the_rows_share_delta(mechanism: Any, rows: str) -> None:
+    shares = [spent(mechanism, rows, *budget) for budget in BUDGETS]
+    assert max(shares) <= 1 + 1e-6 and max(shares) > 0.95, shares
+
+
+def test_delta_spent_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: the objective is measured at all of delta, the rows at their half of it."""
+    real = routes.design
+
+    def twice(made: Any, part: Request, kinds: Any) -> Any:
+        return real(made, replace(part, delta=part.delta / routes.OBJECTIVE_SHARE), kinds)
+
+    monkeypatch.setattr(routes, "design", twice)
+    assert min(spent(each, "sides", 1.0, 1e-6) for each in ENGINES) > 1.4
+
+
+@pytest.mark.parametrize("mechanism", KINDS[PrivateOutputs].mechanisms, ids=lambda each: each.name)
+def test_outputs_add_up(mechanism: Any, outputs: int = 3) -> None:
+    """Regressions of several outputs: what each is asked with, by basic composition, or mu in squares."""
+    rng = np.random.default_rng(0)
+    X = Private(rng.uniform(-1, 1, (300, 2)) / 2, name="X", unit="row", bounds=[-1, 1], max_l2=1)
+    Y = Private(rng.uniform(-1, 1, (300, outputs)), name="Y", unit="row", bounds=[-1, 1], records=X.records)
+    W = cp.Variable((2, outputs), name="W")
+    made = dpm.Problem(cp.Minimize(cp.sum_squares(X @ W - Y) / 300), [cp.norm(W, axis=0) <= 1])._door(None)
+    request = Request(1.0, 1e-6)
+    if not verdict_of(mechanism, made.data, request).eligible:
+        return
+    share, found = mechanism._shared(made.data, request)
+    asked = [share] * len(made.data.parts)
+    assert len(asked) == outputs and len(found) == outputs
+    if each_output._composes(share, request):
+        mu = [1 / _sigma(each.epsilon, each.delta) for each in asked]
+        total = math.sqrt(sum(value**2 for value in mu))
+        assert delta_of(1 / total, 1.0, request.epsilon) <= request.delta * (1 + 1e-6)
+        return
+    assert sum(each.epsilon for each in asked) <= request.epsilon and sum(each.delta for each in asked) <= request.delta
+
+
+def _sigma(epsilon: float, delta: float) -> float:
+    """The least deviation of Gaussian noise for a change of 1, by bisection."""
+    low, high = 1e-3, 1e6
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if delta_of(middle, 1.0, epsilon) <= delta else (middle, high)
+    return high
+
+
+def test_bounded_noise_shares_delta_between_sides_and_coefficients() -> None:
+    """strict-truncated-laplace: the mass that only one of two neighbours can reach, from the widths that are drawn."""
+    (strict,) = [each for each in PORTFOLIO if each.name == "strict-truncated-laplace"]
+    A = Private(np.full((3, 2), 1.0), name="A", unit="entry", linf=0.01, bounds=[0.5, 1.5])
+    b = Private(np.full(3, 5.0), name="b", unit="entry", linf=0.1, bounds=[4, 6])
+    x = cp.Variable(2, bounds=[0, 3], name="x")
+    made = dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= b])._model(None)
+    for epsilon, delta in BUDGETS:
+        source, request = Transcript(0), Request(epsilon, delta, feasibility="strict")
+        outcome = strict.run(made, request, source)
+        assert isinstance(outcome, Outcome)
+        lost = [
+            (moved / draw.arguments[0], draw.arguments)
+            for draw, moved in zip(source.draws, _moves(source), strict=True)
+        ]
+        assert sum(each for each, _ in lost) <= epsilon * (1 + 1e-6)
+        mass = [(math.exp(each) - 1) / (2 * (math.exp(width / scale) - 1)) for each, (scale, width) in lost]
+        assert 0.5 * delta < sum(mass) <= delta * (1 + 1e-6)
+
+
+def _moves(source: Transcript) -> list[float]:
+    """By how much one record moves what was drawn: 0.1 of the three sides, 0.01 of the six coefficients."""
+    return [0.1 if draw.values[0].size == 3 else 0.01 for draw in source.draws]
