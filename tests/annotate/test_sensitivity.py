@@ -122,6 +122,22 @@ TIGHT: list[tuple[dict[str, Any], str, float, Any, Any]] = [
 ]
 
 
+def mixed_signs(seed: int) -> tuple[dict[str, Any], str, float, Any, Any]:
+    """One to three entries that may have both signs, of unequal sizes, beside two that may not: the ends of a record's
+    move use all of what is below zero at one end and of what is above at the other."""
+    rng = np.random.default_rng(seed)
+    size, count = float(rng.choice([0.01, 1.0, 70.0])), 1 + seed % 3
+    below, above = (rng.uniform(0.05, 0.5, count) * size for _ in range(2))
+    x, y = (np.r_[end, 0.0, 0.0] for end in (-below, above))
+    x[-2], y[-1] = (math.sqrt(size**2 - end @ end) for end in (x, y))
+    bounds = np.r_[-below, 0, 0], np.r_[above, size, size]
+    moved = math.sqrt(2 * size**2 + 2 * float(below @ above))
+    return {"unit": "row", "max_l2": size, "bounds": bounds}, "l2", moved, x[None], y[None]
+
+
+TIGHT += [mixed_signs(seed) for seed in range(9)]
+
+
 @pytest.mark.parametrize("case", TIGHT, ids=lambda case: str(case[:3]))
 def test_bounds_are_attained(case: tuple[dict[str, Any], str, float, Any, Any]) -> None:
     declared, norm, wanted, x, y = case

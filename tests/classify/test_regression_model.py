@@ -149,6 +149,27 @@ def test_no_record_moves_the_gradient_further(game: str, neighbors: Any) -> None
     assert model.row.absent == expected
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_rounding_of_two_sums_is_in_the_bound(weighted: bool) -> None:
+    """One record of many goes from one end to the other: sums in double precision part further than exact ones."""
+    n, rng = 200_000, np.random.default_rng(0)
+    weights = rng.uniform(0.2, 1.0, n) if weighted else np.ones(n)
+    weights[0] = 1.0
+    X = Private(shape=(n, 1), name="X", unit="row", bounds=[-1, 1])
+    errors = cp.abs(X @ cp.Variable(1) - np.linspace(0, 1, n))
+    model = model_of(weights @ errors if weighted else cp.sum(errors))
+    further = 0.0
+    for _ in range(20):
+        terms = weights * rng.uniform(0.5, 1, n)
+        ends = []
+        for end in (-1.0, 1.0):
+            terms[0] = end
+            # Order is the engine's: pairwise, one after the other, backwards.
+            ends.append([terms.sum(), float(np.cumsum(terms)[-1]), float(np.cumsum(terms[::-1])[-1])])
+        further = max(further, float(np.abs(np.subtract(*ends)).max()))
+    assert 2 * (1 + 2e-12) < further <= model.scale * model.gradient_sensitivity(1.0, 1.0) <= 2 * (1 + 1e-4)
+
+
 def test_public_columns_whose_squares_vanish_still_need_their_noise() -> None:
     """The squares of such a column are 0 in floating point; what a record moves is not."""
     size = 3.4e-162

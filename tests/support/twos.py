@@ -130,7 +130,7 @@ def _whose(rng: np.random.Generator) -> list[Records | None]:
         "nobody said": (None, None, None),
         "one": (a, a, a),
         "two": (a, b, a),
-        "two tables": tuple(Records.of_table(None, "replace-one", a) for _ in range(2)) + (a,),
+        "two tables": (*(Records.of_table(None, "replace-one", a) for _ in range(2)), a),
         "two tables of nobody's": (*(Records.of_table(None, "replace-one", None) for _ in range(2)), None),
     }
     found = list(of[str(rng.choice(list(of)))])

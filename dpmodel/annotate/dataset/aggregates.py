@@ -112,11 +112,11 @@ def mean(people: People, column: str, by: By, least: int | None, name: str | Non
 def histogram(people: People, column: str, edges: Iterable[float], name: str | None) -> Private:
     """``Dataset.histogram``."""
     ends = _increasing(edges, "edges", 2)
-    people.declared.range(column, "a histogram counts numbers")
+    value = _clipped(column, *people.declared.range(column, "a histogram counts numbers"))
     most, bins = people.most("histogram"), ends.size - 1
     place = nw.lit(0)
     for edge in ends[1:-1].tolist():
-        place = place + (nw.col(column).cast(nw.Float64) >= edge).cast(nw.Int64)
+        place = place + (value >= edge).cast(nw.Int64)
     groups = people.summed(people.bounded(people.used([column]), most), {_CELL: place}, {}, [column])
     counts = _at(groups, [tuple(range(bins))])[0]
     labels: Labels = ((column, tuple(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True))),)
@@ -127,9 +127,8 @@ def histogram(people: People, column: str, edges: Iterable[float], name: str | N
 def quantile_counts(people: People, column: str, thresholds: Iterable[float], name: str | None) -> Private:
     """``Dataset.quantile_counts``."""
     grid = _increasing(thresholds, "thresholds", 1)
-    people.declared.range(column, "quantiles are of numbers")
+    value = _clipped(column, *people.declared.range(column, "quantiles are of numbers"))
     most = people.most("quantile_counts")
-    value = nw.col(column).cast(nw.Float64)
     below = {f"{_CELL}{i}": (value <= t).cast(nw.Int64) for i, t in enumerate(grid.tolist())}
     groups = people.summed(people.bounded(people.used([column]), most), {}, below, [column])
     counts = _at(groups, [], len(below))[1:, 0]
@@ -141,14 +140,18 @@ def quantile_counts(people: People, column: str, thresholds: Iterable[float], na
 def _rows_and_steps(people: People, column: str, names: Sequence[str], grid: Grid, most: int) -> Integers:
     """(2, cells) numbers of rows, and sums of the column in steps of the grid."""
     used = list(dict.fromkeys([*names, column]))
-    low, high = grid.low * grid.step, grid.high * grid.step
-    value = nw.col(column).cast(nw.Float64)
-    # Not clip() and round(): engines take twice as long for them, because of their rules for missing values and digits.
-    # What is no number, and has been dropped or will be refused, ends at one of the bounds: it has no integer.
-    clipped = nw.when(value > high).then(high).otherwise(nw.when(value >= low).then(value).otherwise(low))
+    clipped = _clipped(column, grid.low * grid.step, grid.high * grid.step)
+    # Not round(): engines take twice as long for it, because of its rules for digits.
     steps = {_CELL: (clipped * (1 / grid.step) + 0.5).floor().cast(nw.Int64)}
     table = people.bounded(people.used(used), most)
     return _placed(people, people.summed(table, {c: nw.col(c) for c in names}, steps, used), names)
+
+
+def _clipped(column: str, low: float, high: float) -> nw.Expr:
+    """Not clip(): engines take twice as long for it, because of its rules for missing values. What is no number, and
+    has been dropped or will be refused, ends at one of the bounds: it has no integer."""
+    value = nw.col(column).cast(nw.Float64)
+    return nw.when(value > high).then(high).otherwise(nw.when(value >= low).then(value).otherwise(low))
 
 
 def _cells(people: People, names: Sequence[str]) -> tuple[tuple[int, ...], Labels, int]:

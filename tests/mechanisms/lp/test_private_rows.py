@@ -84,6 +84,30 @@ def several_parameters() -> tuple[dpm.Problem, list[Private]]:
     return problem, [A, b, C]
 
 
+def together(norm: str, *starts: int) -> Callable[[], tuple[dpm.Problem, list[Private]]]:
+    """Two or three tables of unequal norm and factor in one row, and a public entry; where they start, in columns."""
+
+    def write() -> tuple[dpm.Problem, list[Private]]:
+        people = Records()
+        made = [
+            Private(shape=(4, 2), name=name, unit="row", records=people, **{norm: size})
+            for name, size in zip("ABC", (1.0, 3.0, 0.5), strict=True)
+        ][: len(starts)]
+        x = cp.Variable(6, bounds=[-1, 2])
+        terms = [f * p @ x[at : at + 2] for p, f, at in zip(made, (2.0, -1.0, 4.0), starts, strict=False)]
+        return dpm.Problem(cp.Minimize(cp.sum(x)), [sum(terms[1:], terms[0]) + 0.5 * x[0] <= 3]), made
+
+    return write
+
+
+def in_row(*starts: int) -> Callable[[Values, np.ndarray], np.ndarray]:
+    def rows(v: Values, x: np.ndarray) -> np.ndarray:
+        terms = [f * v[n] @ x[at : at + 2] for n, f, at in zip("ABC", (2.0, -1.0, 4.0), starts, strict=False)]
+        return np.asarray(np.sum(terms, axis=0) + 0.5 * x[0] - 3)
+
+    return rows
+
+
 def equalities() -> tuple[dpm.Problem, list[Private]]:
     people = Records()
     A = Private(shape=(3, 2), name="A", unit="row", max_l1=1, records=people)
@@ -168,6 +192,12 @@ CASES: dict[str, Case] = {
         lambda v, x: np.r_[v["A"] @ x - v["b"] - 1, -1 - v["C"] @ x, 2 * x[0] + v["A"][:, 1] * x[1] - 7],
         row_of("A", "b", "C"), 4, 3,
     ),
+    **{
+        f"together in a row, {norm}, from columns {starts}": Case(
+            together(norm, *starts), in_row(*starts), row_of(*"ABC"[: len(starts)]), 4, 1
+        )
+        for norm in ("max_l1", "max_l2") for starts in ((0, 2), (0, 1), (1, 1), (0, 2, 4), (0, 1, 2))
+    },
     "equalities": Case(
         equalities,
         lambda v, x: (lambda r: np.r_[r, -r])(v["A"] @ x + 2 * x[0] - v["b"]),

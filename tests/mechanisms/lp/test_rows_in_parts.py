@@ -22,6 +22,7 @@ from replaying import Transcript
 from test_dense_measure import measures
 
 import dpmodel as dpm
+from dpmodel._types import PrivateArray
 from dpmodel.annotate.sources.contract import RowSource, SourceRows
 from dpmodel.annotate.sources.memory import MemoryBlocks
 from dpmodel.classify import private_lp
@@ -402,3 +403,24 @@ def test_a_value_that_is_missing_is_told_before_the_charge() -> None:
     with pytest.raises(MissingValueError):
         asked.solve(1, 1e-6, budget=budget)
     assert not budget.spent.epsilon
+
+
+# ------------------------------------------------------------------ the two products with a part
+@pytest.mark.parametrize("absent", [False, True])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_products_with_a_part_are_those_with_its_matrix(blocks: int, shared: bool, absent: bool) -> None:
+    """Blocks of unequal width, factor and kind that overlap; an absent row takes no part, nor what all rows share."""
+    rng = np.random.default_rng(4)
+    made = (rng.normal(size=(5, 3)), -2.0, 0), (sp.csr_array(rng.normal(size=(5, 2))), 0.5, 2)
+    here = np.array([1.0, 0, 1, 1, 0]) if absent else None
+    h, common = rng.normal(size=5), rng.normal(size=4) if shared else None
+    part = RowPart(made[:blocks], PrivateArray(h), 4, common, here)
+    G = np.zeros((5, 4))
+    for matrix, factor, start in made[:blocks]:
+        G[:, start : start + matrix.shape[1]] += factor * (matrix.toarray() if sp.issparse(matrix) else matrix)
+    G = (G + (0 if common is None else common)) * (1 if here is None else here[:, None])
+    x, w = rng.normal(size=4), rng.random(5)
+    np.testing.assert_allclose(part.matrix().toarray(), G, atol=1e-14)
+    np.testing.assert_allclose(part.residual(x), G @ x - h * (1 if here is None else here), atol=1e-14)
+    np.testing.assert_allclose(part.pull(w), G.T @ w, atol=1e-14)
