@@ -236,11 +236,9 @@ def reach_at(model: PrivateLP, noise: NoiseDesign, x: Floats) -> Floats:
     if "matrix" not in noise.parts:
         return reach
     part = noise.parts["matrix"]
-    if part.clip:
-        return reach + model.form.sums_over_rows(part.reach, np.abs(x))
-    tails = _row_tails(model, part, float(np.linalg.norm(x[private_columns(model)])))
-    assert tails is not None  # that it is better was what the design decided
-    return reach + tails[1]
+    # The rows' own way where the design decided that it is better, and where entries do not mix what was measured.
+    tails = None if part.clip else _row_tails(model, part, float(np.linalg.norm(x[private_columns(model)])))
+    return reach + (model.form.sums_over_rows(part.reach, np.abs(x)) if tails is None else tails[1])
 
 
 def reach_on_b(model: PrivateLP, noise: NoiseDesign) -> Floats:
