@@ -375,7 +375,7 @@ def test_strict_names_the_public_point_where_it_alone_can_promise(reason):
     asked = {"epsilon": 1, "delta": 0 if reason == "no delta" else 1e-6, "feasibility": "strict", "budget": budget}
     with pytest.raises(dpm.UnsupportedModelError, match="by a public point alone") as caught:
         problem.solve(**asked)
-    assert "mechanism=\"public-only\"" in caught.value.remedy and budget.spent.epsilon == 0
+    assert 'mechanism="public-only"' in caught.value.remedy and budget.spent.epsilon == 0
     with pytest.warns(dpm.NoGuaranteeWarning):
         problem.solve(**asked, mechanism="public-only")
     assert x.value == pytest.approx(100 * scale) and budget.spent.epsilon == 0
