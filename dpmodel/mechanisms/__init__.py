@@ -54,6 +54,7 @@ _CLASSES = {
     "PointExponential": "lp.point_exponential.mechanism",
     "PrivateCuttingPlanes": "lp.cutting_planes.mechanism",
     "Projection": "postprocess.projection.mechanism",
+    "QuantileExponential": "regression.quantile_exponential",
     "RescalingPerceptron": "linalg.rescaling_perceptron.mechanism",
     "StableSpan": "linalg.stable_span.mechanism",
     "StochasticMirrorDescent": "published.stochastic_mirror_descent",

@@ -54,6 +54,7 @@ _HOMES: dict[type, tuple[str, ...]] = {
         # First, so that it is taken where nothing is predicted to beat it:
         "regression.public_only:PUBLIC_ONLY_REGRESSION",
         "regression.sufficient_statistics.mechanism:SUFFICIENT_STATISTICS",
+        "regression.quantile_exponential:QUANTILE_EXPONENTIAL",
         "regression.frank_wolfe.vertices:FRANK_WOLFE",
         "regression.descent.full_batch:NOISY_DESCENT",
         "regression.mirror_descent.mechanism:MIRROR_DESCENT",

@@ -196,7 +196,14 @@ def huber_over_a_general_set(values):
     return dpm.Problem(cp.Minimize(loss + cp.sum_squares(w)), rows)
 
 
+def one_order(values):
+    """One number for all records: bought is paid, what is short costs more."""
+    D, x = dpm.Private(values, name="D", unit="entry", bounds=[0, 1e4]), cp.Variable(name="x")
+    return dpm.Problem(cp.Minimize(cp.sum(cp.maximum(3 * (D - x), x - D))), [(x >= 0).set_label("some")])
+
+
 CASES = [
+    (one_order, "quantile-exponential", {}),
     *[(least_squares, name, {}) for name in ("sufficient-statistics", "frank-wolfe", "mirror-descent")],
     *[(least_squares, name, {}) for name in ("objective-perturbation", "adassp-published", "frank-wolfe-published")],
     *[(several_outputs, name, {}) for name in ("sufficient-statistics", "frank-wolfe")],

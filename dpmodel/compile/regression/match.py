@@ -233,6 +233,8 @@ def _huber(reads: list[Read], label: Features | None) -> Match:
 
 def _piecewise(reads: list[Read], label: Features | None) -> Match:
     """Sums of kinks at one point: right derivative a, left derivative -b. Absolute, quantile, or one-sided."""
+    reads, before = [_without_label(read) for read in reads], reads
+    constant = any(new is not old for new, old in zip(reads, before, strict=True))
     residual = _residual(reads, label)
     right, left = np.zeros(residual.shift.size), np.zeros(residual.shift.size)
     for read in reads:
@@ -256,13 +258,23 @@ def _piecewise(reads: list[Read], label: Features | None) -> Match:
         return _one_sided("hinge", right > 0, weight, residual.shift)
     if close(tau, tau[0], 1.0):
         if abs(tau[0] - 0.5) <= CLOSE:
-            return residual.match(Loss("absolute"), weight / 2, label)
-        return residual.match(Loss("quantile", float(tau[0])), weight, label)
+            return residual.match(Loss("absolute"), weight / 2, label, constant)
+        return residual.match(Loss("quantile", float(tau[0])), weight, label, constant)
     return unfit(
         where,
         "the derivatives on the two sides of residual 0 are not of one quantile level, the same for all",
         "tau * cp.pos(y - X @ w) + (1 - tau) * cp.pos(X @ w - y)",
     )
+
+
+def _without_label(read: Read) -> Read:
+    """A maximum of the label (or what is made of it) and something is the label plus a maximum of 0 and the rest: what
+    is sold, ``min(x, y)``, is ``y - (y - x)_+``. No solution depends on the label alone."""
+    alone = [part for part in read.parts if not part.plain.any() and part.label.any()]
+    if read.term.atom != "maximum" or not alone:
+        return read
+    parts = (Affine(p.plain, p.signed, p.label - alone[0].label, p.constant - alone[0].constant) for p in read.parts)
+    return replace(read, parts=tuple(parts))
 
 
 def _one_sided(name: Any, rising: np.ndarray, weight: Floats, shift: Floats) -> Match:

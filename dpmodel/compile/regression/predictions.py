@@ -303,8 +303,7 @@ def _multiple(monomials: list[Monomial], target: _Linear, points: list[Point], c
         a = np.concatenate([mine.private[key].ravel() for key in target.private])
         b = np.concatenate([target.private[key].ravel() for key in target.private])
     else:
-        a, b = np.broadcast_arrays(mine.public, target.public)
-        used = np.broadcast_to(mine.factor != 0, a.shape)
+        a, b, used = np.broadcast_arrays(mine.public, target.public, mine.factor != 0)
         a, b = a[used], b[used]
     multiple = float(a @ b / (b @ b)) if b.any() else 0.0
     factors = np.broadcast_to(mine.factor * multiple, (count,))

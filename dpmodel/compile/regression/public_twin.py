@@ -123,11 +123,12 @@ class Twin:
 
     @cached_property
     def plain(self) -> bool:
-        """Whether the coefficients are variables, stacked: every entry of theirs once, none tied to another."""
+        """Whether the coefficients are variables or multiples of them, stacked: every entry of theirs once, none tied to
+        another."""
         own = {p.id for variable in self.w.variables() for p in variable.parameters()}  # those of bounds
         if self.tied or not self.places or any(p.id not in own for p in self.w.parameters()):
             return False
-        return all((place.index >= 0).all() and (place.scale == 1).all() for place in self.places)
+        return all((place.index >= 0).all() for place in self.places)
 
     def assign(self, w: Floats) -> None:
         """Give the variables of the coefficients the values that make them ``w``."""

@@ -267,7 +267,10 @@ class Populations:
         """(B, p) diag and the inverse of ``c weight (S + m m') + diag(h)``, a bound on (or a guess of) the objective's
         second derivative. ``c`` : (B, 1) or one for all; ``h`` : (B, p) or (p,)."""
         c = self.model.weight * np.broadcast_to(c, (self.count, 1))
-        least = np.maximum(1e-6 * c * self.variance.max(axis=1, keepdims=True, initial=0.0), 1e-300)
+        spread = self.variance.max(axis=1, keepdims=True, initial=0.0)
+        if not spread.all():  # an intercept alone: nothing varies
+            spread = np.where(spread > 0, spread, (self.mean**2).max(axis=1, keepdims=True, initial=0.0))
+        least = np.maximum(1e-6 * c * spread, 1e-300)
         diagonal = np.maximum(c * self.variance + h, least)
         factors = np.sqrt(c)[..., None] * np.stack([self.mean, self.common], axis=2)
         along = factors / diagonal[..., None]

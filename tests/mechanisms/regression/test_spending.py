@@ -53,7 +53,7 @@ MECHANISMS = {
     )
 }
 BUDGETS = [(1e-3, 0.0), (1e-3, 1e-6), (1.0, 0.0), (100.0, 1e-6)]  # two more below
-READS_NOTHING, OWN_TEST = {"public-only"}, {"stochastic-mirror-descent"}
+READS_NOTHING, OWN_TEST = {"public-only"}, {"stochastic-mirror-descent", "quantile-exponential"}
 
 
 def test_every_mechanism_is_tested() -> None:
