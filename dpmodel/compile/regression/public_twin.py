@@ -123,7 +123,7 @@ class Twin:
 
     @cached_property
     def plain(self) -> bool:
-        """Whether the coefficients are variables or multiples of them, stacked: every entry of theirs once, none tied to
+        """Whether the coefficients are variables or multiples of them, stacked: every entry once, none tied to
         another."""
         own = {p.id for variable in self.w.variables() for p in variable.parameters()}  # those of bounds
         if self.tied or not self.places or any(p.id not in own for p in self.w.parameters()):

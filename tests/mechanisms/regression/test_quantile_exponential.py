@@ -1,4 +1,4 @@
-"""One number by ranks: the spellings that mean one, what a record moves, what is proved, and the range at the sampler."""
+"""One number by ranks: the spellings that mean one, what a record moves, and what is proved."""
 
 from __future__ import annotations
 
