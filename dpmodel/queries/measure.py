@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, overload
 
 import cvxpy as cp
 
+from dpmodel.annotate.dataset.means import Means
 from dpmodel.annotate.noisy import Noisy
 from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import record_words
@@ -21,10 +22,37 @@ from dpmodel.mechanisms.contract import no_progress
 from dpmodel.mechanisms.direct_measurement import KINDS, DirectMeasurement
 from dpmodel.privacy import Budget, noise_source, validate_privacy
 from dpmodel.problem import Problem
+from dpmodel.queries.measured_means import MeasuredMeans
 
 _LABEL = "the measured expression"
 # The failure probability at which an impossibility states its lower bound.
 _BETA = 0.05
+
+
+@overload
+def measure(
+    private: Means,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    distribution: str = ...,
+    budget: Budget | None = ...,
+    name: str | None = ...,
+    rng: Any = ...,
+) -> MeasuredMeans: ...
+
+
+@overload
+def measure(
+    private: cp.Expression,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    distribution: str = ...,
+    budget: Budget | None = ...,
+    name: str | None = ...,
+    rng: Any = ...,
+) -> Noisy: ...
 
 
 def measure(
@@ -36,7 +64,7 @@ def measure(
     budget: Budget | None = None,
     name: str | None = None,
     rng: Any = None,
-) -> Noisy:
+) -> Noisy | MeasuredMeans:
     """Measure private numbers once, under (epsilon, delta)-differential privacy.
 
     Every entry gets its own independent draw of one distribution with one scale, which the result states: Laplace noise
@@ -48,7 +76,8 @@ def measure(
     Parameters
     ----------
     private : a ``Private`` parameter, or a CVXPY expression that is affine in such parameters, such as ``T @ counts``,
-        ``cp.sum(p)`` or ``2 * p - q + 1``. Public parameters may be added, not multiplied with private ones.
+        ``cp.sum(p)`` or ``2 * p - q + 1``. Public parameters may be added, not multiplied with private ones. Or the
+        ``Means`` of ``Dataset.mean``, which are quotients of two sums that are measured together.
     epsilon, delta : the most to spend. Laplace noise spends no delta.
     distribution : "auto" takes the least standard deviation among Laplace and, with delta > 0, Gaussian noise; where
         the numbers are declared whole (``Private(..., integer=True)``, whole coefficients and constants), among
@@ -64,7 +93,8 @@ def measure(
     -------
     Noisy
         Of the expression's shape, with what it cost. Values too large to be computed exactly are clamped, which is
-        public policy: at 2^40 times the largest change of an entry or less, integers at 2^52.
+        public policy: at 2^40 times the largest change of an entry or less, integers at 2^52. Of ``Means``:
+        ``MeasuredMeans``, with an estimate of each mean's error instead of a distribution.
 
     Raises
     ------
@@ -82,6 +112,10 @@ def measure(
     >>> noisy.noise, noisy.shape
     (DiscreteLaplace(scale=2), (2,))
     """
+    if isinstance(private, Means):
+        ends = measure(private.ends, epsilon, delta, distribution=distribution, budget=budget, rng=rng)
+        assert isinstance(ends, Noisy)
+        return MeasuredMeans.of(private, ends, name)
     expression = _checked(private, name)
     loss = validate_privacy(epsilon, delta)
     if not isinstance(distribution, str) or distribution not in KINDS:

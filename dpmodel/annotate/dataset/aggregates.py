@@ -14,8 +14,9 @@ from dpmodel._types import Axis, Floats, Integers, Labels
 from dpmodel.annotate.dataset import moves
 from dpmodel.annotate.dataset.declared import names_in
 from dpmodel.annotate.dataset.grid import Grid
+from dpmodel.annotate.dataset.means import Means
 from dpmodel.annotate.dataset.moves import Move
-from dpmodel.annotate.dataset.people import People, positive
+from dpmodel.annotate.dataset.people import People
 from dpmodel.annotate.dataset.table import Groups
 from dpmodel.annotate.elements import key
 from dpmodel.annotate.private import Private
@@ -79,34 +80,25 @@ def sums(people: People, column: str, by: By, name: str | None) -> Private:
     return _private(people, steps * grid.step, shape, labels, move, called, whole=grid.whole)
 
 
-def mean(people: People, column: str, by: By, least: int | None, name: str | None) -> Private:
+def mean(people: People, column: str, by: By, name: str | None) -> Private | Means:
     """``Dataset.mean``."""
     names = names_in(by)
     low, high = people.declared.range(column, "how far one record moves a mean follows from them")
     shape, labels, size = _cells(people, names)
-    most = people.most("mean")
-    public = people.person is None and not names and people.records.neighbors == "replace-one"
-    if least is None and not (public and people.outside == "error"):
-        raise SpecificationError(
-            "Dataset.mean: least is missing",
-            why="how many rows a group has is private, and one row moves the mean of a small group most",
-            remedy="least=20 (the smallest group whose mean is to be right), or sum and count, and their quotient "
-            "after both are published",
-        )
-    if least is not None and not positive(least):
-        raise SpecificationError("Dataset.mean: least is not a positive integer", remedy="least=20")
-    grid = _grid(people, column, low, high)
+    grid, most = _grid(people, column, low, high), people.most("mean")
     rows, steps = _rows_and_steps(people, column, names, grid, most)
-    if least is None:
-        least = max(int(rows[0]), 1)  # the number of rows, which is public: all are counted
-    middle = (grid.low + grid.high) / 2
-    means = (middle + (steps - middle * rows) / np.maximum(rows, least)) * grid.step
-    # The division and the last sum round, each by 2^-53 of numbers up to the larger end and the width. That is no small
-    # part of width / least where least is large, so every row moves a mean by this much more.
-    rounding = 2.0**-50 * max(abs(grid.low), abs(grid.high))
-    width = (grid.high - grid.low + (least + 1) * rounding) * grid.step
-    move = moves.of_means(most, width, least, size, people.records.neighbors)
-    return _private(people, means, shape, labels, move, name or _called(f"mean of {column}", names))
+    called = name or _called(f"mean of {column}", names)
+    low, high = grid.low * grid.step, grid.high * grid.step
+    counted = people.outside == "error" and people.person is None and not names
+    if counted and people.records.neighbors == "replace-one":
+        count = max(int(rows[0]), 1)  # the number of rows, which is public: all are counted
+        # The quotient rounds by 2^-53 of the larger end, for both neighbors; that is no small part of width / count.
+        width = (high - low) / count + 2.0**-51 * max(abs(low), abs(high))
+        return _private(people, steps * grid.step / count, shape, labels, Move(width, width, width), called)
+    ends = np.stack([steps - grid.low * rows, grid.high * rows - steps]) * grid.step  # exact: integers below 2^53
+    move = moves.of_shares(most, high - low, size, people.records.neighbors)
+    private = _private(people, ends, (2, size), (), move, called)
+    return Means(private, low, high, shape, labels, called)
 
 
 def histogram(people: People, column: str, edges: Iterable[float], name: str | None) -> Private:

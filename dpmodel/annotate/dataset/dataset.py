@@ -12,6 +12,7 @@ from dpmodel._types import Integers
 from dpmodel.annotate.dataset import aggregates, matrices
 from dpmodel.annotate.dataset.declared import Declared, refuse_unknown
 from dpmodel.annotate.dataset.encoder import Term
+from dpmodel.annotate.dataset.means import Means
 from dpmodel.annotate.dataset.open_table import open_table, scan_file
 from dpmodel.annotate.dataset.people import People, positive
 from dpmodel.annotate.dataset.table import Table
@@ -185,24 +186,24 @@ class Dataset:
         """
         return aggregates.sums(self._people, column, by, name)
 
-    def mean(
-        self, column: str, by: str | Sequence[str] | None = None, *, least: int | None = None, name: str | None = None
-    ) -> Private:
+    def mean(self, column: str, by: str | Sequence[str] | None = None, *, name: str | None = None) -> Private | Means:
         """Means of a column, clipped to its bounds.
 
         Parameters
         ----------
         column : with bounds. ``by`` : as for ``count``.
-        least : groups of fewer rows than this public number are drawn towards the middle of the bounds (their sum is
-            divided by ``least``), because one row may move the mean of a small group by as much as the bounds allow.
-            Not needed for all rows together where their number is public (replace-one, every row a record).
 
         Returns
         -------
+        Means
+            For ``measure``: how many rows a group has is private, so the sums of v - low and of high - v are measured
+            together, where a person with k rows moves them by 2k (hi - lo) in l1 (replace-one; k (hi - lo) under
+            add-remove), and a mean follows from their quotient.
         Private
-            One record moves a mean by about (hi - lo) / least.
+            Of all rows together where their number n is public (replace-one, every row a record and none left out): one
+            record moves it by (hi - lo) / n.
         """
-        return aggregates.mean(self._people, column, by, least, name)
+        return aggregates.mean(self._people, column, by, name)
 
     def histogram(self, column: str, edges: Iterable[float], *, name: str | None = None) -> Private:
         """Numbers of rows with a value in [edges[i], edges[i + 1]), the last bin closed.

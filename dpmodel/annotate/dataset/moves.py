@@ -66,20 +66,13 @@ def of_thresholds(rows: int, thresholds: int) -> Move:
     return Move(rows * thresholds, rows * math.sqrt(thresholds), rows)
 
 
-def of_means(rows: int, width: float, least: int, cells: int, neighbors: Neighbors) -> Move:
-    """Means by cell of values in a range of this width, with groups below ``least`` = m drawn to the middle.
+def of_shares(rows: int, width: float, cells: int, neighbors: Neighbors) -> Move:
+    """In each of ``cells`` disjoint cells the sums of v - low and of high - v, for v in bounds of this width, k =
+    ``rows`` a person.
 
-    The mean of a cell is c + S / max(N, m), where c is the middle, S sums v - c and N counts. With h = width / 2,
-    |S| <= h N.
-
-    One row more: for N >= m it moves by |(v - c) N - S| / (N (N + 1)) <= 2h / (N + 1) <= 2h / (m + 1); for N < m the
-    divisor stays m and it moves by at most h / m <= 2h / (m + 1). One row replaced within a cell:
-    |v - v'| / max(N, m) <= 2h / m. So one row moves one cell by r = 2h / m at most, or two cells by
-    q = 2h / (m + 1) each. k rows are replaced one after the other, and norms add up: k times each (attained for k = 1).
+    A row adds v - low >= 0 to one entry of its cell and high - v >= 0 to the other, together the width: the
+    contributions of a row are the hull of those of a row at the lower and one at the upper end, which are the width
+    times a count in one of 2 ``cells`` disjoint cells. Norms are convex, so the largest moves are those of counts,
+    attained by rows at the ends.
     """
-    out, within = width / (least + 1), width / least
-    if neighbors == "add-remove":
-        return Move(rows * out, rows * out, rows * out)
-    if cells == 1:
-        return Move(rows * within, rows * within, rows * within)
-    return Move(rows * max(2 * out, within), rows * max(math.sqrt(2) * out, within), rows * within)
+    return of_sums(rows, 0.0, width, 2 * cells, neighbors)
