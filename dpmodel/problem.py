@@ -18,7 +18,7 @@ from dpmodel.classify.expressions import ExpressionTree, expression_tree
 from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.classify.private_outputs import AnyRegression
 from dpmodel.classify.regression_model import private_outputs, private_regression
-from dpmodel.compile.leak_warning import warn_of_constants
+from dpmodel.compile.leak_warning import warn_of_leaves, warn_of_no_private
 from dpmodel.compile.likelihood.face import recognise_postprocessing
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.mathematics import model_html, model_latex, model_text
@@ -339,6 +339,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
             compiled = time.perf_counter() - started
             if model.is_public:
                 check_budget(budget)
+                given = epsilon is not None or budget is not None
+                if given and not any(isinstance(parameter, Private) for parameter in self.parameters()):
+                    warn_of_no_private()
                 self._forget()
                 return self._solve_public(model.data, solver, checked_options(solver_options))
             model, request = model.ask(
@@ -347,7 +350,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
 
             def announce(plan: Plan) -> None:
                 self.last_plan = plan
-                self._warn_of_constants()  # again: a value given after compiling may share memory
+                self._warn_of_leaves()  # again: a value given after compiling may share memory
                 if verbose:
                     print(self.classify(), plan, sep="\n\n")
 
@@ -454,7 +457,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if self._recognised is None or self._recognised[0] != key:
             blocks = any(isinstance(p, Private) and p.in_blocks for p in self.parameters())
             self._recognised = (key, recognise_blocks(self) if blocks else recognise_regression(self))
-            self._warn_of_constants()
+            self._warn_of_leaves()
         return self._recognised[1]
 
     def _model(self, solver: str | None) -> PrivateLP | AnyRegression | Postprocessing:
@@ -506,9 +509,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
             return Regression(data, self)
         return Program(data, self, self._compiled()[0])
 
-    def _warn_of_constants(self) -> None:
+    def _warn_of_leaves(self) -> None:
         regression = self._recognised is not None and self._recognised[1] is not None
-        warn_of_constants(self, self._warned, by_record=regression)
+        warn_of_leaves(self, self._warned, by_record=regression)
 
     # ------------------------------------------------------------------ CVXPY's own arithmetic keeps the class
     def copy(self, args: list[Any] | None = None, id_objects: dict[int, Any] | None = None) -> Problem:

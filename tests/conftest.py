@@ -23,8 +23,10 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_plans_of_other_tests() -> None:
-    """Plans are kept for the process, and tests change what mechanisms do."""
+def nothing_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans are kept for the process, and tests change what mechanisms do; a hint is given once a process."""
+    from dpmodel.compile import leak_warning
     from dpmodel.plan import kept
 
     kept.forget()
+    monkeypatch.setattr(leak_warning, "_hinted", True)

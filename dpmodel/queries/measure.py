@@ -126,7 +126,7 @@ def measure(
     # One scalar variable: as many rows as entries, and few coefficients.
     equation = (expression == cp.Variable(name="measured")).set_label(_LABEL)
     problem = Problem(cp.Minimize(0), [equation])
-    problem._warn_of_constants()
+    problem._warn_of_leaves()
     plan = DirectMeasurement.of(lower(problem).affine)
     _refuse_unbounded(plan, loss.epsilon, loss.delta)
     if not plan.moves:

@@ -6,7 +6,6 @@ through exact rational-free numpy (not through measurements) and solves them wit
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +19,6 @@ import dpmodel as dpm
 from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.leak_warning import PossibleLeakWarning
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.noise_once.margins import interior_direction
@@ -39,9 +37,7 @@ class Opened:
 
     @cached_property
     def model(self) -> PrivateLP:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PossibleLeakWarning)  # public numbers of the same shape, on purpose
-            return self.problem._model(None)
+        return self.problem._model(None)
 
     def seal(self, values: dict[str, Any]) -> Floats:
         """Give values and read theta back, as ``run`` does."""

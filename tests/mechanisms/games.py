@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +17,6 @@ import dpmodel as dpm
 from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.leak_warning import PossibleLeakWarning
 from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
@@ -38,9 +36,7 @@ class Game:
 
     @cached_property
     def model(self) -> PrivateLP:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PossibleLeakWarning)
-            return self.problem._model(None)
+        return self.problem._model(None)
 
     @cached_property
     def task(self) -> Task:

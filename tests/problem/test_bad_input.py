@@ -10,7 +10,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from bad_input import DIGITS, SECRET, assert_clean, private, scalar_problem
+from bad_input import SECRET, assert_clean, private, scalar_problem
 
 import dpmodel as dpm
 from dpmodel import InfeasibleError, MissingValueError, SpecificationError, UnsupportedModelError
@@ -202,13 +202,6 @@ def test_public_parameter_without_a_usable_value(broken, beside):
         cap.save_value(np.array([math.nan if broken == "nan" else math.inf, 1.0]))
     kind = MissingValueError if broken == "missing" else SpecificationError
     refused(lambda: whole(lambda x: [x >= private() if beside else x >= 0, x <= cap]), kind, "cap")
-
-
-def test_private_data_beside_a_private_of_the_same_shape_is_warned_of():
-    with pytest.warns(dpm.PossibleLeakWarning, match="shape") as caught:
-        whole(lambda x: [x >= private(), x >= SECRET]).classify()
-    for warning in caught:
-        assert not DIGITS.search(str(warning.message))
 
 
 # ------------------------------------------------------------------ what is asked of a solve

@@ -277,13 +277,6 @@ def test_rows_beyond_the_bounds_are_clipped_and_not_counted():
     np.testing.assert_array_equal(*releases)
 
 
-def test_a_private_value_in_a_constant_is_noticed():
-    written = Written()
-    problem = written.problem(cp.norm1(written.w) <= 1, objective=written.squared() + cp.sum_squares(SCORES - 1) * 0)
-    with pytest.warns(dpm.PossibleLeakWarning):
-        problem.classify()
-
-
 def test_a_term_that_does_not_fit_is_named():
     written = Written()
     problem = written.problem(objective=written.squared() + cp.sum(cp.exp(written.X @ written.w)))

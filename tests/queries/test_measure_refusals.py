@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from dpmodel.annotate import Private, Records
 from dpmodel.annotate.noisy import Noisy
-from dpmodel.compile.leak_warning import PossibleLeakWarning
 from dpmodel.errors import (
     BudgetExceededError,
     ImpossibilityError,
@@ -180,12 +178,3 @@ def test_the_result_says_what_it_cost() -> None:
     assert measure(p, 0.5, rng=3, name="mine").name == "mine"
     assert noisy.value.tolist() == measure(p, 0.5, rng=3).value.tolist() != measure(p, 0.5, rng=4).value.tolist()
     assert pickle.loads(pickle.dumps(noisy)).record == noisy.record
-
-
-def test_suspicious_constants_are_warned_of() -> None:
-    p = secret()
-    with pytest.warns(PossibleLeakWarning):
-        measure(p - np.array([1.5, 2.5]), 1.0, rng=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", PossibleLeakWarning)
-        measure(p - cp.Constant([1.5, 2.5], name="public"), 1.0, rng=0)

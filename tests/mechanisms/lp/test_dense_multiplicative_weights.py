@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from dataclasses import replace
 
 import cvxpy as cp
@@ -17,7 +16,6 @@ from scipy.special import logsumexp
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.compile.leak_warning import PossibleLeakWarning
 from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp.dense_weights import weights
 from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
@@ -48,9 +46,7 @@ class Cover:
         }[shape]
         rows = [self.A @ x >= 1] + ([self.A @ x <= 3] if twice else [])
         problem = dpm.Problem(cp.Minimize(0), [*rows, *public])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PossibleLeakWarning)
-            self.model = problem._model(None)
+        self.model = problem._model(None)
         self.problem, self.rows, self.polytope = problem, private_rows(self.model), public_polyhedron(self.model)
 
     def theta(self, values):
