@@ -16,7 +16,6 @@ from dpmodel.mechanisms.direct_measurement import declared_integer
 from dpmodel.mechanisms.lp.noise_once.give_way import least_each, shortfall
 from dpmodel.mechanisms.lp.noise_once.margins import giving_way, interior_direction
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, solve_cone_program
-from dpmodel.numerics.public_facts import cached
 from dpmodel.numerics.solvers import SOLVER_ERROR
 
 # A solver's own tolerance: the least violation is kept to this when the objective is minimised after it.
@@ -66,9 +65,9 @@ def whole_sides(model: PrivateLP, program: ConeProgram, relax: Floats) -> ConePr
 _LIKE = 1e-9
 
 
-@cached
 def _integer_rows(model: PrivateLP) -> npt.NDArray[np.bool_]:
-    """(m,) inequalities whose right-hand side is a public number and an integer combination of private integers."""
+    """(m,) inequalities whose right-hand side is a public number and an integer combination of private integers. Not
+    kept: a run writes nothing into the model."""
     scalar, mask = model.form.scalar, np.zeros(model.affine.rows, dtype=bool)
     if not scalar.nnz:
         return mask
