@@ -24,9 +24,9 @@ from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.design import Kind, design
 from dpmodel.mechanisms.lp.noise_once.margins import interior_direction, margin
 from dpmodel.mechanisms.lp.noise_once.mechanism import caveats, objective_loss, released_parts
-from dpmodel.mechanisms.lp.noise_once.solve_released import relaxed_program, solve_released, whole_sides
+from dpmodel.mechanisms.lp.noise_once.solve_released import solve_released
 from dpmodel.mechanisms.lp.public.points import half_ranges, middle_program, spread_of_sides
-from dpmodel.mechanisms.lp.treatment import treat
+from dpmodel.mechanisms.lp.treatment import tightened_program, treat
 from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import NoiseSource
 from dpmodel.text import number
@@ -53,13 +53,13 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         post-processing.
     Utility
         ``|released - true| <= s_p`` entrywise with certainty (true means clipped to the public bounds, and holding
-        means up to the solver's tolerance). Linear rows are tightened by the reach of the noise
-        on b, and by its reach on A times |x|; other cones along their interior direction (``margins.py``). So the
-        released program's feasible set lies in the true one: no violation, probability 1. The right-hand sides
-        are tightened by at most alpha; what that costs in objective depends on the multipliers (reported
-        with the release). The released program always has a feasible point, because ``eligible`` demands one for
-        the worst data that the public bounds allow and the worst noise. Should a solver call it infeasible all the
-        same, no point is released: rows never give way here.
+        means up to the solver's tolerance). Linear rows are tightened by the reach of the noise on b, and by its
+        reach on A times |x|, but never beyond the worst data that are allowed (``treatment.tightened_program``); other
+        cones along their interior direction (``margins.py``). So the released program's feasible set lies in the true
+        one: no violation, probability 1. The right-hand sides are tightened by at most alpha; what that costs in
+        objective depends on the multipliers (reported with the release). The released program always has a feasible
+        point, because ``eligible`` demands one for the worst data that the public bounds allow (in cones, and the worst
+        noise). Should a solver call it infeasible all the same, no point is released: rows never give way here.
     Cost
         One noise draw per private number, one solve, and one public solve beforehand.
     """
@@ -118,7 +118,8 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
             if not (np.isfinite(low).all() and np.isfinite(high).all()):
                 loose.append(block.name)
         missing = f" ({', '.join(loose)} has no public bounds=[lo, hi])" if loose else ""
-        return f"the public bounds do not leave a point that is feasible for every allowed database{missing}"
+        cones = "" if model.affine.is_linear() else " and every draw of the noise"
+        return f"the public bounds do not leave a point that is feasible for every allowed database{cones}{missing}"
 
     def forecast(self, model: PrivateLP, request: Request) -> Forecast:
         noise = design(model, request, self._kinds(model))
@@ -159,24 +160,24 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         c, b, entries = released_parts(model, plan, noise, progress)
         progress("solving the tightened program", 0.5)
         done = treat(model, request, plan)
-        program = whole_sides(model, relaxed_program(model, c, b, entries, done.relax), done.relax)
-        out = solve_released(model, request, program, weights=done.weights, may_give_way=False)
+        program, weights = tightened_program(model, plan, done, c, b, entries)
+        out = solve_released(model, request, program, weights=weights, may_give_way=False)
         return replace(out, notes=(*done.words(model, b), *out.notes))
 
     def _feasible_for_all(self, model: PrivateLP, request: Request) -> bool:
         """Whether one public point satisfies the released program for every allowed data and every draw.
 
-        The released numbers are moved into their public range [low, high]; its middle and half-width, with the
-        tightening on top, give the worst case row by row (cones: along their direction).
+        The released numbers are moved into their public range [low, high]; its middle and half-width give the worst
+        case row by row. Linear rows are never harder than that (``tightened_program``); in cones the tightening comes
+        on top, along their direction.
         """
         affine, middle = model.affine, middle_program(model)
         if middle is None:
             return False
         done = treat(model, request, design(model, request, self._kinds(model)))
-        half, of_a = half_ranges(model)
-        weights = of_a if done.weights is None else done.weights if of_a is None else done.weights + of_a
-        worst = middle.b - (margin(affine, half) - done.relax) * interior_direction(affine)
-        worst = np.maximum(worst, model.public.lower_bound)
+        half, weights = half_ranges(model)
+        on_top = np.where(affine.inequalities(), 0.0, done.relax)
+        worst = middle.b - (margin(affine, half) - on_top) * interior_direction(affine)
         if not np.isfinite(worst).all():
             return False
         program = middle.with_(c=np.zeros(affine.variables), d=0.0, b=worst)

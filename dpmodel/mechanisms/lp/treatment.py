@@ -8,8 +8,8 @@ the released program; "strict" does so with certainty, under noise that has a bo
 Safe, the argument. Let E be the event that ``e_i <= t_i`` in every private row (in cones: that the noise lies in the
 box that ``margins.margin`` covers) and that every ``|N_ij|`` is within its reach r_ij, which the program multiplies by
 ``|x_j|``. E speaks of the noise alone, and under E, for every x at once, the true row is short by at most what x misses
-the released one by: ``A_i x - b_i <= A~_i x + r_i |x| - (b~_i - t_i)``. Right-hand sides that are moved into their
-declared range stay below the true ones. So with the probability of E
+the released one by: ``A_i x - b_i <= A~_i x + r_i |x| - (b~_i - t_i)``. What is declared is true as well, and used
+beside it (``tightened_program``). So with the probability of E
 
 * a point of the released program satisfies every true row;
 * any other point, chosen after seeing the numbers or not, satisfies all but those that it misses in the released
@@ -53,8 +53,15 @@ from dpmodel.mechanisms.lp.noise_once.design import (
     x_bound,
 )
 from dpmodel.mechanisms.lp.noise_once.margins import margin
-from dpmodel.mechanisms.lp.noise_once.solve_released import finite
-from dpmodel.mechanisms.lp.public.points import largest_violation, middle_cost, middle_program, spread
+from dpmodel.mechanisms.lp.noise_once.solve_released import finite, relaxed_program, whole_sides
+from dpmodel.mechanisms.lp.public.points import (
+    declared_range,
+    largest_violation,
+    middle_cost,
+    middle_program,
+    spread,
+    spread_of_rows,
+)
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.privacy import Gaussian
 from dpmodel.text import number
@@ -168,8 +175,37 @@ def tightened(model: PrivateLP, noise: NoiseDesign, box: Floats) -> tuple[Floats
     return margin(model.affine, box + in_cones), on_a if on_a.nnz else None
 
 
+def tightened_program(
+    model: PrivateLP, noise: NoiseDesign, treatment: Treatment, c: Floats | None, b: Floats | None,
+    entries: Floats | None,
+) -> tuple[ConeProgram, sp.csr_array | None]:  # fmt: skip
+    """The released program of rows that were made harder, and its weights on |x|; post-processing.
+
+    Of linear rows it uses what is declared beside what was released. Under E a coefficient lies within its reach of the
+    released one, and in its declared range in any case: so in the interval that both leave, of which the row gets the
+    middle, and |x| half the width. A right-hand side is at least the least declared one. So the module's argument stays
+    as it is, no row is harder than for the worst data that are allowed, and every point that satisfies a row with all
+    of its entries at their worst stays, whatever is drawn.
+    """
+    weights, form = treatment.weights, model.form
+    if weights is not None:
+        assert entries is not None
+        low, high = declared_range(model, "matrix")
+        (rows, columns), reach = form.matrix_positions(), noise.parts["matrix"].reach
+        linear = model.affine.inequalities()[rows]
+        near = np.clip(entries, low, high)
+        below, above = np.maximum(near - reach, low), np.minimum(near + reach, high)
+        entries = np.where(linear, (below + above) / 2, entries)
+        half = ((above - below)[linear] / 2, (rows[linear], columns[linear]))
+        weights = sp.csr_array(half, shape=weights.shape)
+    program = relaxed_program(model, c, b, entries, treatment.relax)
+    declared = np.where(form.private_rows & model.affine.inequalities(), form.b0 + form.side_range[0], -np.inf)
+    return whole_sides(model, program.with_(b=np.maximum(program.b, declared)), treatment.relax), weights
+
+
 def furthest_inwards(model: PrivateLP, noise: NoiseDesign, shift: Floats, weights: sp.csr_array | None) -> float:
-    """Largest amount by which a right-hand side can end below the true one: the noise plus the shift."""
+    """Largest amount by which a right-hand side can end below the true one: the noise plus the shift, and no more than
+    the declared ranges of its row are wide (``tightened_program``)."""
     total = shift + margin(model.affine, reach_on_b(model, noise))
     if weights is not None:
         size = _sizes(model)
@@ -177,8 +213,8 @@ def furthest_inwards(model: PrivateLP, noise: NoiseDesign, shift: Floats, weight
         if not np.isfinite(size[used]).all():
             return float("inf")
         total = total + 2 * (weights @ finite(size))
-    # Where right-hand sides are moved into their public range, none ends further inside than that is wide.
-    return float(np.minimum(total, model.public.ceiling - model.public.lower_bound).max(initial=0.0))
+    linear = model.affine.inequalities()
+    return float(np.where(linear, np.minimum(total, spread_of_rows(model)), total).max(initial=0.0))
 
 
 def _inwards(model: PrivateLP, part: NoisyPart) -> Floats:

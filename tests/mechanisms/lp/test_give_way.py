@@ -24,7 +24,7 @@ from dpmodel.mechanisms.lp.noise_once.margins import shortfalls
 from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
 from dpmodel.mechanisms.lp.public.points import leaves_a_point
-from dpmodel.mechanisms.lp.treatment import treat
+from dpmodel.mechanisms.lp.treatment import tightened_program, treat
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.numerics.cones import ConeBlock
 from dpmodel.privacy import SeededSource
@@ -213,6 +213,12 @@ def coefficients_with_room() -> dpm.Problem:
     return dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x >= 3.9])
 
 
+@left(True)
+def twice_in_a_row() -> dpm.Problem:
+    p, x = private(2.0, "p", bounds=[1, 3]), cp.Variable(2, nonneg=True)
+    return dpm.Problem(cp.Minimize(cp.sum(x)), [p * x[0] - p * x[1] >= 0, x[0] == x[1], cp.sum(x) == 2])
+
+
 @left(False)
 def bounds_without_room() -> dpm.Problem:
     x = cp.Variable(2, nonneg=True)
@@ -255,14 +261,38 @@ def test_a_plan_promises_every_row_only_where_a_point_is_left(name: str) -> None
 
 
 def test_a_point_for_all_data_is_released_where_the_tightened_rows_leave_none() -> None:
-    """A public bound on private coefficients does not reach the released program by itself."""
-    problem = coefficients_with_room()
-    model, request = problem._model(None), Request(0.05, 0.0, BETA, "safe")
-    outcomes = [NoiseOnce().run(model, request, SeededSource(seed)) for seed in range(8)]
-    public = [any("whatever the data are" in note for note in outcome.notes) for outcome in outcomes]
-    assert any(public)
-    for outcome in outcomes:
-        assert outcome.x is not None and outcome.x @ [1.0, 1.0] >= 3.9 - 1e-6
+    """A number that stands in a row twice, with both signs: rows that are tightened entry by entry do not know that."""
+    model, request = twice_in_a_row()._model(None), Request(1.0, 0.0, BETA, "safe")
+    for seed in range(4):
+        outcome = NoiseOnce().run(model, request, SeededSource(seed))
+        assert any("whatever the data are" in note for note in outcome.notes) and not outcome.short
+        assert outcome.x == pytest.approx([1.0, 1.0])
+
+
+def test_no_row_is_harder_than_for_the_worst_data_that_are_allowed() -> None:
+    """The noise is many times as large as the declared ranges: of coefficients 1 to 3 and needs up to 6."""
+    A, b = private([[1.0, 2], [2, 1]], "A", bounds=[1, 3]), private([5.0, 3], bounds=[0, 6])
+    x = cp.Variable(2, bounds=[0, 4])
+    model, request = dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x >= b])._model(None), Request(0.05, 0.0, BETA, "safe")
+    for seed in range(12):
+        outcome = NoiseOnce().run(model, request, SeededSource(seed))
+        assert outcome.status == "optimal" and outcome.x.sum() <= 6 + 1e-6  # type: ignore[union-attr]
+
+
+def test_intervals_of_coefficients_lie_in_their_ranges() -> None:
+    """Gaussian noise on many numbers is released as it is, in the declared range or far from it."""
+    A, x = dpm.Private(np.zeros((1, 200)), name="A", linf=0.001, bounds=[0, 1]), cp.Variable(200, bounds=[0, 1])
+    model = dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= 2.0])._model(None)
+    request = Request(1.0, 1e-6, BETA, "safe")
+    noise = design(model, request, {"matrix": "gaussian"})
+    assert not noise.parts["matrix"].clip, "this test wants noise beyond the range"
+    (row,) = np.flatnonzero(model.form.private_rows)
+    for released in (-7.0, -0.001, 0.0, 0.5, 1.001, 9.0):
+        entries = np.full(200, released)
+        program, weights = tightened_program(model, noise, treat(model, request, noise), None, None, entries)
+        assert weights is not None
+        middle, half = program.A.toarray()[row], weights.toarray()[row]
+        assert (half >= 0).all() and (middle - half >= -1e-9).all() and (middle + half <= 1 + 1e-9).all()
 
 
 @pytest.mark.parametrize("write", [issue, unequal], ids=lambda write: write.__name__)

@@ -238,7 +238,7 @@ def test_safe_takes_the_noise_that_tightens_least() -> None:
 @pytest.mark.parametrize("bounds", [(0.9, 1.1), (0.5, 1.5)])
 @pytest.mark.parametrize("sides", [False, True])
 def test_right_hand_sides_end_no_further_inside_than_stated(sides: bool, bounds: Any, feasibility: str) -> None:
-    """Also where the noise is larger than the declared ranges: on A it is counted on top of what is released."""
+    """Nor, where the noise is larger than the declared ranges, than these are wide."""
     x = cp.Variable(2, bounds=[0, 10], name="x")
     side = private([15.0], linf=0.05, bounds=(14.0, 16.0)) if sides else 15.0
     rows = private([[1.0, 1.0]], linf=0.2, bounds=bounds) @ x <= side
@@ -250,7 +250,7 @@ def test_right_hand_sides_end_no_further_inside_than_stated(sides: bool, bounds:
         found = max(found, 15 - float(x.value.sum()))  # the row is what binds
         assert -1e-6 <= found <= forecast.error.tightening  # type: ignore[union-attr]
     public = known_without_data(problem._model(None)).tightening  # type: ignore[arg-type]
-    assert found > public or bounds != (0.9, 1.1)
+    assert found <= public + 1e-6 and forecast.error.tightening <= public * (1 + 1e-9)
 
 
 NOISE = {"safe": "laplace-once", "strict": "strict-truncated-laplace"}

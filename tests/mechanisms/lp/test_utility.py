@@ -7,6 +7,7 @@ probability at most 1e-7 per test.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
@@ -27,6 +28,7 @@ from dpmodel.mechanisms.lp.noise_once.design import design, row_margins
 from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce, released_parts
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION, relaxed_program
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
+from dpmodel.mechanisms.lp.public.points import certain_point
 from dpmodel.numerics.cone_program import ConeSolution
 from dpmodel.plan.registry import by_name
 from dpmodel.privacy import SeededSource
@@ -197,7 +199,7 @@ def positive_coefficients() -> Opened:
 
 
 def strict(name: str) -> Opened:
-    """The public bounds must leave room for the worst noise, so some cases want a large epsilon."""
+    """In cones the public bounds must leave room for the worst noise, so some cases want a large epsilon."""
     if name == "positive_coefficients":
         return positive_coefficients()
     return CASES[name].open(feasibility="strict", epsilon=20.0 if STRICT[name].endswith("*") else 1.0)
@@ -207,9 +209,9 @@ STRICT = {
     "packing": "b",
     "positive_coefficients": "A with x >= 0",
     "signed_coefficients": "A with signed bounded x",
-    "rows_and_sides": "b and A *",
+    "rows_and_sides": "b and A",
     "objective_and_sides": "c and b",
-    "all_three": "c, b and A *",
+    "all_three": "c, b and A",
     "ball": "second-order with private centre and radius *",
     "moving_ball": "second-order with private coefficients *",
     "matrix_above": "semidefinite",
@@ -254,6 +256,18 @@ class CornerSource(SeededSource):
 def test_strict_never_violates(name: str, draws: type[SeededSource]) -> None:
     """For every draw, so no probability enters: a single violation is a bug."""
     assert run_strict(name, 10, draws) <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["packing", "positive_coefficients", "rows_and_sides", "all_three", "integers"])
+def test_strict_serves_where_a_public_point_satisfies_all_data(name: str) -> None:
+    """Whatever the noise is: in linear rows what is declared is used beside what is released."""
+    opened = strict(name)
+    which, truth = by_name("strict-truncated-laplace"), Truth(opened.model)
+    request = replace(opened.request, epsilon=0.02, delta=1e-9)
+    assert certain_point(opened.model) is not None and which.eligible(opened.model, request).eligible
+    for seed in range(6):
+        outcome = which.run(opened.model, request, CornerSource(seed))
+        assert outcome.status == "optimal" and truth.violation(_x(outcome)) <= TOLERANCE * 10
 
 
 def test_strict_costs_at_most_its_tightening_in_one_row() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,9 +47,16 @@ from dpmodel.mechanisms.lp.public.points import (
     declared_range,
     largest_violation,
     leaves_a_point,
-    worst_violations,
 )
-from dpmodel.mechanisms.lp.treatment import Treatment, cost_of, has_integers, missed_on_average, treat, violation_at
+from dpmodel.mechanisms.lp.treatment import (
+    Treatment,
+    cost_of,
+    has_integers,
+    missed_on_average,
+    tightened_program,
+    treat,
+    violation_at,
+)
 from dpmodel.numerics.cone_program import ConeProgram
 from dpmodel.privacy import NoiseSource
 from dpmodel.text import number, shortened
@@ -167,10 +174,15 @@ class NoiseOnce(Mechanism[PrivateLP]):
             way = row_margins(model, plan).one
             out = solve_most_inside(model, request, b, entries, relax=way, inside=inside)
         else:
-            program = whole_sides(model, relaxed_program(model, c, b, entries, treatment.relax), treatment.relax)
-            out = solve_released(model, request, program, weights=treatment.weights, unit=treatment.unit)
-            if request.feasibility == "safe" and _touches_rows(model):
-                out = self._listed(model, request, program, treatment, plan, out)
+            safe = request.feasibility == "safe" and _touches_rows(model)
+            if safe:
+                program, weights = tightened_program(model, plan, treatment, c, b, entries)
+            else:
+                program, weights = relaxed_program(model, c, b, entries, treatment.relax), None
+                program = whole_sides(model, program, treatment.relax)
+            out = solve_released(model, request, program, weights=weights, unit=treatment.unit)
+            if safe:
+                out = self._listed(model, request, program, weights, treatment, plan, out)
         amount = None
         if request.feasibility == "centred" and _touches_rows(model):
             released = relaxed_program(model, c, b, entries, treatment.relax)
@@ -179,8 +191,8 @@ class NoiseOnce(Mechanism[PrivateLP]):
         return replace(out, notes=(*treatment.words(model, b, amount), *out.notes))
 
     def _listed(
-        self, model: PrivateLP, request: Request, program: ConeProgram, treatment: Treatment, plan: NoiseDesign,
-        out: Outcome,
+        self, model: PrivateLP, request: Request, program: ConeProgram, weights: Any, treatment: Treatment,
+        plan: NoiseDesign, out: Outcome,
     ) -> Outcome:  # fmt: skip
         """``out`` with the rows that may be short (``treatment.py`` has the proof), and what tightening cost."""
         if out.x is None:
@@ -190,10 +202,7 @@ class NoiseOnce(Mechanism[PrivateLP]):
             value = float(program.c @ certain.x + program.d)
             notes = ("the released rows leave no point: this public one satisfies them whatever the data are",)
             return Outcome("optimal", np.array(certain.x), None, value, out.seconds, notes=notes)
-        short = shortfall(model.affine, program, out.x, model.form.private_rows, treatment.weights)
-        if short.any():
-            worst = worst_violations(model, out.x)  # what declared ranges allow at this point
-            short = np.where(model.affine.inequalities(), np.minimum(short, worst), short)
+        short = shortfall(model.affine, program, out.x, model.form.private_rows, weights)
         rows, cost = short_rows(model.affine, short), cost_of(model, treatment, out)
         text = statement(model, request, plan, treatment, rows) if rows else ""
         notes = (*([cost] if cost else ()), *out.notes)

@@ -369,11 +369,16 @@ def largest_violation(model: PrivateLP) -> float:
     return math.inf if rows.relative else rows.residual_range(public_polyhedron(model))[1]
 
 
-@cached
 def spread_of_sides(model: PrivateLP) -> float:
     """How far the right-hand sides of private rows lie apart between the best and the worst data."""
+    return float(spread_of_rows(model).max(initial=0.0))
+
+
+@cached
+def spread_of_rows(model: PrivateLP) -> Floats:
+    """(m,) the same of every row, in cones along the interior direction; inf where ranges are not declared."""
     if not model.form.private_rows.any():
-        return 0.0
+        return np.zeros(model.affine.rows)
     low, high = model.form.side_range
     half = (high - low) / 2
     if model.form.matrix.nnz:
@@ -381,8 +386,8 @@ def spread_of_sides(model: PrivateLP) -> float:
         reach = each(lambda a, b: (b - a) / 2, below, above)
         half = half + model.form.sums_over_rows(reach, model.public.magnitudes())
     if not np.isfinite(half).all():
-        return math.inf
-    return float(2 * margin(model.affine, half).max(initial=0.0))
+        return np.where(model.affine.inequalities(), 2 * half, np.inf)
+    return 2 * margin(model.affine, half)
 
 
 @cached
