@@ -24,7 +24,7 @@ from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, Theta
 from dpmodel.compile.standard_form.extremes import group_ids, most_items
 from dpmodel.compile.standard_form.footprint import Blocks, Footprint, Sensitivity, record_blocks
 from dpmodel.errors import SpecificationError
-from dpmodel.release.plain import plain, revived
+from dpmodel.release.plain import plain, read, revived
 from dpmodel.release.plots.taxonomy_grid import Square, taxonomy_grid
 from dpmodel.text import html_table, number, printable, wrapped
 
@@ -64,6 +64,13 @@ class Cell:
     size: float = math.inf
     equality: bool = False
     spare: bool = False
+
+    # A MappingProxyType can neither be pickled nor copied.
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "sensitivity": dict(self.sensitivity)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, sensitivity=MappingProxyType(state["sensitivity"]))
 
     @property
     def drowns(self) -> bool:
@@ -162,10 +169,15 @@ class Classification:
 
         Raises
         ------
-        ValueError, TypeError
-            For text that no classification wrote.
+        SpecificationError
+            For text that no classification wrote; it says where.
         """
-        found: Classification = revived(cls, json.loads(text))
+        return read(cls, text, cls._of)
+
+    @classmethod
+    def _of(cls, data: Mapping[str, Any]) -> Classification:
+        found: Classification = revived(cls, data)
+        str(found)  # parts, levels and sensitivities that Table 1 does not have
         return found
 
     def _rows(self) -> list[tuple[str, ...]]:

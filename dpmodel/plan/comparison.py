@@ -15,7 +15,7 @@ from dpmodel.plan.anew import Anew, Simulated, checked_epsilons
 from dpmodel.plan.explained import PlanExplained
 from dpmodel.plan.picture import picture
 from dpmodel.plan.shown import error_words, short_text, why_text
-from dpmodel.release.plain import plain, plain_fields, revived
+from dpmodel.release.plain import Misfit, part, plain, plain_fields, read
 from dpmodel.text import html_table, number, table
 
 
@@ -119,26 +119,30 @@ class Plan:
 
         Raises
         ------
-        ValueError, KeyError, TypeError
-            For text that no plan wrote.
+        SpecificationError
+            For text that no plan wrote; it says where.
         """
-        data = json.loads(text)
-        candidates = revived(tuple[Candidate, ...], data["candidates"])
-        chosen = next(each for each in candidates if each.mechanism == data["chosen"])
-        request = revived(Request, data["request"])
-        lower_bounds = tuple(data["lower_bounds"])
+        return read(cls, text, cls._of)
+
+    @classmethod
+    def _of(cls, data: Mapping[str, Any]) -> Plan:
+        candidates = part(tuple[Candidate, ...], data, "candidates")
+        name = part(str, data, "chosen")
+        chosen = [each for each in candidates if each.mechanism == name and each.forecast is not None]
+        if not chosen:
+            raise Misfit("no candidate with a forecast has that name", "chosen")
         plan = cls(
             candidates,
-            chosen,
-            request,
-            data["forced"],
-            lower_bounds,
-            data["answer"],
-            data["runner_up"],
-            cells=tuple(data["cells"]),
-            protects=data["protects"],
+            chosen[0],
+            part(Request, data, "request"),
+            part(bool, data, "forced"),
+            part(tuple[str, ...], data, "lower_bounds"),
+            part(str, data, "answer"),
+            part(str, data, "runner_up"),
+            cells=part(tuple[str, ...], data, "cells"),
+            protects=part(str, data, "protects"),
         )
-        plan.__dict__["better"] = data["better"]  # what was found out then
+        plan.__dict__["better"] = part(str, data, "better")  # what was found out then
         return plan
 
     def _rows(self, candidates: Sequence[Candidate]) -> list[tuple[str, ...]]:

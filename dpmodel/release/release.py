@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpmodel._types import Labels
 from dpmodel.errors import SpecificationError
 from dpmodel.release.frames import long_frame
-from dpmodel.release.plain import plain_fields, revived
+from dpmodel.release.plain import Misfit, built, part, plain_fields, read
 from dpmodel.release.plots.moved_constraints import moved_constraints
 from dpmodel.release.plots.values import entry_names, released_values
 from dpmodel.text import html_table, named_text, number, printable, table
@@ -324,17 +324,23 @@ class Release:
 
         Raises
         ------
-        KeyError, TypeError
-            If fields are missing or unknown.
+        SpecificationError
+            For what no release wrote; it says where.
         """
+        return built(cls, data, cls._of)
+
+    @classmethod
+    def _of(cls, data: Mapping[str, Any]) -> Release:
         hints = get_type_hints(cls)
-        # Unknown names are left to the class to refuse.
-        return cls(**{name: revived(hints.get(name, Any), item) for name, item in data.items()})
+        unknown = [name for name in data if name not in hints]
+        if unknown:
+            raise Misfit("no release has that", unknown[0])
+        return cls(**{name: part(hints[name], data, name) for name in data})
 
     @classmethod
     def from_json(cls, text: str) -> Release:
         """Rebuild a release from `to_json`; see `from_dict`."""
-        return cls.from_dict(json.loads(text))
+        return read(cls, text, cls._of)
 
 
 def _frozen_array(array: NDArray[Any]) -> NDArray[Any]:

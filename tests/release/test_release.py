@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
+from dpmodel.errors import SpecificationError
 from dpmodel.release import Accuracy, Guarantee, Release
 
 
@@ -99,7 +100,7 @@ def test_from_dict_revives_non_finite_arrays():
     release = make(variables={"x": np.array([1.0, np.inf, np.nan])})
     back = Release.from_dict(json.loads(release.to_json()))
     np.testing.assert_array_equal(back.variables["x"], [1.0, np.inf, np.nan])
-    with pytest.raises(TypeError):
+    with pytest.raises(SpecificationError, match="at unknown"):
         Release.from_dict({**release.to_dict(), "unknown": 1})
 
 

@@ -8,9 +8,12 @@ the first one tell, and every difference of outcome, note, count, status or time
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -32,6 +35,7 @@ class Draw:
     arguments: tuple[Any, ...]
     values: list[np.ndarray]
     answer: Any
+    callers: frozenset[str] = frozenset()  # "file:function" of the package that the call came through
 
     @property
     def sensitivity(self) -> np.ndarray:
@@ -78,7 +82,7 @@ class Transcript:
             raise FloatingPointError(f"at {np.sum(values)}")  # speaks of private values
         answer = getattr(self._source, distribution)(values, *arguments, **named)
         exact = np.array(values, dtype=float)
-        self.draws.append(Draw(distribution, (*arguments, *named.values()), [exact], answer))
+        self.draws.append(Draw(distribution, (*arguments, *named.values()), [exact], answer, _callers()))
         return answer
 
     def spend(self, values: Any) -> None:
@@ -151,6 +155,19 @@ class Replay(Transcript):
         self._next += 1
         draw.values.append(exact)
         return draw.answer
+
+
+_ROOM = str(Path(vault.__file__).parents[1]) + os.sep
+
+
+def _callers() -> frozenset[str]:
+    frame, found = sys._getframe(1), set()
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(_ROOM):
+            found.add(f"{file[len(_ROOM) :]}:{frame.f_code.co_name}")
+        frame = frame.f_back
+    return frozenset(found)
 
 
 @contextmanager
