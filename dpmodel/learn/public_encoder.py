@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpmodel._types import Floats
 from dpmodel.annotate.dataset.declared import Declared
 from dpmodel.annotate.dataset.encoder import Encoder
+from dpmodel.annotate.dataset.reading import placed
 from dpmodel.annotate.dataset.table import computed
 from dpmodel.errors import SpecificationError
 
@@ -53,14 +54,13 @@ class PublicEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     out.
 
     What is missing, infinite or in no list has a rule of its own: a number (or ``ordinal``) becomes the middle of its
-    range, a category zeros in all its columns. Frames are pandas, polars or pyarrow, whose columns have types; an array
-    has one type for all columns, which one record could decide.
+    range, a category zeros in all its columns; so has what cannot be read as declared, cell by cell. Frames are pandas,
+    polars or pyarrow; an array has one type for all columns, which one record could decide.
 
     Raises
     ------
     SpecificationError
-        By ``fit`` and ``transform``: no frame, columns without bounds or domain, types that cannot hold what is
-        declared.
+        By ``fit`` and ``transform``: no frame, columns without bounds or domain.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.scale = scale
 
     def fit(self, X: Any, y: Any = None) -> PublicEncoder:
-        """Hold the declarations against the names and types of the columns of X; its rows are not read."""
+        """Hold the declarations against the names of the columns of X; its rows are not read."""
         frame = _frame(X)
         encoder = self._encoder(frame)
         self.feature_names_in_ = np.array(frame.columns, dtype=object)
@@ -104,7 +104,13 @@ class PublicEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> Any:
         """(n, p) numbers, or a frame as ``set_output`` says; an encoder that was not fitted does the same."""
         frame = _frame(X)
-        return _told(lambda: computed(lambda: self._encoder(frame).matrix(frame)))
+        declared, encoder = self._declared(frame), self._encoder(frame)
+
+        def encoded() -> Any:
+            renamed = frame.rename(dict(zip(frame.columns, placed(len(frame.columns)), strict=True)))
+            return encoder.matrix(declared.reading().of(renamed))
+
+        return _told(lambda: computed(encoded))
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """(p,) names: the column's own, "column=category", and "one x other" for interactions."""
@@ -117,11 +123,11 @@ class PublicEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             columns = [*(self.bounds or {}), *(self.domain or {})]
         named = (self.ordinal,) if isinstance(self.ordinal, str) else tuple(self.ordinal)
         terms = [*([columns] if isinstance(columns, str) else columns), *map(tuple, self.interactions)]
-        return _told(
-            lambda: Encoder.of(
-                Declared.of(frame.schema, self.bounds, self.domain), terms, named, scale=bool(self.scale)
-            )
-        )
+        declared = self._declared(frame)
+        return _told(lambda: Encoder.of(declared, terms, named, scale=bool(self.scale)))
+
+    def _declared(self, frame: nw.DataFrame[Any]) -> Declared:
+        return _told(lambda: Declared.of(frame.columns, self.bounds, self.domain))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

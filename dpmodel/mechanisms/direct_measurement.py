@@ -22,7 +22,7 @@ from dpmodel.compile.standard_form.form import private_theta, public_theta
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, exact_rows, never_rounded
 from dpmodel.privacy import NoiseSource, gaussian_mu, zcdp_rho
-from dpmodel.privacy.discrete import IntArray
+from dpmodel.privacy.discrete import LARGEST_SCALE, IntArray
 from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Distribution, Gaussian, Laplace
 from dpmodel.privacy.noise import DiscreteNoiseSource
 
@@ -149,7 +149,8 @@ class DirectMeasurement:
     def _least(self, epsilon: float, delta: float) -> tuple[Distribution, float]:
         """Least standard deviation; Laplace, which spends no delta, where they are equal."""
         kinds: list[Kind] = ["laplace", "gaussian"]
-        if not self.not_integer:
+        # Beyond the largest scale of discrete noise, which is exact, its steps of 1 are no part of the error.
+        if not self.not_integer and self.whole_l1 / epsilon < LARGEST_SCALE:
             kinds = ["discrete-laplace", "discrete-gaussian"]
         distributions = [self._one(kind, epsilon, delta) for kind in kinds if delta > 0 or "gaussian" not in kind]
         return min(distributions, key=lambda pair: float(pair[0].standard_deviation))

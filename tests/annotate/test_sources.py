@@ -157,7 +157,7 @@ class Lines(StreamedBlocks):
             at += rows
 
 
-@pytest.mark.parametrize("batches", [(25,), (1,) * 25, (7, 13, 5), (10, 10, 5), (0, 20, 0, 5, 9)])
+@pytest.mark.parametrize("batches", [(25,), (1,) * 25, (7, 13, 5), (10, 10, 5), (0, 20, 0, 5, 0)])
 def test_batches_are_cut_to_blocks(batches: tuple[int, ...]) -> None:
     pytest.importorskip("pyarrow")
     source = Lines(*batches)
@@ -165,10 +165,13 @@ def test_batches_are_cut_to_blocks(batches: tuple[int, ...]) -> None:
     assert found == list(range(25)) and source.opened == 1
 
 
-def test_rows_that_went_away() -> None:
+@pytest.mark.parametrize(
+    ("batches", "said"), [((10, 10, 4), "fewer"), ((10, 10, 6), "more"), ((25, 0, 1), "more"), ((26,), "more")]
+)
+def test_rows_that_went_away_or_came(batches: tuple[int, ...], said: str) -> None:
     pytest.importorskip("pyarrow")
-    with pytest.raises(SourceError, match="fewer rows"):
-        Lines(10, 10, 4).map_reduce(lambda block, number: len(block), operator.add)
+    with pytest.raises(SourceError, match=f"{said} rows than when the source was made"):
+        Lines(*batches).map_reduce(lambda block, number: len(block), operator.add)
 
 
 def test_streams_hold_a_block_at_a_time() -> None:

@@ -164,8 +164,6 @@ WRONG: dict[str, tuple[dict[str, Any], Any]] = {
     "a column that is not there": ({}, FRAME.drop(columns="age")),
     "columns that repeat": ({}, pd.concat([FRAME, FRAME], axis=1)),
     "numbers as names": ({}, FRAME.set_axis(range(5), axis=1)),
-    "text as numbers": ({}, FRAME.assign(age="7321")),
-    "times as numbers": ({}, FRAME.assign(age=pd.Timestamp("2020-01-01"))),
     "nothing declared": ({"bounds": None, "domain": None, "ordinal": (), "interactions": ()}, FRAME),
     "neither bounds nor domain": ({"columns": ["diary"], "ordinal": ()}, FRAME),
     "crossed bounds": ({"bounds": {"age": (80, 0), "income": (0, 1)}}, FRAME),
@@ -181,6 +179,13 @@ def test_refusals(case: str) -> None:
             getattr(PublicEncoder(**DECLARED | given), call)(X)
         assert "PublicEncoder" in str(caught.value) and "Dataset" not in str(caught.value)
         assert caught.value.__context__ is None and "7321" not in str(caught.value)
+
+
+def test_types_of_columns_decide_nothing() -> None:
+    """One text among numbers makes text of all, and is the only one that is missing."""
+    encoder = PublicEncoder(bounds={"age": (0, 80)})
+    given = pd.DataFrame({"age": ["20", "60.0", "x", None]})
+    np.testing.assert_array_equal(encoder.fit_transform(given), [[-0.5], [0.5], [0], [0]])
 
 
 def test_the_same_encoding_as_the_dataset() -> None:

@@ -99,7 +99,7 @@ def test_notebooks_show_tables_of_what_is_public() -> None:
     noisy = dpm.Noisy([1.0, 2.0], noise=dpm.Laplace(1.0), labels=(("town", ("<Bonn>", "Ulm")),))
     for shown, words in (
         (budget, ("&lt;first&gt;", "left", "1.5")),
-        (people, ("&lt;Bonn&gt;, Ulm", "String")),
+        (people, ("&lt;Bonn&gt;, Ulm", "bounds or categories")),
         (queries, ("nothing released yet", "in the workload")),
         (noisy, ("&lt;Bonn&gt;", "standard deviation", "Laplace")),
         (noisy.reshape(2, 1), ("axis 1",)),

@@ -17,12 +17,12 @@ from dpmodel.annotate.dataset.grid import Grid
 from dpmodel.annotate.dataset.means import Means
 from dpmodel.annotate.dataset.moves import Move
 from dpmodel.annotate.dataset.people import People
+from dpmodel.annotate.dataset.reading import WHO
 from dpmodel.annotate.dataset.table import Groups
-from dpmodel.annotate.elements import key
 from dpmodel.annotate.private import Private
 from dpmodel.errors import SpecificationError
 
-_CELL = "dpmodel: cell"
+_CELL = "cell"
 By = str | Sequence[str] | None
 
 
@@ -40,8 +40,9 @@ def count(people: People, by: By, distinct: bool, name: str | None) -> Private:
     shape, labels, size = _cells(people, names)
     most, table = people.most("count"), people.used(names)
     if distinct and people.person is not None:
-        table = table.distinct(list(dict.fromkeys([people.person, *names])))
-    groups = people.summed(people.bounded(table, most), {c: nw.col(c) for c in names}, {}, names)
+        table = table.distinct([WHO, *map(people.declared.place, names)])
+    bounded = people.bounded(table, most, [nw.col(people.declared.place(c)) for c in names] if distinct else None)
+    groups = people.summed(bounded, _places(people, names), {}, names)
     move = (moves.of_distinct if distinct else moves.of_counts)(most, size, people.records.neighbors)
     return _private(
         people, _placed(people, groups, names)[0], shape, labels, move, name or _called("count", names), whole=True
@@ -62,7 +63,7 @@ def cell_counts(people: People, names: Sequence[str], among: Sequence[str]) -> I
             why="a record is one row there, and under replace-one the number of rows is public",
             remedy="consistent_table of measure(people.count(...)), or a table with one row a person",
         )
-    groups = people.summed(people.used(among), {c: nw.col(c) for c in names}, {}, among)
+    groups = people.summed(people.used(among), _places(people, names), {}, among)
     counts: Integers = _placed(people, groups, names)[0]
     return counts
 
@@ -104,13 +105,13 @@ def mean(people: People, column: str, by: By, name: str | None) -> Private | Mea
 def histogram(people: People, column: str, edges: Iterable[float], name: str | None) -> Private:
     """``Dataset.histogram``."""
     ends = _increasing(edges, "edges", 2)
-    value = _clipped(column, *people.declared.range(column, "a histogram counts numbers"))
+    value = _clipped(people, column, *people.declared.range(column, "a histogram counts numbers"))
     most, bins = people.most("histogram"), ends.size - 1
     place = nw.lit(0)
     for edge in ends[1:-1].tolist():
         place = place + (value >= edge).cast(nw.Int64)
     groups = people.summed(people.bounded(people.used([column]), most), {_CELL: place}, {}, [column])
-    counts = _at(groups, [tuple(range(bins))])[0]
+    counts = _at(groups, [bins])[0]
     labels: Labels = ((column, tuple(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True))),)
     move = moves.of_counts(most, bins, people.records.neighbors)
     return _private(people, counts, (bins,), labels, move, name or f"histogram of {column}", whole=True)
@@ -119,7 +120,7 @@ def histogram(people: People, column: str, edges: Iterable[float], name: str | N
 def quantile_counts(people: People, column: str, thresholds: Iterable[float], name: str | None) -> Private:
     """``Dataset.quantile_counts``."""
     grid = _increasing(thresholds, "thresholds", 1)
-    value = _clipped(column, *people.declared.range(column, "quantiles are of numbers"))
+    value = _clipped(people, column, *people.declared.range(column, "quantiles are of numbers"))
     most = people.most("quantile_counts")
     below = {f"{_CELL}{i}": (value <= t).cast(nw.Int64) for i, t in enumerate(grid.tolist())}
     groups = people.summed(people.bounded(people.used([column]), most), {}, below, [column])
@@ -132,17 +133,17 @@ def quantile_counts(people: People, column: str, thresholds: Iterable[float], na
 def _rows_and_steps(people: People, column: str, names: Sequence[str], grid: Grid, most: int) -> Integers:
     """(2, cells) numbers of rows, and sums of the column in steps of the grid."""
     used = list(dict.fromkeys([*names, column]))
-    clipped = _clipped(column, grid.low * grid.step, grid.high * grid.step)
+    clipped = _clipped(people, column, grid.low * grid.step, grid.high * grid.step)
     # Not round(): engines take twice as long for it, because of its rules for digits.
     steps = {_CELL: (clipped * (1 / grid.step) + 0.5).floor().cast(nw.Int64)}
     table = people.bounded(people.used(used), most)
-    return _placed(people, people.summed(table, {c: nw.col(c) for c in names}, steps, used), names)
+    return _placed(people, people.summed(table, _places(people, names), steps, used), names)
 
 
-def _clipped(column: str, low: float, high: float) -> nw.Expr:
+def _clipped(people: People, column: str, low: float, high: float) -> nw.Expr:
     """Not clip(): engines take twice as long for it, because of its rules for missing values. What is no number, and
     has been dropped or will be refused, ends at one of the bounds: it has no integer."""
-    value = nw.col(column).cast(nw.Float64)
+    value = people.declared.value(column)
     return nw.when(value > high).then(high).otherwise(nw.when(value >= low).then(value).otherwise(low))
 
 
@@ -158,26 +159,26 @@ def _cells(people: People, names: Sequence[str]) -> tuple[tuple[int, ...], Label
     return (size,), ((tuple(names), flat),), size
 
 
+def _places(people: People, names: Sequence[str]) -> dict[str, nw.Expr]:
+    return {people.declared.place(c): people.declared.value(c) for c in names}
+
+
 def _placed(people: People, groups: Groups, names: Sequence[str]) -> Integers:
-    return _at(groups, [people.declared.categories(c) for c in names])
+    return _at(groups, [len(people.declared.categories(c)) for c in names])
 
 
-def _at(groups: Groups, categories: Sequence[Sequence[Any]], values: int = 1) -> Integers:
+def _at(groups: Groups, shape: Sequence[int], values: int = 1) -> Integers:
     """(1 + values, cells) the integers of every group at its cell, in C order. Groups of no cell are left out."""
-    codes = [{key(value): i for i, value in enumerate(listed)} for listed in categories]
-    shape = tuple(len(listed) for listed in categories)
     width = len(next(iter(groups.values()), (0,) * (1 + values)))
     out = np.zeros((width, math.prod(shape)), dtype=np.int64)
     for place, found in groups.items():
-        at = tuple(code.get(value, -1) for code, value in zip(codes, place, strict=True))
-        if -1 not in at:
-            out[:, int(np.ravel_multi_index(at, shape)) if at else 0] += np.array(found, dtype=np.int64)
+        if min(place, default=0) >= 0:
+            out[:, int(np.ravel_multi_index(place, tuple(shape))) if place else 0] = found
     return out
 
 
 def _grid(people: People, column: str, low: float, high: float) -> Grid:
-    dtype = people.table.schema[column]
-    return Grid.of(low, high, integers=dtype.is_integer() or dtype == nw.Boolean)
+    return Grid.of(low, high, integers=column in people.declared.integers)
 
 
 def _private(

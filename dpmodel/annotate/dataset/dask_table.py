@@ -9,10 +9,10 @@ from typing import Any
 import narwhals as nw
 
 from dpmodel.annotate.dataset.flags import Flags
+from dpmodel.annotate.dataset.reading import WHO, Reading
 from dpmodel.annotate.dataset.table import Groups, Table, computed, first_rows, grouped, merged
 from dpmodel.annotate.sources.contract import RowSource
 from dpmodel.annotate.sources.dask import DaskBlocks
-from dpmodel.errors import SpecificationError
 
 
 class DaskTable(Table):
@@ -20,13 +20,15 @@ class DaskTable(Table):
 
     stays = True
 
-    def __init__(self, collection: Any) -> None:
-        self.collection = collection
-        self.schema = dict(nw.from_native(collection._meta, eager_only=True).schema)
+    def __init__(self, collection: Any, columns: Sequence[str]) -> None:
+        self.collection, self.columns = collection, tuple(columns)
 
     @cached_property
     def _blocks(self) -> DaskBlocks:
         return DaskBlocks(self.collection)
+
+    def read(self, reading: Reading) -> Table:
+        return self._each(partial(_read, reading=reading), computed(lambda: _read(self.collection._meta, reading)))
 
     def summed(self, columns: Mapping[str, nw.Expr], by: Sequence[str], sums: Sequence[str]) -> Groups:
         ask = partial(_grouped, columns=dict(columns), by=list(by), sums=list(sums))
@@ -36,26 +38,19 @@ class DaskTable(Table):
         return self._each(partial(_chosen, keep=keep))
 
     def distinct(self, columns: Sequence[str]) -> Table:
-        return DaskTable(self.collection[list(columns)].drop_duplicates())
+        return DaskTable(self.collection[list(columns)].drop_duplicates(), self.columns)
 
-    def first_rows(self, person: str, most: int, order: Sequence[str]) -> Table:
-        return self._by_person(person)._each(partial(_first_rows, person=person, most=most, order=list(order)))
+    def first_rows(self, most: int, order: Sequence[nw.Expr]) -> Table:
+        return self._by_person()._each(partial(_first_rows, most=most, order=list(order)))
 
     def flagged(self, flags: Flags) -> Table:
-        together = self._by_person(flags.person)
-        made = together._each(partial(_flagged, flags=flags), _flagged(self.collection._meta, flags))
+        made = self._by_person()._each(partial(_flagged, flags=flags), _flagged(self.collection._meta, flags))
         # Kept by the workers: no pass brings people together anew.
-        return DaskTable(computed(lambda: made.collection.persist()))
+        return DaskTable(computed(lambda: made.collection.persist()), self.columns)
 
-    def _by_person(self, person: str) -> DaskTable:
+    def _by_person(self) -> DaskTable:
         """The same rows, those of one person in one partition."""
-        if self.collection._meta[person].dtype == object:
-            raise SpecificationError(
-                f"Dataset: people of a Dask frame are told apart by {person!r}, a column of Python objects",
-                why="equal objects of two types, as 1 and 1.0, may come to two workers: one person would count twice",
-                remedy="astype('int64') or astype('string') on the frame first",
-            )
-        return DaskTable(computed(lambda: self.collection.shuffle(on=[person])))
+        return DaskTable(computed(lambda: self.collection.shuffle(on=[WHO])), self.columns)
 
     def eager(self, columns: Sequence[str]) -> nw.DataFrame[Any]:
         return computed(lambda: nw.from_native(self.collection[list(columns)].compute().reset_index(drop=True)))
@@ -65,7 +60,11 @@ class DaskTable(Table):
 
     def _each(self, work: Callable[[Any], Any], meta: Any = None) -> DaskTable:
         shape = self.collection._meta if meta is None else meta
-        return DaskTable(computed(lambda: self.collection.map_partitions(work, meta=shape)))
+        return DaskTable(computed(lambda: self.collection.map_partitions(work, meta=shape)), self.columns)
+
+
+def _read(block: Any, reading: Reading) -> Any:
+    return reading.of(nw.from_native(block.reset_index(drop=True), eager_only=True)).to_native()
 
 
 def _grouped(block: Any, number: int, columns: Any, by: Any, sums: Any) -> Groups:
@@ -76,12 +75,12 @@ def _chosen(block: Any, keep: nw.Expr) -> Any:
     return _frame(block).filter(keep).collect().to_native()
 
 
-def _first_rows(block: Any, person: str, most: int, order: Sequence[str]) -> Any:
-    return first_rows(_frame(block), person, most, order).collect().to_native()
+def _first_rows(block: Any, most: int, order: Sequence[nw.Expr]) -> Any:
+    return first_rows(_frame(block), most, order).collect().to_native()
 
 
 def _flagged(block: Any, flags: Flags) -> Any:
-    known = _frame(block).filter(~nw.col(flags.person).is_null()).collect()
+    known = _frame(block).filter(~nw.col(WHO).is_null()).collect()
     # pandas has no groups of no rows.
     return (flags.of(known.lazy()) if len(known) else flags.none(known.lazy())).collect().to_native()
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-import narwhals as nw
 
 from dpmodel._types import Integers
 from dpmodel.annotate.dataset import aggregates, matrices
@@ -17,7 +14,6 @@ from dpmodel.annotate.dataset.open_table import open_table, scan_file
 from dpmodel.annotate.dataset.people import People, positive
 from dpmodel.annotate.dataset.table import Table
 from dpmodel.annotate.domain import Domain, Outside
-from dpmodel.annotate.elements import elements
 from dpmodel.annotate.private import Private
 from dpmodel.annotate.records import Neighbors, Records
 from dpmodel.errors import SpecificationError
@@ -28,8 +24,8 @@ class Dataset:
     """A table of people's records, and what is publicly known of its columns.
 
     Its methods return ``Private`` parameters of the same ``Records``: sensitivities follow from what is declared here,
-    rows and columns keep their names, and nothing is read off the data, shapes included (the number of rows of
-    ``rows`` and ``incidence`` is public).
+    rows and columns keep their names, and nothing is read off the data, shapes and types of columns included (the
+    number of rows of ``rows`` and ``incidence`` is public). Every cell is read by itself, as its column was declared.
 
     Parameters
     ----------
@@ -37,10 +33,15 @@ class Dataset:
     privacy_id : the column that says whose row it is. Without one, every row is a record of its own.
     max_rows : the most rows of one person that count, needed for counts and sums of a table with ``privacy_id``. The
         first in the order of ``order`` are kept, the others left out.
-    order : columns that say which rows of a person come first; then all other columns but those of Python objects, from
-        left to right, so that a person's own rows alone decide.
-    bounds : {column: (lo, hi)} for columns of numbers; values beyond are clipped.
-    domain : {column: categories} for columns that are grouped by or encoded: a list, or a number of codes 0, 1, ...
+    order : columns that say which rows of a person come first; then the declared columns from left to right, numbers by
+        value and categories by their place in the list. A column of ``order`` that is not declared has numbers first,
+        then texts and times. Other columns take no part.
+    bounds : {column: (lo, hi)} for columns of numbers, or of text that is written like a number; values beyond are
+        clipped.
+    domain : {column: categories} for columns that are grouped by or encoded: a list, or a number of codes 0, 1, ... A
+        value is the category that equals it, or is written like it (3, 3.0 and "3"; a day and its text).
+    integers : columns with bounds whose values are integers, or are rounded to them: their sums get discrete noise.
+    decimal : "," for text such as 1,5.
     neighbors : "replace-one" (a person's rows are replaced by others) or "add-remove" (a person's rows may be absent).
     outside : what is done with a row whose value is missing, infinite or not in the domain (of the columns that are
         used), or that has no privacy id. "error": the query is refused, without saying which. "drop": counts and sums
@@ -54,7 +55,7 @@ class Dataset:
     Raises
     ------
     SpecificationError
-        For columns that are not there or repeat, types that cannot hold what is declared, and settings that do not fit.
+        For columns that are not there or repeat, and settings that do not fit.
     MissingExtraError
         For engines that are not installed.
 
@@ -78,6 +79,8 @@ class Dataset:
         order: str | Sequence[str] | None = None,
         bounds: Mapping[str, tuple[float, float]] | None = None,
         domain: Mapping[str, Any] | None = None,
+        integers: str | Sequence[str] = (),
+        decimal: str = ".",
         neighbors: Neighbors = "replace-one",
         outside: Outside = "error",
         records: Records | None = None,
@@ -88,6 +91,8 @@ class Dataset:
             raise SpecificationError("Dataset: outside is neither 'error' nor 'drop'", remedy="outside='error'")
         if max_rows is not None and not positive(max_rows):
             raise SpecificationError("Dataset: max_rows is not a positive integer", remedy="max_rows=1")
+        if decimal not in (".", ","):
+            raise SpecificationError("Dataset: decimal is neither '.' nor ','", remedy="decimal=',' for 1,5")
         if privacy_id is None and (max_rows is not None or order is not None):
             raise SpecificationError(
                 "Dataset: max_rows or order without privacy_id",
@@ -96,40 +101,36 @@ class Dataset:
             )
         first = (order,) if isinstance(order, str) else tuple(order or ())
         for column in [*([] if privacy_id is None else [privacy_id]), *first]:
-            refuse_unknown(column, found.schema)
+            refuse_unknown(column, found.columns)
         self._people = People(
             found,
-            Declared.of(found.schema, bounds, domain),
+            Declared.of(found.columns, bounds, domain, integers, decimal),
             Records.of_table(name, neighbors, records),
             privacy_id,
             max_rows,
-            # Objects of different types have no order; one of them would stop everybody's queries.
-            tuple(dict.fromkeys([*first, *(c for c, dtype in found.schema.items() if dtype != nw.Object)])),
+            first,
             outside,
         )
 
     @staticmethod
-    def scan(path: Any, *, separator: str = ",", **declared: Any) -> Dataset:
+    def scan(path: Any, *, separator: str = ",", encoding: str = "utf-8", **declared: Any) -> Dataset:
         """A dataset of a parquet or csv file, or of many (``"visits/*.parquet"``), read block by block by DuckDB.
 
         Parameters
         ----------
-        path : file or pattern. ``declared`` : as for ``Dataset``.
-        separator : of a csv file, whose first line names the columns; quotes are double ones. Columns with bounds are
-            numbers, columns with a domain are of its categories' type, and all others are text; a value that is not is
-            missing. A line with too few or too many values is refused.
+        path : file or pattern. ``declared`` : as for ``Dataset``, ``decimal=","`` among them.
+        separator : of a csv file, whose first line names the columns; quotes are double ones. Every cell is text, which
+            is read as its column was declared. A line with too few or too many values is refused.
+        encoding : of a csv file: "utf-8" or "latin-1".
 
         Raises
         ------
         SpecificationError, MissingExtraError
             For other files, and where DuckDB (extra "data") is not installed.
         """
-        whose = declared.get("privacy_id")
-        types: dict[str, str | None] = {} if whose is None else {str(whose): None}
-        types |= {str(column): "double" for column in declared.get("bounds") or {}}
-        for column, listed in (declared.get("domain") or {}).items():
-            types[str(column)] = _csv_type(listed)
-        return Dataset(scan_file(path, types, separator), **declared)
+        named = (declared.get(each) for each in ("privacy_id", "order", "bounds", "domain", "integers"))
+        needed = [c for each in named if each is not None for c in ([each] if isinstance(each, str) else each)]
+        return Dataset(scan_file(path, needed, separator, encoding), **declared)
 
     @property
     def records(self) -> Records:
@@ -182,7 +183,8 @@ class Dataset:
         Returns
         -------
         Private
-            In the column's units. Whole numbers for integer columns within 2^20.
+            In the column's units. Whole numbers for columns of ``integers``: rounded to integers within 2^20, and to a
+            power of two beyond.
         """
         return aggregates.sums(self._people, column, by, name)
 
@@ -210,7 +212,7 @@ class Dataset:
 
         Parameters
         ----------
-        column : with bounds, or a Boolean. ``edges`` : (bins + 1,) increasing numbers, which are public. Values beyond
+        column : with bounds. ``edges`` : (bins + 1,) increasing numbers, which are public. Values beyond
             are counted in the first and the last bin.
 
         Returns
@@ -298,32 +300,20 @@ class Dataset:
     def _repr_html_(self) -> str:
         declared = self._people.declared
         rows = []
-        for column, dtype in declared.schema.items():
-            told = (
-                f"{number(declared.bounds[column][0])} to {number(declared.bounds[column][1])}"
-                if (column in declared.bounds)
-                else ""
-            )
-            if declared.listed(column):
+        for column in declared.columns:
+            told = "not declared"
+            if column in declared.bounds:
+                told = f"{number(declared.bounds[column][0])} to {number(declared.bounds[column][1])}"
+                told += ", integers" * (column in declared.integers)
+            elif declared.listed(column):
                 categories = [str(c) for c in declared.categories(column)]
                 told = ", ".join(categories[:8]) + (f" and {len(categories) - 8} more" if len(categories) > 8 else "")
-            rows.append((column, str(dtype), told or "not declared"))
-        return html_table(("column", "type", "bounds or categories"), rows, title=repr(self))
+            rows.append((column, told))
+        return html_table(("column", "bounds or categories"), rows, title=repr(self))
 
     def __repr__(self) -> str:
         people = self._people
-        said = [f"{len(people.table.schema)} columns"]
+        said = [f"{len(people.declared.columns)} columns"]
         said += [f"privacy_id={people.person!r}"] * (people.person is not None)
         said += [f"max_rows={people.max_rows}"] * (people.max_rows is not None)
         return f"Dataset({', '.join(said)}, neighbors={people.records.neighbors!r})"
-
-
-def _csv_type(listed: Any) -> str | None:
-    """DuckDB's type of a csv column whose domain is ``listed``; None for text."""
-    if isinstance(listed, numbers.Integral) and not isinstance(listed, bool):
-        return "double"
-    values = [value for value in elements(listed) if value is not None]
-    if values and all(isinstance(value, bool) for value in values):
-        return "boolean"
-    # Not integers: 1.5 would become 2.
-    return "double" if values and all(isinstance(value, numbers.Real) for value in values) else None

@@ -1,19 +1,19 @@
-"""What was declared of a table's columns, held against their types: both are public."""
+"""What was declared of a table's columns: public, as their names are, and all that is known of what they hold."""
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import narwhals as nw
 
-from dpmodel.annotate.dataset.held import held
+from dpmodel.annotate.dataset.reading import Categories, Kind, Numbers, Reading, inside, placed
 from dpmodel.annotate.declared_bounds import read_bounds
 from dpmodel.annotate.domain import Domain
-from dpmodel.annotate.elements import key, refuse_types
 from dpmodel.errors import SpecificationError
 
 Bounds = tuple[float, float]
@@ -21,21 +21,23 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True)
 class Declared:
-    """``bounds`` : (lo, hi) of columns of numbers. ``domain`` : categories of others. ``schema`` : types."""
+    """``columns`` : names of all columns. ``bounds`` : (lo, hi) of columns of numbers. ``domain`` : categories of
+    others. ``integers`` : columns of ``bounds`` that hold integers. ``decimal`` : "." or "," of numbers in text."""
 
-    schema: Mapping[str, Any]
+    columns: tuple[str, ...]
     bounds: Mapping[str, Bounds]
     domain: Domain | None
+    integers: frozenset[str] = field(default_factory=frozenset)
+    decimal: str = "."
 
     @staticmethod
-    def of(schema: Mapping[str, Any], bounds: Any, domain: Any) -> Declared:
+    def of(columns: Sequence[str], bounds: Any, domain: Any, integers: Any = (), decimal: str = ".") -> Declared:
         """Check declared ranges and categories.
 
         Raises
         ------
         SpecificationError
-            For columns that the table does not have, bounds that are no finite range, and columns of a type that cannot
-            hold what was declared.
+            For columns that the table does not have, bounds that are no finite range, and integers without bounds.
         """
         if bounds is not None and not isinstance(bounds, Mapping):
             raise SpecificationError(
@@ -44,19 +46,51 @@ class Declared:
         told = {column: _range(column, pair) for column, pair in (bounds or {}).items()}
         listed = None if domain is None else Domain.of(domain)
         categories = () if listed is None else listed.columns
-        for column in [*told, *categories]:
-            refuse_unknown(column, schema)
+        whole = names_in(integers, "integers")
+        for column in [*told, *categories, *whole]:
+            refuse_unknown(column, columns)
         both = [column for column in categories if column in told]
         if both:
             raise SpecificationError(
                 f"Dataset: bounds and a domain for {both[0]!r}", remedy="bounds for numbers, a domain for categories"
             )
-        for column in told:
-            _refuse_no_number(column, schema[column])
-        if listed is not None:
-            for column in categories:
-                _refuse_unlike(column, schema[column], listed.labels((column,))[0])
-        return Declared(schema, told, listed)
+        unbounded = [column for column in whole if column not in told]
+        if unbounded:
+            raise SpecificationError(
+                f"Dataset: {unbounded[0]!r} is among the integers and has no bounds",
+                why="integers is said of columns of numbers, whose sums then have discrete noise",
+                remedy=f"bounds={{{unbounded[0]!r}: (lo, hi)}}",
+            )
+        return Declared(tuple(columns), told, listed, frozenset(whole), decimal)
+
+    @cached_property
+    def _places(self) -> dict[str, str]:
+        return dict(zip(self.columns, placed(len(self.columns)), strict=True))
+
+    def place(self, column: str) -> str:
+        """What a column is called in a table: its place, because engines read patterns and paths into names."""
+        return self._places[column]
+
+    def value(self, column: str) -> nw.Expr:
+        """A declared column as it is read: a number, or the place of a category."""
+        return nw.col(self.place(column))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The declared columns, from left to right."""
+        return tuple(c for c in self.columns if c in self.bounds or self.listed(c))
+
+    def kind(self, column: str) -> Kind:
+        """How a declared column is read."""
+        if column in self.bounds:
+            return Numbers(column in self.integers, self.decimal)
+        return Categories(self.categories(column), self.decimal)
+
+    def reading(self, person: str | None = None, order: Sequence[str] = ()) -> Reading:
+        """How the table is read, with the people of ``person`` and the columns of ``order``."""
+        kinds = {self.place(column): self.kind(column) for column in self.names}
+        others = tuple(self.place(column) for column in order if column not in self.names)
+        return Reading(None if person is None else self.place(person), kinds, others)
 
     def range(self, column: str, why: str) -> Bounds:
         """The declared bounds of a column.
@@ -66,14 +100,11 @@ class Declared:
         SpecificationError
             Where there are none; ``why`` they are needed.
         """
-        refuse_unknown(column, self.schema)
+        refuse_unknown(column, self.columns)
         if column in self.bounds:
             return self.bounds[column]
-        if self.schema[column] == nw.Boolean:
-            return 0.0, 1.0
-        listed = self.listed(column)
         raise SpecificationError(
-            f"Dataset: {column!r} {'is a column of categories' if listed else 'has no bounds'}",
+            f"Dataset: {column!r} {'is a column of categories' if self.listed(column) else 'has no bounds'}",
             why=why,
             remedy=f"Dataset(..., bounds={{{column!r}: (lo, hi)}})",
         )
@@ -86,10 +117,8 @@ class Declared:
         SpecificationError
             Where there are none.
         """
-        refuse_unknown(column, self.schema)
+        refuse_unknown(column, self.columns)
         if self.domain is None or not self.listed(column):
-            if self.schema[column] == nw.Boolean:
-                return False, True
             raise SpecificationError(
                 f"Dataset: {column!r} has no domain",
                 why="groups come from a public list: read off the data, they would tell who is in it",
@@ -99,26 +128,19 @@ class Declared:
 
     def inside(self, column: str) -> nw.Expr:
         """Whether a row's value of this column is in its domain, or a finite number: a rule for each row by itself."""
-        given = nw.col(column)
-        if column in self.bounds or (self.schema[column] == nw.Boolean and not self.listed(column)):
-            return (given.is_finite() if self.schema[column].is_float() else ~given.is_null()).fill_null(False)
-        listed = self.categories(column)
-        inside = given.is_in([value for _, value in held(listed, self.schema[column])]).fill_null(False)
-        if key(None) not in map(key, listed):
-            return inside
-        return inside | given.is_null() | (given.is_nan().fill_null(True) if self.schema[column].is_float() else False)
+        return inside(self.place(column), self.kind(column))
 
     def listed(self, column: str) -> bool:
         """Whether it is a column of categories."""
         return self.domain is not None and column in self.domain.columns
 
 
-def refuse_unknown(column: Any, schema: Mapping[str, Any]) -> None:
+def refuse_unknown(column: Any, columns: Sequence[str]) -> None:
     """SpecificationError for a column that the table does not have."""
     if not isinstance(column, str):
         raise SpecificationError(f"Dataset: a column called by a {type(column).__name__}", remedy="names as text")
-    if column not in schema:
-        have = ", ".join(list(schema)[:8]) + (", ..." if len(schema) > 8 else "")
+    if column not in columns:
+        have = ", ".join(columns[:8]) + (", ..." if len(columns) > 8 else "")
         raise SpecificationError(f"Dataset: no column {column!r}", remedy=f"the table has {have}")
 
 
@@ -142,62 +164,9 @@ def _range(column: Any, pair: Any) -> Bounds:
     return float(low), float(high)
 
 
-def _refuse_no_number(column: str, dtype: Any) -> None:
-    if dtype.is_numeric() or dtype == nw.Boolean:
-        return
-    if dtype.is_temporal():
-        zone = getattr(dtype, "time_zone", None)
-        raise SpecificationError(
-            f"Dataset: bounds of {column!r}, a column of times{' with a zone' if zone else ''}",
-            why="their numbers depend on a unit and an origin" + (" and a zone" if zone else ""),
-            remedy="a column of numbers (days since a public date, say), or a domain of times",
-        )
-    raise SpecificationError(
-        f"Dataset: bounds of {column!r}, a column of type {_shown(dtype)}",
-        why="bounds clip numbers",
-        remedy="numbers in a column of a numeric type, or a domain for categories",
-    )
-
-
-def _refuse_unlike(column: str, dtype: Any, listed: tuple[Any, ...]) -> None:
-    """Categories that no column of this type can hold would never be met."""
-    kind, what = _held(dtype), f"Dataset: column {column!r}"
-    if kind == "U" and listed == tuple(range(len(listed))):
-        raise SpecificationError(
-            f"{what} holds text, and its domain is the codes 0 to {len(listed) - 1}",
-            why="a value is in the domain if it equals a category",
-            remedy=f"domain={{{column!r}: [...]}}, the words that may stand in it",
-        )
-    if kind in "if" and not all(isinstance(c, numbers.Real) or key(c) == key(None) for c in listed):
-        raise SpecificationError(
-            f"{what} is of type {_shown(dtype)}, and its domain lists what is no number",
-            why="a value is in the domain if it equals a category",
-            remedy="categories as they stand in the column",
-        )
-    refuse_types(kind, listed, what, _shown(dtype))
-
-
-def _shown(dtype: Any) -> str:
-    """The name of a type alone: an Enum lists categories, which may be values of records."""
-    return str(dtype).split("(")[0]
-
-
-def _held(dtype: Any) -> str:
-    """NumPy's kind of what a column of this type can hold; "O" for anything."""
-    if dtype in (nw.String, nw.Categorical, nw.Enum):
-        return "U"
-    if dtype == nw.Boolean or dtype.is_integer():
-        return "i"
-    if dtype.is_float():
-        return "f"
-    if dtype in (nw.Date, nw.Datetime):
-        return "M"
-    return "m" if dtype == nw.Duration else "O"
-
-
-def names_in(by: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Columns to group by, none twice."""
+def names_in(by: str | Iterable[str] | None, said: str = "by") -> tuple[str, ...]:
+    """Columns to group by, or of another argument, none twice."""
     names = () if by is None else (by,) if isinstance(by, str) else tuple(by)
     if len(set(names)) != len(names):
-        raise SpecificationError(f"Dataset: by={list(names)} names a column twice", remedy="every column once")
+        raise SpecificationError(f"Dataset: {said}={list(names)} names a column twice", remedy="every column once")
     return names

@@ -1,4 +1,4 @@
-"""Rows of a table as numbers, by public declarations alone: each row by itself."""
+"""Rows of a table that was read (``Reading``) as numbers, by public declarations alone: each row by itself."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from typing import Any, Protocol
 import narwhals as nw
 import numpy as np
 
-from dpmodel._types import Floats, Integers, PrivateArray
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.annotate.dataset.declared import Bounds, Declared
-from dpmodel.annotate.dataset.held import held
-from dpmodel.annotate.elements import elements, key
 from dpmodel.errors import SpecificationError
 
 # A column's name, or several: the products of their encodings.
@@ -37,6 +35,7 @@ class Number:
     """A number clipped to its bounds; ``scaled``: to [-1, 1]. Missing and infinite ones are the middle."""
 
     column: str
+    place: str
     bounds: Bounds
     scaled: bool
 
@@ -51,7 +50,7 @@ class Number:
     def of(self, frame: nw.DataFrame[Any]) -> Floats:
         low, high = self.bounds
         middle, half = low / 2 + high / 2, high / 2 - low / 2
-        given = self._numbers(frame[self.column])
+        given = self._numbers(frame[self.place])
         given = np.clip(np.where(np.isfinite(given), given, middle), low, high)
         return ((given - middle) / half if self.scaled else given)[:, None]
 
@@ -63,10 +62,8 @@ class Number:
 class Codes(Number):
     """The number 0, 1, ... of a category in its list; the middle for what is in none."""
 
-    categories: tuple[Any, ...]
-
     def _numbers(self, column: nw.Series[Any]) -> Floats:
-        codes = codes_of(column, self.categories)
+        codes = column.to_numpy()
         return np.where(codes < 0, np.nan, codes)
 
 
@@ -75,6 +72,7 @@ class OneHot:
     """One column per category, 1 where a row has it; all zeros for what is not in the list."""
 
     column: str
+    place: str
     categories: tuple[Any, ...]
 
     @property
@@ -86,7 +84,7 @@ class OneHot:
         return ((0.0, 1.0),) * len(self.categories)
 
     def of(self, frame: nw.DataFrame[Any]) -> Floats:
-        codes = codes_of(frame[self.column], self.categories)
+        codes = frame[self.place].to_numpy()
         out = np.zeros((codes.size, len(self.categories)))
         known = np.flatnonzero(codes >= 0)
         out[known, codes[known]] = 1.0
@@ -160,7 +158,7 @@ class Encoder:
         return np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
 
     def matrix(self, block: Any) -> PrivateArray:
-        """(n, p) numbers of a block of rows, in Fortran order."""
+        """(n, p) numbers of a block of rows as ``Reading`` reads them, in Fortran order."""
         frame = nw.from_native(block, eager_only=True)
         out = np.empty((len(frame), len(self.names)), order="F")
         start = 0
@@ -175,33 +173,17 @@ class Encoder:
         return PrivateArray(self.matrix(block)[:, 0])
 
 
-def codes_of(column: nw.Series[Any], categories: Sequence[Any]) -> Integers:
-    """(n,) the place of every value in the list, -1 for values outside; each looked up by itself."""
-    place = {key(value): i for i, value in enumerate(categories)}
-    absent = place.get(key(None), -1)
-    # Columns of Python objects are told to be text where the first hundred are: one record would decide for all.
-    if column.dtype == nw.Object or str(getattr(nw.to_native(column), "dtype", "")) == "object":
-        return np.array([place.get(key(value), -1) for value in elements(column)], dtype=np.int64)
-    codes = np.full(len(column), -1)
-    known = held(categories, column.dtype)
-    if known:
-        old, new = [value for _, value in known], [place for place, _ in known]
-        codes = column.replace_strict(old, new, default=-1, return_dtype=nw.Int64).to_numpy()
-    missing = column.is_null().to_numpy()
-    if column.dtype.is_float():
-        missing = missing | column.is_nan().fill_null(True).to_numpy()
-    return np.where(missing, absent, codes).astype(np.int64)
-
-
 def _part(declared: Declared, term: Term, ordinal: Sequence[str], scale: bool) -> Part:
     if not isinstance(term, str):
         return Product(tuple(_part(declared, column, ordinal, scale) for column in term))
     if declared.listed(term):
         categories = declared.categories(term)
         last = float(len(categories) - 1)
-        return Codes(term, (0.0, last), scale, categories) if term in ordinal else OneHot(term, categories)
+        place = declared.place(term)
+        return Codes(term, place, (0.0, last), scale) if term in ordinal else OneHot(term, place, categories)
     why = "how far one record moves a fit follows from the ranges of its numbers"
-    return Number(term, declared.range(term, why), scale)
+    bounds = declared.range(term, why)
+    return Number(term, declared.place(term), bounds, scale)
 
 
 def _product(a: Bounds, b: Bounds) -> Bounds:

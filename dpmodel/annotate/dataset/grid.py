@@ -16,22 +16,18 @@ _BITS = 20
 
 @dataclass(frozen=True)
 class Grid:
-    """``step`` : a power of two, 1 for integer columns within 2^20. ``low``, ``high`` : ends in steps, integers."""
+    """``step`` : a power of two, 1 for declared integers within 2^20. ``low``, ``high`` : ends in steps, integers.
+    ``whole`` : whether sums are declared integers in the units of the column."""
 
     step: float
     low: int
     high: int
+    whole: bool
 
     @staticmethod
     def of(low: float, high: float, *, integers: bool) -> Grid:
         """The grid of values in [low, high]; the ends are rounded outwards."""
         largest = max(abs(low), abs(high))
         step = math.ldexp(1.0, math.frexp(largest)[1] - _BITS)
-        if integers and step <= 1:
-            step = 1.0
-        return Grid(step, math.floor(low / step), math.ceil(high / step))
-
-    @property
-    def whole(self) -> bool:
-        """Whether sums are integers in the units of the column."""
-        return self.step >= 1
+        step = max(step, 1.0) if integers else step
+        return Grid(step, math.floor(low / step), math.ceil(high / step), integers)

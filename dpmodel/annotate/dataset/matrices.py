@@ -12,9 +12,10 @@ import scipy.sparse as sp
 
 from dpmodel._types import Integers
 from dpmodel.annotate.dataset.declared import Declared, refuse_unknown
-from dpmodel.annotate.dataset.encoder import Encoder, OneHot, Term, codes_of
+from dpmodel.annotate.dataset.encoder import Encoder, OneHot, Term
 from dpmodel.annotate.dataset.flags import Flags
 from dpmodel.annotate.dataset.people import People
+from dpmodel.annotate.dataset.reading import WHO
 from dpmodel.annotate.dataset.table import computed
 from dpmodel.annotate.elements import elements, key
 from dpmodel.annotate.private import Private
@@ -60,7 +61,7 @@ def rows(
     count = sum(found[0] for found in counted.values())
     low, high = encoder.ranges
     called = name or (columns if isinstance(columns, str) else "rows")
-    large = people.table.lazy and count * len(people.declared.schema) > _IN_MEMORY
+    large = people.table.lazy and count * len(people.declared.columns) > _IN_MEMORY
     width = None if isinstance(columns, str) else len(encoder.names)
     numbers = encoder.vector if width is None else encoder.matrix
     value: Any
@@ -86,7 +87,7 @@ def incidence(
     """``Dataset.incidence``."""
     _refuse_unlike_answer(in_blocks, "incidence")
     for column in (person, item):
-        refuse_unknown(column, people.table.schema)
+        refuse_unknown(column, people.declared.columns)
     if people.person != person:
         raise SpecificationError(
             f"Dataset.incidence: rows of {person!r}, but privacy_id is {people.person!r}",
@@ -95,26 +96,26 @@ def incidence(
             remedy=f"Dataset(..., privacy_id={person!r})",
         )
     listed = people.declared.categories(item) if items is None else tuple(elements(items))
-    named = Declared.of(people.table.schema, None, {item: listed})
-    everybody = replace(people, declared=named, order=(person, item))
+    named = Declared.of(people.declared.columns, None, {item: listed}, decimal=people.declared.decimal)
+    everybody = replace(people, declared=named, order=())
+    place = named.place(item)
     visits = everybody.used([item])
     everybody.summed(visits, {}, {}, [item])
-    visits = visits.distinct([person, item])
+    visits = visits.distinct([WHO, place])
     declared: dict[str, Any] = {"unit": "row", "bounds": [0.0, 1.0], "max_l1": people.max_rows}
     declared |= {"name": name or f"{person} x {item}", "records": people.records}
     if people.table.stays if in_blocks is None else in_blocks:
-        _refuse_objects(people.table.schema[item], item)
-        flags = Flags(person, item, listed, people.max_rows)
+        flags = Flags(place, len(listed), people.max_rows)
         # Of everybody, whatever they have.
-        source = everybody.used([]).distinct([person, item]).flagged(flags).blocks(flags.names)
+        source = everybody.used([]).distinct([WHO, place]).flagged(flags).blocks(flags.names)
         return _labelled(Private(SourceRows(source, flags.numbers, len(listed)), **declared), person, item, listed)
     if people.max_rows is not None:
         visits = everybody.bounded(visits, people.max_rows)
-    pairs = visits.eager([person, item])
+    pairs = visits.eager([WHO, place])
     # Who is there at all is public under replace-one, and a row of zeros tells nothing else. In the order of ``rows``,
     # because row i of one is taken for the same person's as row i of the other.
-    count, number = computed(lambda: _numbered(people.one_row_each[person]))
-    places = computed(lambda: (number(pairs[person]), codes_of(pairs[item], listed)))
+    count, number = computed(lambda: _numbered(people.one_row_each[WHO]))
+    places = computed(lambda: (number(pairs[WHO]), pairs[place].to_numpy()))
     matrix = sp.csr_array((np.ones(len(pairs)), places), shape=(count, len(listed)))
     return _labelled(Private(matrix, positions="private", **declared), person, item, listed)
 
@@ -127,15 +128,6 @@ def _labelled(private: Private, person: str, item: str, listed: tuple[Any, ...])
 def _refuse_unlike_answer(in_blocks: Any, method: str) -> None:
     if in_blocks not in (None, True, False):
         raise SpecificationError(f"Dataset.{method}: in_blocks is not True, False or None", remedy="in_blocks=True")
-
-
-def _refuse_objects(dtype: Any, item: str) -> None:
-    if dtype == nw.Object:
-        raise SpecificationError(
-            f"Dataset.incidence: {item!r} is a column of Python objects",
-            why="engines compare such values in ways of their own",
-            remedy="astype('string') or a number type on the table first, or in_blocks=False",
-        )
 
 
 def _numbered(column: nw.Series[Any]) -> tuple[int, Callable[[nw.Series[Any]], Integers]]:

@@ -11,28 +11,46 @@ from typing import Any
 import narwhals as nw
 
 from dpmodel.annotate.dataset.declared import Declared
+from dpmodel.annotate.dataset.reading import WHO, earlier, sorted_by
 from dpmodel.annotate.dataset.table import Groups, Table
 from dpmodel.annotate.domain import Outside
-from dpmodel.annotate.elements import key
 from dpmodel.annotate.records import Records
 from dpmodel.annotate.sources.contract import RowSource
 from dpmodel.errors import SpecificationError
 
-_BAD = "dpmodel: outside"
+_BAD = "outside"
 
 
 @dataclass(frozen=True)
 class People:
-    """``person`` : the column that says whose row it is, or None where every row is a record. ``max_rows`` : of one
-    person. ``order`` : all columns, in the order that says which rows of a person come first."""
+    """``given`` : the table as it came. ``person`` : the column that says whose row it is, or None where every row is a
+    record. ``max_rows`` : of one person. ``order`` : columns that say which rows of a person come first."""
 
-    table: Table
+    given: Table
     declared: Declared
     records: Records
     person: str | None
     max_rows: int | None
     order: tuple[str, ...]
     outside: Outside
+
+    @cached_property
+    def table(self) -> Table:
+        """The table as it is read: declared columns and those of ``order`` alone."""
+        return self.given.read(self.declared.reading(self.person, self.order))
+
+    @property
+    def _earlier(self) -> list[nw.Expr]:
+        """What rows of a person are sorted by: ``order``, then the declared columns from left to right, so that rows
+        that are equal in all of it are equal in all that counts."""
+        out: list[nw.Expr] = []
+        for column in dict.fromkeys([*self.order, *self.declared.names]):
+            place = self.declared.place(column)
+            if column in self.declared.names:
+                out.append(earlier(place, self.declared.kind(column)))
+            else:
+                out += map(nw.col, sorted_by(place))
+        return out
 
     def most(self, what: str) -> int:
         """Rows of one person that count.
@@ -59,11 +77,11 @@ class People:
         inside = self._inside(columns)
         return self.table.chosen(nw.all_horizontal(*inside, ignore_nulls=False)) if inside else self.table
 
-    def bounded(self, table: Table, most: int) -> Table:
+    def bounded(self, table: Table, most: int, order: Sequence[nw.Expr] | None = None) -> Table:
         """At most ``most`` rows of every person."""
         if self.person is None:
             return table
-        return table.first_rows(self.person, most, [c for c in self.order if c in table.schema])
+        return table.first_rows(most, self._earlier if order is None else order)
 
     @cached_property
     def one_row_each(self) -> nw.DataFrame[Any]:
@@ -78,15 +96,12 @@ class People:
 
     @property
     def _wanted(self) -> list[str]:
-        declared = [*self.declared.bounds, *(self.declared.domain.columns if self.declared.domain else ())]
-        flags = [c for c, dtype in self.declared.schema.items() if dtype == nw.Boolean]
-        whose = [] if self.person is None else [self.person]
-        return list(dict.fromkeys([*whose, *declared, *flags]))
+        return [*([] if self.person is None else [WHO]), *map(self.declared.place, self.declared.names)]
 
     def summed(
         self, table: Table, by: Mapping[str, nw.Expr], values: Mapping[str, nw.Expr], used: Sequence[str]
     ) -> Groups:
-        """Numbers of rows, and sums of ``values``, in every group.
+        """Numbers of rows, and sums of ``values``, in every group of ``by``, which are places of categories or bins.
 
         Raises
         ------
@@ -96,25 +111,17 @@ class People:
         columns, sums = {**by, **values}, list(values)
         if self.outside == "drop":
             return table.summed(columns, list(by), sums)
-        # Of columns that are grouped by, the keys tell, without another look at every row.
-        checked = self._inside([column for column in used if column not in by])
+        # Of columns that are grouped by, the places tell, without another look at every row.
+        checked = self._inside([column for column in used if self.declared.place(column) not in by])
         if checked:
             columns[_BAD] = nw.when(nw.all_horizontal(*checked, ignore_nulls=False)).then(0).otherwise(1)
         groups = table.summed(columns, list(by), [*sums, *([_BAD] if checked else [])])
-        known = [{key(c) for c in self.declared.categories(b)} if b in used else None for b in by]
-        strange = any(
-            codes is not None and value not in codes
-            for place in groups
-            for value, codes in zip(place, known, strict=True)
-        )
-        if strange or (checked and any(found[-1] for found in groups.values())):
+        if any(min(place, default=0) < 0 for place in groups) or (checked and any(n[-1] for n in groups.values())):
             raise self._outside_error(used)
         return {place: found[: 1 + len(sums)] for place, found in groups.items()}
 
     def _inside(self, columns: Sequence[str]) -> list[nw.Expr]:
-        known = [] if self.person is None else [~nw.col(self.person).is_null()]
-        if self.person is not None and self.declared.schema[self.person].is_float():
-            known.append(~nw.col(self.person).is_nan().fill_null(True))
+        known = [] if self.person is None else [~nw.col(WHO).is_null()]
         return [*known, *(self.declared.inside(column) for column in columns)]
 
     def _outside_error(self, names: Sequence[str]) -> SpecificationError:
@@ -122,7 +129,7 @@ class People:
         missing += [f"no {self.person!r}"] * (self.person is not None)
         return SpecificationError(
             f"Dataset: a row has {' or '.join(missing)}",
-            why="missing and infinite numbers and categories that were not declared belong to no cell",
+            why="what is no finite number (times are none) or no declared category belongs to no cell",
             remedy="a wider domain (an 'other' category, None for missing values), or outside='drop' to leave them out",
         )
 

@@ -10,31 +10,36 @@ import narwhals as nw
 
 from dpmodel.annotate.dataset.blocks import blocks_of
 from dpmodel.annotate.dataset.flags import Flags
-from dpmodel.annotate.elements import key
+from dpmodel.annotate.dataset.reading import WHO, Reading, placed
 from dpmodel.annotate.sources.contract import RowSource
 from dpmodel.annotate.sources.parquet import ParquetBlocks
 from dpmodel.errors import SpecificationError, unsaid
 
-# Keys of a group, and one exact integer for every expression that was summed in it.
-Groups = dict[tuple[Any, ...], tuple[int, ...]]
+# Places of a group, and one exact integer for every expression that was summed in it.
+Groups = dict[tuple[int, ...], tuple[int, ...]]
 T = TypeVar("T")
+Told = Mapping[str, tuple[str, str]]
 
 
 class Table(ABC):
-    """Columns of private records. ``schema`` : names and types, which are public; nothing else is."""
+    """Columns of private records. ``columns`` : their names, which are public; nothing else is, types least of all.
 
-    schema: Mapping[str, Any]
+    As it was given its columns are called by their places (``placed``), and once it is read as ``Reading`` says.
+    """
+
+    columns: tuple[str, ...]
     # Whether rows stay where they are, on a cluster, however few they are; and whether they are not in memory yet.
     stays = False
     lazy = True
 
     @abstractmethod
-    def summed(self, columns: Mapping[str, nw.Expr], by: Sequence[str], sums: Sequence[str]) -> Groups:
-        """Numbers of rows, and sums of the columns ``sums``, in the groups of ``by``, all among ``columns``, which are
-        computed first.
+    def read(self, reading: Reading) -> Table:
+        """The same rows, every cell read by itself."""
 
-        Keys as ``elements.key`` writes them, so that equal values are one group in every engine.
-        """
+    @abstractmethod
+    def summed(self, columns: Mapping[str, nw.Expr], by: Sequence[str], sums: Sequence[str]) -> Groups:
+        """Numbers of rows, and sums of the columns ``sums``, in the groups of ``by``, integers all, among ``columns``,
+        which are computed first."""
 
     @abstractmethod
     def chosen(self, keep: nw.Expr) -> Table:
@@ -45,9 +50,9 @@ class Table(ABC):
         """Different rows of these columns."""
 
     @abstractmethod
-    def first_rows(self, person: str, most: int, order: Sequence[str]) -> Table:
-        """At most ``most`` rows of every ``person``, the first in ``order``: a function of the person's own rows alone
-        where ``order`` holds every column."""
+    def first_rows(self, most: int, order: Sequence[nw.Expr]) -> Table:
+        """At most ``most`` rows of every person, the first in ``order``: a function of the person's own rows alone, up
+        to rows that are equal in all of ``order``, which holds every column that is read."""
 
     @abstractmethod
     def flagged(self, flags: Flags) -> Table:
@@ -65,75 +70,95 @@ class Table(ABC):
 class FrameTable(Table):
     """A frame of any engine that narwhals speaks: pandas, polars (eager, lazy), DuckDB, PySpark.
 
-    ``files`` : parquet files whose rows, all of them, the frame is.
+    ``files`` : parquet files whose rows, all of them, the frame is, as ``reading`` reads them. ``failing`` : what is
+    said of errors of the engine, by their types.
     """
 
-    def __init__(self, frame: nw.LazyFrame[Any], files: Sequence[str] = (), *, lazy: bool = True) -> None:
-        self.frame, self.files, self.lazy = frame, files, lazy
+    def __init__(
+        self,
+        frame: nw.DataFrame[Any] | nw.LazyFrame[Any],
+        columns: Sequence[str],
+        files: Sequence[str] = (),
+        *,
+        lazy: bool = True,
+        reading: Reading | None = None,
+        failing: Told | None = None,
+    ) -> None:
+        self.frame, self.columns, self.files, self.lazy, self.reading = frame, tuple(columns), files, lazy, reading
         self._engine = type(frame.to_native()).__module__.partition(".")[0].lstrip("_")
         self.stays = self._engine == "pyspark"
-        self.schema = dict(frame.collect_schema())
+        self._failing = failing
+
+    def read(self, reading: Reading) -> Table:
+        given = self.frame
+
+        def read() -> nw.LazyFrame[Any]:
+            return reading.of(given) if isinstance(given, nw.LazyFrame) else reading.of(given).lazy()
+
+        return self._made(read, self.files, reading)
+
+    def _made(
+        self, work: Callable[[], nw.LazyFrame[Any]], files: Sequence[str] = (), reading: Reading | None = None
+    ) -> FrameTable:
+        # Frames in memory work at once, and what they say when they fail may hold values.
+        frame = self._told(work)
+        return FrameTable(frame, self.columns, files, lazy=self.lazy, reading=reading, failing=self._failing)
+
+    def _told(self, work: Callable[[], T]) -> T:
+        return computed(work, self._failing)
+
+    @property
+    def _rows(self) -> nw.LazyFrame[Any]:
+        return self.frame.lazy()
 
     def summed(self, columns: Mapping[str, nw.Expr], by: Sequence[str], sums: Sequence[str]) -> Groups:
-        return computed(lambda: grouped(self.frame, columns, by, sums))
+        return self._told(lambda: grouped(self._rows, columns, by, sums))
 
-    # Frames in memory work at once, and what they say when they fail may hold values.
     def chosen(self, keep: nw.Expr) -> Table:
-        return computed(lambda: FrameTable(self.frame.filter(keep), lazy=self.lazy))
+        return self._made(lambda: self._rows.filter(keep))
 
     def distinct(self, columns: Sequence[str]) -> Table:
-        return computed(
-            lambda: FrameTable(self.frame.select(*map(self._united, columns)).unique(list(columns)), lazy=self.lazy)
-        )
+        return self._made(lambda: self._rows.select(*columns).unique(list(columns)))
 
-    def _united(self, column: str) -> nw.Expr:
-        """Equal values as one: engines tell NaN from a missing number, and ``elements.key`` does not."""
-        given = nw.col(column)
-        if not self.schema[column].is_float():
-            return given
-        return nw.when(~given.is_nan()).then(given).alias(column)
-
-    def first_rows(self, person: str, most: int, order: Sequence[str]) -> Table:
-        return computed(lambda: FrameTable(first_rows(self.frame, person, most, order), lazy=self.lazy))
+    def first_rows(self, most: int, order: Sequence[nw.Expr]) -> Table:
+        return self._made(lambda: first_rows(self._rows, most, order))
 
     def flagged(self, flags: Flags) -> Table:
-        return computed(lambda: FrameTable(flags.of(self.frame), lazy=self.lazy))
+        return self._made(lambda: flags.of(self._rows))
 
     def blocks(self, columns: Sequence[str]) -> RowSource:
-        if self.files:
-            return ParquetBlocks(self.files, columns=columns)
-        return computed(lambda: blocks_of(self.frame if self.lazy else self.frame.collect(), columns, self._engine))
+        if self.files and self.reading is not None:
+            names = dict(zip(placed(len(self.columns)), self.columns, strict=True))
+            given = [names[column] for column in self.reading.columns]
+            return ParquetBlocks(self.files, columns=given, read=self.reading.block)
+        rows = self._rows
+        return self._told(lambda: blocks_of(rows if self.lazy else rows.collect(), columns, self._engine))
 
     def eager(self, columns: Sequence[str]) -> nw.DataFrame[Any]:
-        return computed(lambda: self.frame.select(*columns).collect())
+        return self._told(lambda: self._rows.select(*columns).collect())
 
 
-def first_rows(frame: nw.LazyFrame[Any], person: str, most: int, order: Sequence[str]) -> nw.LazyFrame[Any]:
-    """At most ``most`` rows of every ``person`` in this order; rows of nobody stay, to be refused or dropped."""
-    schema = frame.collect_schema()
-    one, place, text = (_unused(name, schema) for name in ("one", "place", "text"))
-    # Categories sort by their place in a list that may be read off the data: other people's rows would decide.
-    listed = {c: f"{text}{i}" for i, c in enumerate(order) if schema[c] in (nw.Categorical, nw.Enum)}
+def first_rows(frame: nw.LazyFrame[Any], most: int, order: Sequence[nw.Expr]) -> nw.LazyFrame[Any]:
+    """At most ``most`` rows of every person in this order; rows of nobody stay, to be refused or dropped."""
+    one, place = "one", "place"
+    keys = {f"key {i}": given for i, given in enumerate(order)}
     # cum_count of the column of people itself is wrong for pandas (narwhals 2.29).
-    ranked = frame.with_columns(
-        nw.lit(1).alias(one), *(nw.col(c).cast(nw.String).alias(name) for c, name in listed.items())
-    ).with_columns(nw.col(one).cum_sum().over(person, order_by=[listed.get(c, c) for c in order]).alias(place))
-    return ranked.filter((nw.col(place) <= most) | nw.col(person).is_null()).drop(one, place, *listed.values())
+    ranked = frame.with_columns(nw.lit(1).alias(one), **keys).with_columns(
+        nw.col(one).cum_sum().over(WHO, order_by=[*keys] or [one]).alias(place)
+    )
+    return ranked.filter((nw.col(place) <= most) | nw.col(WHO).is_null()).drop(one, place, *keys)
 
 
 def grouped(frame: nw.LazyFrame[Any], columns: Mapping[str, nw.Expr], by: Sequence[str], sums: Sequence[str]) -> Groups:
     """``Table.summed`` of one frame."""
     chosen = frame.with_columns(**columns) if columns else frame
-    count = _unused("rows", [*columns, *by])
-    wanted = [nw.len().alias(count), *(nw.col(name).sum() for name in sums)]
+    wanted = [nw.len().alias("rows"), *(nw.col(name).sum() for name in sums)]
     found = (chosen.group_by(*by).agg(*wanted) if by else chosen.select(*wanted)).collect()
-    out: Groups = {}
-    for row in found.select(*by, count, *sums).iter_rows():
-        # No rows at all: a sum is missing.
-        numbers = tuple(0 if n is None or n != n else int(n) for n in row[len(by) :])
-        place = tuple(key(value) for value in row[: len(by)])
-        out[place] = _added(out.get(place), numbers)
-    return out
+    # No rows at all: a sum is missing.
+    return {
+        tuple(map(int, row[: len(by)])): tuple(0 if n is None or n != n else int(n) for n in row[len(by) :])
+        for row in found.select(*by, "rows", *sums).iter_rows()
+    }
 
 
 def merged(one: Groups, other: Groups) -> Groups:
@@ -145,19 +170,16 @@ def _added(known: tuple[int, ...] | None, numbers: tuple[int, ...]) -> tuple[int
     return numbers if known is None else tuple(a + b for a, b in zip(known, numbers, strict=True))
 
 
-def computed(work: Callable[[], T]) -> T:
-    """``work()``; SpecificationError with the type of the engine's error, whose message may hold values."""
-    return unsaid(
-        work,
-        lambda failed: SpecificationError(
-            f"Dataset: the engine failed ({failed})",
-            why="its message may hold values of records, so it is not shown; nothing was charged",
-            remedy="the same query without this package, where you may look at the data",
-        ),
-    )
+def computed(work: Callable[[], T], known: Told | None = None) -> T:
+    """``work()``; SpecificationError with the type of the engine's error, whose message may hold values.
 
+    ``known`` : why and what to try, for types of errors.
+    """
 
-def _unused(name: str, taken: Any) -> str:
-    while name in taken:
-        name = f"_{name}"
-    return name
+    def told(failed: str) -> SpecificationError:
+        why = "its message may hold values of records, so it is not shown; nothing was charged"
+        other = why, "the same query without this package, where you may look at the data"
+        why, remedy = (known or {}).get(failed, other)
+        return SpecificationError(f"Dataset: the engine failed ({failed})", why=why, remedy=remedy)
+
+    return unsaid(work, told)

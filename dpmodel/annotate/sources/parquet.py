@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,23 @@ _AHEAD = 1 << 16  # bytes of a column
 
 class ParquetBlocks(StreamedBlocks):
     """``paths`` : one file or several of the same schema, in this order. ``columns`` : those that are read (all).
-    ``rows`` : most rows in a block, of which memory takes a few times its size.
+    ``rows`` : most rows in a block, of which memory takes a few times its size. ``read`` : what is made of each batch,
+    a table of as many rows; None: the batch itself.
 
     Sizes come from the files' own tables of contents; no record is read for them.
     """
 
     def __init__(
-        self, paths: str | Path | Sequence[str | Path], *, columns: Sequence[str] | None = None, rows: int = ROWS
+        self,
+        paths: str | Path | Sequence[str | Path],
+        *,
+        columns: Sequence[str] | None = None,
+        rows: int = ROWS,
+        read: Callable[[Any], Any] | None = None,
     ) -> None:
         self._parquet = engine("pyarrow.parquet", "data")
         self.paths = [Path(each) for each in ([paths] if isinstance(paths, str | Path) else paths)]
-        self.columns, self.rows = None if columns is None else list(columns), rows
+        self.columns, self.rows, self.read = None if columns is None else list(columns), rows, read
         metadata = [self._of(path) for path in self.paths]
         if not metadata or rows < 1:
             raise SpecificationError("no parquet files, or blocks without rows", remedy="paths=[...], rows=100_000")
@@ -59,4 +65,10 @@ class ParquetBlocks(StreamedBlocks):
         for path in self.paths:
             # Otherwise a whole row group, or file, is read ahead.
             with self._parquet.ParquetFile(path, pre_buffer=False, buffer_size=_AHEAD) as file:
-                yield from file.iter_batches(batch_size=self.rows, columns=self.columns)
+                for batch in file.iter_batches(batch_size=self.rows, columns=self.columns):
+                    # A name is a path there, of which "a.b" is a part of "a".
+                    chosen = batch if self.columns is None else batch.select(self.columns)
+                    if self.read is None:
+                        yield chosen
+                    else:
+                        yield from self.read(engine("pyarrow", "data").Table.from_batches([chosen])).to_batches()

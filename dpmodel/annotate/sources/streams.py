@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -55,13 +56,23 @@ def cut(batches: Iterator[Any], sizes: Sequence[int]) -> Iterator[Any]:
     """Tables of these sizes out of record batches of any."""
     pyarrow = engine("pyarrow", "data")
     waiting: list[Any] = []
-    for size in sizes:
+    for place, size in enumerate(sizes):
         while sum(len(each) for each in waiting) < size:
             batch = next(batches, None)
             if batch is None:
-                raise SourceError("fewer rows than when the source was made", why="the number of rows is public")
+                raise _changed("fewer")
             waiting.append(batch)
         whole = pyarrow.Table.from_batches(waiting)
         waiting = whole.slice(size).to_batches()
+        if place + 1 == len(sizes) and any(map(len, itertools.chain(waiting, batches))):
+            raise _changed("more")
         yield whole.slice(0, size)
         del whole
+
+
+def _changed(how: str) -> SourceError:
+    return SourceError(
+        f"{how} rows than when the source was made",
+        why="the number of rows is public, and the same in every pass",
+        remedy="the Dataset made anew, of a file that nobody writes to",
+    )

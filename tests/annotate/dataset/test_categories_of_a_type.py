@@ -11,7 +11,6 @@ import pytest
 from small_tables import NATIVE, value_of
 
 from dpmodel.annotate.dataset import Dataset
-from dpmodel.annotate.dataset.held import held
 
 DAY, NOON = datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1, 12)
 MIDNIGHT, LATER = datetime.datetime(2020, 1, 1), datetime.date(2020, 1, 2)
@@ -43,11 +42,3 @@ def test_counts_and_rows_agree(case: str, engine: str) -> None:
         people = Dataset(native, domain={"c": categories}, outside=outside)  # type: ignore[arg-type]
         np.testing.assert_array_equal(value_of(people.count("c")), met)
         np.testing.assert_array_equal(value_of(people.rows(["c"])).sum(axis=0), met)
-
-
-def test_what_no_value_of_a_type_equals_is_left_out() -> None:
-    import narwhals as nw
-
-    assert held([0, 300, -1, 1.5, None, np.nan, 255], nw.UInt8()) == [(0, 0), (6, 255)]
-    assert held([-128, 128, True], nw.Int8()) == [(0, -128), (2, 1)]
-    assert held(["a", None, "b"], nw.String()) == [(0, "a"), (2, "b")]

@@ -131,7 +131,7 @@ def test_incidence(engine: str) -> None:
         d.incidence("person", "town", items=["Ulm"])
     few = dataset(ENGINES[engine](rows), privacy_id="person", max_rows=1, outside="drop")
     some = value_of(few.incidence("person", "town", items=["Ulm", "Bonn"]))
-    assert sorted(map(tuple, some.tolist())) == [(0, 0), (0, 1), (0, 1)]
+    assert sorted(map(tuple, some.tolist())) == [(0, 0), (0, 1), (1, 0)]  # the first of the list
     assert few.incidence("person", "town").magnitude["max_l1"] == 1
 
 

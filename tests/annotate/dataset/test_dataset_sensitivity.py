@@ -75,7 +75,7 @@ def test_no_rows_of_one_person_move_more_than_declared(query: str) -> None:
 def test_rows_that_are_not_bounded_by_person_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A twin that keeps the first rows of the table instead of each person's: others' rows come back."""
 
-    def broken(frame: Any, person: str, most: int, order: Any) -> Any:
+    def broken(frame: Any, most: int, order: Any) -> Any:
         return frame.collect().head(10**9).lazy()
 
     monkeypatch.setattr(table, "first_rows", broken)

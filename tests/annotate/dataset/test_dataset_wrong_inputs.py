@@ -31,12 +31,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"bounds": {"age": (0, np.inf)}}, "two finite numbers"),
     ({"bounds": {"age": (0, 5e-324)}}, "below 1e-100"),
     ({"bounds": {"age": (-1.7e308, 1.7e308)}}, "beyond 1e100"),
-    ({"bounds": {"town": (0, 1)}}, "of type String"),
-    ({"bounds": {"seen": (0, 1)}}, "times with a zone"),
+    ({"integers": ["wage"]}, "no column 'wage'"),
+    ({"integers": ["age"]}, "'age' is among the integers and has no bounds"),
+    ({"integers": ["age", "age"], "bounds": {"age": (0, 1)}}, "integers=.* names a column twice"),
+    ({"decimal": "'"}, "decimal"),
     ({"bounds": [(0, 1)]}, "not a mapping"),
     ({"domain": {"city": ["Ulm"]}}, "no column 'city'"),
-    ({"domain": {"town": [1, 2]}}, "cannot hold all categories"),
-    ({"domain": {"who": ["1", "2"]}}, "no number"),
     ({"domain": {"town": "Ulm"}}, "domain"),
     ({"domain": {"age": [30.0]}, "bounds": {"age": (0, 1)}}, "bounds and a domain"),
     ({"privacy_id": "name"}, "no column 'name'"),
@@ -119,7 +119,17 @@ def test_times_with_zones_are_categories() -> None:
 def test_an_index_that_repeats_does_not_align_rows() -> None:
     people = Dataset(FRAME, bounds={"age": (0, 100)})
     np.testing.assert_array_equal(value_of(people.rows("age")), [30, 40, 50])
-    assert value_of(Dataset(FRAME).count("fit"))[1] == 2
+    assert value_of(Dataset(FRAME, domain={"fit": [False, True]}).count("fit"))[1] == 2
+
+
+@pytest.mark.parametrize(
+    "declared", [{"bounds": {"seen": (0, 1)}}, {"bounds": {"town": (0, 1)}}, {"domain": {"town": 3}}]
+)
+def test_columns_that_hold_nothing_of_what_was_declared(declared: dict[str, Any]) -> None:
+    """No error of types, which others decide: a refusal by ``outside``."""
+    people, (column,) = Dataset(FRAME, **declared), [c for each in declared.values() for c in each]
+    with pytest.raises(SpecificationError, match=f"no value in the domain or bounds of '{column}'"):
+        people.count(column) if "domain" in declared else people.sum(column)
 
 
 def test_engine_errors_hold_no_values() -> None:
