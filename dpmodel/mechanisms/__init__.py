@@ -54,6 +54,7 @@ _CLASSES = {
     "PointExponential": "lp.point_exponential.mechanism",
     "PrivateCuttingPlanes": "lp.cutting_planes.mechanism",
     "Projection": "postprocess.projection.mechanism",
+    "PureObjectivePerturbation": "regression.objective_perturbation.pure",
     "QuantileExponential": "regression.quantile_exponential",
     "RescalingPerceptron": "linalg.rescaling_perceptron.mechanism",
     "StableSpan": "linalg.stable_span.mechanism",

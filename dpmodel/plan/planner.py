@@ -77,6 +77,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
                                       gaussian-frank-wolfe over sets whose vertices cannot be listed
     any loss, small or medium p       noisy-descent (also without constraints, where derivatives are bounded)
     smooth losses                     objective-perturbation, with noisy-descent close by
+    logistic losses, delta = 0        pure-objective-perturbation
     absolute, quantile: one number    quantile-exponential
     large n, where time counts        subsampled-descent: fewer passes, a little more noise
     too few records for the budget    public-only: the best point that reads no data

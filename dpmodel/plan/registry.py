@@ -59,6 +59,7 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "regression.descent.full_batch:NOISY_DESCENT",
         "regression.mirror_descent.mechanism:MIRROR_DESCENT",
         "regression.objective_perturbation.mechanism:OBJECTIVE_PERTURBATION",
+        "regression.objective_perturbation.pure:PURE_OBJECTIVE_PERTURBATION",
         "regression.descent.subsampled:SUBSAMPLED_DESCENT",
         "regression.frank_wolfe.gaussian:GAUSSIAN_FRANK_WOLFE",
         "published.adassp:ADASSP_PUBLISHED",

@@ -196,6 +196,14 @@ def huber_over_a_general_set(values):
     return dpm.Problem(cp.Minimize(loss + cp.sum_squares(w)), rows)
 
 
+def chances(values):
+    """A logistic regression."""
+    X, _ = _rows_of(values, 300)
+    t = dpm.Private(np.resize([0.0, 1.0, 1.0], 300), name="t", unit="entry", bounds=[0, 1], records=X.records)
+    z = (X / 1e4) @ cp.Variable(2, name="w")
+    return dpm.Problem(cp.Minimize(cp.sum(cp.logistic(z) - cp.multiply(t, z)) / 300))
+
+
 def one_order(values):
     """One number for all records: bought is paid, what is short costs more."""
     D, x = dpm.Private(values, name="D", unit="entry", bounds=[0, 1e4]), cp.Variable(name="x")
@@ -204,6 +212,7 @@ def one_order(values):
 
 CASES = [
     (one_order, "quantile-exponential", {}),
+    (chances, "pure-objective-perturbation", {}),
     *[(least_squares, name, {}) for name in ("sufficient-statistics", "frank-wolfe", "mirror-descent")],
     *[(least_squares, name, {}) for name in ("objective-perturbation", "adassp-published", "frank-wolfe-published")],
     *[(several_outputs, name, {}) for name in ("sufficient-statistics", "frank-wolfe")],

@@ -42,8 +42,8 @@ class QuantileExponential(Mechanism[PrivateRegression]):
         permute-and-flip is epsilon-DP with that range.
     Utility
         A minimiser t* lies between two points of the grid, and both have score 0. With probability 1 - beta the score
-        of the point chosen is at least ``-s``, ``s = 2 Delta / epsilon ln(points / beta)``: a step nearer to t* f is, by
-        convexity, at most s times the grid's length above its least value, and one step costs at most h times the
+        of the point chosen is at least ``-s``, ``s = 2 Delta / epsilon ln(points / beta)``: a step nearer to t* f is,
+        by convexity, at most s times the grid's length above its least value, and one step costs at most h times the
         steepest slope of f. The scores are counts of records, so the range of the values matters by the length of the
         grid alone.
         Predicted: the mean of the exponential mechanism, which is never better, on the synthetic populations.

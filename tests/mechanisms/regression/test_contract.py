@@ -28,7 +28,8 @@ from dpmodel.privacy import SeededSource
 
 REQUEST, PURE = Request(1.0, 1e-6), Request(1.0, 0.0)
 SMALL = Request(0.1, 1e-3)  # what the shuffled mechanism serves
-NAMES = [each.name for each in REGRESSIONS if each.name != "quantile-exponential"]  # of one number: its own test
+# For one number, and for logistic losses alone: tests of their own.
+NAMES = [e.name for e in REGRESSIONS if e.name not in ("quantile-exponential", "pure-objective-perturbation")]
 # Of few steps where settings do not matter.
 QUICK: dict[str, Any] = {each.name: each for each in REGRESSIONS} | {
     "frank-wolfe": FrankWolfe(steps=3, rate=0.0, clip=0.5),

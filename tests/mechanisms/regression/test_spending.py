@@ -53,7 +53,10 @@ MECHANISMS = {
     )
 }
 BUDGETS = [(1e-3, 0.0), (1e-3, 1e-6), (1.0, 0.0), (100.0, 1e-6)]  # two more below
-READS_NOTHING, OWN_TEST = {"public-only"}, {"stochastic-mirror-descent", "quantile-exponential"}
+READS_NOTHING, OWN_TEST = (
+    {"public-only"},
+    {"stochastic-mirror-descent", "quantile-exponential", "pure-objective-perturbation"},
+)
 
 
 def test_every_mechanism_is_tested() -> None:

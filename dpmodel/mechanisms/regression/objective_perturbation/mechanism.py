@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -384,7 +384,7 @@ def facts_of(model: PrivateRegression, ridge: float, strong: float, length: floa
     )
 
 
-def _work(model: PrivateRegression, plan: Design) -> str:
+def _work(model: PrivateRegression, plan: Any) -> str:
     """The products with the rows in words: the usual number and the largest."""
     usual, most = plan.facts.passes(plan.radius * plan.facts.strong / 2, plan.linear + _penalty_size(model))
     return f"about {usual} products with the rows, at most {most:,} on unusual data"
@@ -394,7 +394,7 @@ def _penalty_size(model: PrivateRegression) -> float:
     return float(np.linalg.norm(np.abs(model.penalty.linear) + model.penalty.l1)) / model.scale
 
 
-def perturbed(model: PrivateRegression, plan: Design, b: Floats) -> PerturbedObjective:
+def perturbed(model: PrivateRegression, plan: Any, b: Floats) -> PerturbedObjective:
     """The objective that ``run`` minimises. Reads the rows."""
     h = plan.ridge + 2 * model.penalty.ridge / model.scale
     linear = b + model.penalty.linear / model.scale - plan.ridge * public_point(model)
@@ -420,13 +420,14 @@ def proved_excess(model: PrivateRegression, plan: Design, beta: float) -> float:
 
 def predicted_excesses(
     model: PrivateRegression,
-    plans: Sequence[Design],
+    plans: Sequence[Any],
     populations: Populations,
     draws: int = 1,
     steps: int = _SIMULATED_STEPS,
 ) -> Floats:
     """(plans, populations) mean excess risk of the released point over so many draws of the noise, the same for all
-    plans. All are minimised side by side."""
+    plans. All are minimised side by side. A plan has ``ridge``, ``facts`` and two standard deviations, ``sigma`` and
+    ``output``: those of Gaussian noise stand for any."""
     generator = public_generator(1)
     shape = len(plans), draws * populations.count
     rows = populations.at(np.tile(np.arange(populations.count), shape[0] * draws))

@@ -143,7 +143,8 @@ class Facts:
 
 @dataclass(frozen=True)
 class PerturbedObjective:
-    """The objective over the private rows. ``h``, ``linear`` : (p,); the penalty's l1 part counts 1/``scale``."""
+    """The objective over the private rows. ``h``, ``linear`` : (p,); the penalty's l1 part counts 1/``scale``.
+    ``ball`` : distances are those of the nearest points of the ball of this radius around 0."""
 
     rows: Table
     loss: Loss
@@ -153,6 +154,7 @@ class PerturbedObjective:
     scale: float
     h: Floats
     linear: Floats
+    ball: float = math.inf
 
     def _slopes(self, w: Floats, curved: bool = False, step: int | None = None) -> tuple[Floats, Floats | None]:
         """(p,) gradient of all but the l1 term, and where it is asked for the (p, p) second derivative. One pass."""
@@ -176,12 +178,14 @@ class PerturbedObjective:
 
     # ------------------------------------------------------------------ the certificate
     def certify(self, w: Floats) -> tuple[Floats, float]:
-        """A point near w and an upper bound on its distance from the minimiser w*.
+        """A point v near w and an upper bound on its distance from the minimiser w*, both projected onto the ball.
 
         Free: by strong convexity ``strong ||w - w*|| <= ||gradient(w)||``. With a set or l1 term I: the step
         ``v = prox(w - t g(w))`` makes ``(w - v)/t - g(w)`` a subgradient of I at v, hence
         ``xi = (w - v)/t - g(w) + g(v)`` one of the whole objective at v, and ``strong ||v - w*|| <= ||xi||``. Rounding
-        is added.
+        is added. Ball: with this distance d, both points are at least ``m = ||v|| - d`` long. For m > ball, projecting
+        onto the ball of radius m moves them no further apart, and from its surface to the ball is a scaling by ball /
+        m: the distance is at most ``d ball / m``.
         """
         facts = self.facts
         if not np.isfinite(w).all():
@@ -195,7 +199,9 @@ class PerturbedObjective:
             xi = (w - v) / step - first + self.careful_gradient(v)
         size = max(float(np.linalg.norm(w)), float(np.linalg.norm(v)))
         error = facts.rounding(size, float(np.linalg.norm(self.linear)))
-        return v, (float(np.linalg.norm(xi)) * (1 + 1e-12) + error) / facts.strong
+        found = (float(np.linalg.norm(xi)) * (1 + 1e-12) + error) / facts.strong
+        least = float(np.linalg.norm(v)) - found
+        return v, found * self.ball / least if least > self.ball else found
 
     # ------------------------------------------------------------------ the solver
     def minimise(self, start: Floats, radius: float, linear: float) -> tuple[Floats, bool]:
