@@ -93,8 +93,8 @@ class PureObjectivePerturbation(Mechanism[PrivateRegression]):
         An absent record is one with label 0 and x' the constant columns alone: then ``||omega (s x - s' x')||_1 <= m
         |s| + c (|s| + |s'|)``, m and c the parts of g that move and that are constant. With s on the side whose
         determinant is in the numerator the ratio is at most the larger of ``c/beta + max_s ((m + c) s / beta + ln(1 +
-        kappa s (1 - s)))`` and ``(m + c)/beta + max_s (c s / beta + ln(1 + kappa_c s (1 - s)))``: ``(m + 2 c) / beta``, where kappa
-        and kappa_c (of the constants alone) are small.
+        kappa s (1 - s)))`` and ``(m + c)/beta + max_s (c s / beta + ln(1 + kappa_c s (1 - s)))``: ``(m + 2 c) / beta``,
+        where kappa and kappa_c (of the constants alone) are small.
         (2) *What is computed.* Pi projects onto the ball of radius ``ball``, a public number: post-processing of w*.
         The solver's point v satisfies ``||Pi(v) - Pi(w*)||_2 <= radius`` for every draw (``certify``; rounding
         included). Given w*, v is a function of D and b_D(w*), so Pi(v) and the neighbour's lie ``2 radius`` apart,
