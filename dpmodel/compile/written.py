@@ -77,16 +77,19 @@ _LATEX_ATOMS = {
 
 def latex_words(text: str) -> str:
     r"""Words in mathematics: ``\text{}``, and between two of them what commands are made of (renderers differ in what
-    they read inside ``\text{}``)."""
-    pieces = re.split(r"([\\{}$&#%_^~])", cell_text(text).replace("\n", " "))
+    they read inside ``\text{}``), what old fonts show as other signs there, and what HTML takes for a tag."""
+    pieces = re.split(r"([\\{}$&#%_^~<>|])", cell_text(text).replace("\n", " "))
     return "".join(_SIGN.get(p, rf"\text{{{p}}}") for p in pieces if p)
 
 
 _SIGN = {c: f"\\{c}" for c in "{}$&#%_"} | {"\\": r"\backslash ", "^": r"\wedge ", "~": r"\sim "}
+_SIGN |= {"<": " < ", ">": " > ", "|": r"\vert "}
 
 
 def _latex_symbol(name: str, private: bool) -> str:
     plain = name if len(name) == 1 and name.isascii() and name.isalpha() else latex_words(name)
+    if not re.fullmatch(r"\w|\\text\{[^}]*\}", plain):
+        plain = f"{{{plain}}}"  # one piece, or an index would be of its last one alone
     return rf"\underline{{{plain}}}" if private else plain
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import string
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -64,7 +67,7 @@ def test_a_problem_has_one_line_for_each_constraint_with_its_label() -> None:
     problem = dpm.Problem(cp.Maximize(cp.sum(ward)), [(ward <= P).set_label("beds & <b>"), ward <= 5])
     told = model_latex(problem).split("\\\\\n")
     assert len(told) == 4 and "maximise" in told[0] and r"\ge 0" in told[3]
-    assert r"\underline{\text{need}}" in told[1] and r"\text{beds }\&\text{ <b>}" in told[1]
+    assert r"\underline{\text{need}}" in told[1] and r"\text{beds }\&\text{ } < \text{b} > " in told[1]
     page = model_html(problem)
     assert "<u><b>need</b></u>" in page and "beds &amp; &lt;b&gt;" in page and "<b>beds" not in page
     assert problem._repr_latex_() == model_latex(problem) and problem._repr_html_() == page
@@ -113,3 +116,26 @@ def test_declared_bounds_of_variables_are_written() -> None:
         line.strip() for line in str(problem).splitlines()
     }
     assert r"0 \le \text{both} \le 9" in model_latex(problem)
+
+
+ODD = ("", "\n", "\x00", "é", "x_1", "$$", r"\\", r"\end{aligned}", "<script>")
+
+
+@pytest.mark.parametrize("sign", [*string.punctuation, *ODD])
+def test_no_name_or_label_is_read_as_a_command(sign: str) -> None:
+    """Every sign of the keyboard in every name of a model: what stands in ``\\text{}`` is plain, all else is known."""
+    for name in (sign, f"a{sign}b"):
+        d = dpm.Private(shape=2, name=f"d{name}", unit="entry", linf=1)
+        x = cp.Variable(2, name=name, nonneg=True)
+        factor, public = cp.Constant([1.0, 3.0], name=name), cp.Parameter(2, name=name)
+        cost = cp.sum(cp.multiply(factor, x)) + x[0] ** 2 + cp.sum(public @ x)
+        problem = dpm.Problem(cp.Minimize(cost), [(x >= d).set_label(f"l{name}")])
+        for text in (problem._repr_latex_(), problem.classify()._repr_latex_()):
+            assert text.startswith("$$\\begin{aligned}\n") and text.endswith("\n\\end{aligned}$$")
+            body = text[len("$$\\begin{aligned}") : -len("\\end{aligned}$$")]
+            for words in re.findall(r"\\text\{([^}]*)\}", body):
+                assert not set(words) & set("\\{}$&#%_^~<>|\n")
+            rest = re.sub(r"\\text\{[^}]*\}|\\[a-zA-Z]+|\\[{}$&#%_,\\]", " ", body)
+            assert set(rest) <= set("xbdAc0123456789+=.:;,-(){}[]^_& \n<>"), rest
+            assert not re.search(r"<\S|\S>", rest) and rest.count("{") == rest.count("}")
+            assert not re.search(r"(?:\\text\{[^}]*\}\\.|\\\w+ |\\.)[_^]\{", body), "an index of a part of a name"
