@@ -197,6 +197,12 @@ def cone_forecast(
     return capped(forecast, known_of(model))
 
 
+def nothing(model: PrivateInequalities, proved: float) -> float:
+    """Missed rows from which on simulations say nothing, where what is proved says nothing either."""
+    least = known_of(model).missed
+    return least if proved >= least else math.inf
+
+
 def hoped(model: PrivateInequalities, least: float) -> tuple[Bound, ...]:
     """The bound of a forecast that says ``least`` rows or more; none where it may say nothing, and tells with how many
     records it would."""

@@ -83,6 +83,7 @@ def forecast_missed(
     seeds: int = SEEDS,
     kinds: tuple[Kind, ...] = KINDS,
     most: int | None = None,
+    nothing: float = math.inf,
 ) -> tuple[float, float]:
     """Rows that simulated runs miss: the median and the quantile ``1 - beta``, each for the worst kind of instance.
 
@@ -95,20 +96,27 @@ def forecast_missed(
         as missed where ``<a, y> < 0`` or y is zero; the quantile is that of counts in steps of ``weight``, at its upper
         end.
     steps : products with the rows and their transpose in one run.
+    nothing : a quantile of so many rows says nothing. No more runs are made once it cannot be less.
     """
     seeds, count = _runs(model, steps, seeds, kinds, most)
 
     def build() -> tuple[float, float]:
         weight = max(model.expected, 1) / count
         median = high = 0.0
+        few = seeds - math.ceil((1 - request.beta) * (seeds - 1))  # of the runs, that place the quantile above theirs
         for kind in kinds:
             missed = np.empty(seeds)
             for seed in range(seeds):
                 rows = instance(model, seed, count, kind)
                 y = run(rows, weight, seed)
                 missed[seed] = weight * (np.count_nonzero(rows @ y < 0) if np.any(y) else count)
+                if np.count_nonzero(missed[: seed + 1] + (weight - 1) >= nothing) >= few:
+                    missed = missed[: seed + 1]
+                    break
             median = max(median, float(np.median(missed)))
             high = max(high, float(np.quantile(missed, 1 - request.beta, method="higher")) + (weight - 1))
+            if high >= nothing:
+                break
         return median, high
 
     return model.cached(("missed", key, request.epsilon, request.delta, request.beta), build)

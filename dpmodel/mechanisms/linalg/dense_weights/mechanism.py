@@ -85,9 +85,10 @@ class DenseWeights(Mechanism[PrivateInequalities]):
 
     def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
         plan = best_plan(model, request)
+        proved = proved_missed(model, request, plan)
         median, high = forecast_missed(
             model, request, self.name, lambda rows, weight, seed: _simulate(model, plan, rows, weight, seed),
-            steps=plan.steps * 4, seeds=_MANY_SEEDS,
+            steps=plan.steps * 4, seeds=_MANY_SEEDS, nothing=cones.nothing(model, proved),
         )  # fmt: skip
         noise = {
             "kind": plan.kind, "scale of each sum": plan.scale, "sums": model.cone_dimension, "steps": plan.steps,
@@ -96,9 +97,7 @@ class DenseWeights(Mechanism[PrivateInequalities]):
             "change by one record": sum_sensitivity(model, plan.density, 1 if plan.kind == "laplace" else 2),
         }  # fmt: skip
         work = f"{plan.steps} steps: two products with the private rows, one projection of weights and noise"
-        return cones.cone_forecast(
-            model, request, proved_missed(model, request, plan), median, high, noise=noise, work=work
-        )
+        return cones.cone_forecast(model, request, proved, median, high, noise=noise, work=work)
 
     def run(
         self, model: PrivateInequalities, request: Request, noise: NoiseSource, progress: Progress = no_progress
@@ -136,12 +135,12 @@ def best_plan(model: PrivateInequalities, request: Request) -> DensePlan:
     def build() -> DensePlan:
         def score(item: tuple[int, DensePlan]) -> tuple[float, float, float]:
             number, plan = item
+            proved = proved_missed(model, request, plan)
             median, high = forecast_missed(
                 model, request, f"dense-weights, candidate {number}",
                 lambda rows, weight, seed: _simulate(model, plan, rows, weight, seed),
-                steps=plan.steps * 20, seeds=_FEW_SEEDS,
+                steps=plan.steps * 20, seeds=_FEW_SEEDS, nothing=cones.nothing(model, proved),
             )  # fmt: skip
-            proved = proved_missed(model, request, plan)
             return min(high, proved), proved, median
 
         return min(enumerate(candidates(model, request)), key=score)[1]

@@ -68,7 +68,7 @@ class HingeDescent(Mechanism[PrivateInequalities]):
         proved, (steps, seeds) = proved_missed(model, request, plan), _simulations(plan)
         median, high = forecast_missed(
             model, request, self.name, lambda rows, weight, seed: _simulate(model, plan, rows, weight, seed),
-            steps=steps, seeds=seeds,
+            steps=steps, seeds=seeds, nothing=cones.nothing(model, proved),
         )  # fmt: skip
         return cones.cone_forecast(
             model, request, proved, median, high,
