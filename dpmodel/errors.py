@@ -77,7 +77,13 @@ class SourceError(DPModelError):
 
 
 class MissingExtraError(DPModelError, ImportError):
-    """An optional dependency is missing; the message names the extra to install."""
+    """An optional dependency is missing; the message says what to install."""
+
+
+def install(extra: str, instead: str = "") -> str:
+    """The remedy for a missing extra of this package, or ``instead``. No distribution is published: a clone."""
+    told = f'python -m pip install ".[{extra}]" in a clone of dpmodel'
+    return f"{told}, or {instead}" if instead else told
 
 
 class ImpossibilityError(DPModelError):

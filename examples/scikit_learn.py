@@ -1,4 +1,4 @@
-"""The same mechanisms with scikit-learn's face: fit, predict, score. Needs the extra: pip install "dpmodel[learn]".
+"""The same mechanisms with scikit-learn's face: fit, predict, score. Needs the extra: pip install ".[learn]".
 
 Run: python examples/scikit_learn.py
 """

@@ -294,7 +294,7 @@ def test_engines_that_are_not_there(module: str, extra: str, make: Any, monkeypa
         raise ImportError(name)
 
     monkeypatch.setattr(_extra, "import_module", missing)
-    with pytest.raises(MissingExtraError, match=rf'pip install "dpmodel\[{extra}\]"'):
+    with pytest.raises(MissingExtraError, match=rf'pip install "\.\[{extra}\]"'):
         make()
 
 

@@ -86,7 +86,7 @@ def test_reconstruct_refuses_readably(capsys: pytest.CaptureFixture[str], monkey
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main(["reconstruct", "--figure", "lower_bound.png"]) == 2
     printed = capsys.readouterr()
-    assert "dpmodel[plot]" in printed.err and not printed.out, "refused before the work"
+    assert ".[plot]" in printed.err and not printed.out, "refused before the work"
 
 
 @pytest.mark.slow

@@ -165,4 +165,4 @@ def test_scikit_learn_is_imported_late_and_its_extra_named_where_it_is_missing()
         "try:\n    dpmodel.learn\nexcept dpmodel.MissingExtraError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("False") and 'pip install "dpmodel[learn]"' in done.stdout
+    assert done.stdout.startswith("False") and 'pip install ".[learn]"' in done.stdout

@@ -62,7 +62,7 @@ def test_each_figure_draws_alone_on_given_axes_and_in_a_notebook(name: str, solv
 def test_without_matplotlib_the_error_names_the_extra(name: str, solved: dpm.Problem, monkeypatch: Any) -> None:
     draw = DRAWS[name](solved)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(dpm.MissingExtraError, match=r"dpmodel\[plot\]"):
+    with pytest.raises(dpm.MissingExtraError, match=r"\.\[plot\]"):
         draw()
 
 

@@ -280,7 +280,7 @@ def test_the_table_of_floors():
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(dpm.MissingExtraError, match=r"dpmodel\[plot\]"):
+    with pytest.raises(dpm.MissingExtraError, match=r"\.\[plot\]"):
         gadgets.figure()
 
 

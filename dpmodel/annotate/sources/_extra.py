@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from dpmodel.errors import MissingExtraError
+from dpmodel.errors import MissingExtraError, install
 
 
 def engine(module: str, extra: str) -> Any:
@@ -17,5 +17,5 @@ def engine(module: str, extra: str) -> Any:
     raise MissingExtraError(
         f"{module.partition('.')[0]} is not installed",
         why="rows are read by the engine that holds them",
-        remedy=f'pip install "dpmodel[{extra}]"',
+        remedy=install(extra),
     )

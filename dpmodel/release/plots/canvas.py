@@ -12,7 +12,7 @@ from functools import cache
 from html import escape
 from typing import Any
 
-from dpmodel.errors import MissingExtraError, SpecificationError
+from dpmodel.errors import MissingExtraError, SpecificationError, install
 
 # Colours that differ in lightness too (Okabe and Ito 2008).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B5B00", "#000000")
@@ -30,7 +30,7 @@ def require_matplotlib(instead: str = "") -> None:
     raise MissingExtraError(
         "figures need matplotlib, which is not installed",
         why="it is an optional extra",
-        remedy="pip install 'dpmodel[plot]'" + (f", or {instead}" if instead else ""),
+        remedy=install("plot", instead),
     )
 
 
