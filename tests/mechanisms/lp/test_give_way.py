@@ -29,7 +29,7 @@ from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.numerics.cones import ConeBlock
 from dpmodel.privacy import SeededSource
 
-BETA, DRAWS, FALSE_ALARM = 0.2, 40, 1e-7
+BETA, DRAWS, FALSE_ALARM = 0.1, 24, 1e-7
 MOST = int(binom.isf(FALSE_ALARM, DRAWS, BETA))
 
 
@@ -138,7 +138,13 @@ def false_lists(write: Any, kind: Any = "laplace", told: Any = lambda outcome: o
     return count
 
 
-@pytest.mark.parametrize("write", WRITTEN, ids=lambda write: write.__name__)
+SLOW = (integers, signed_coefficients, both_sides)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [pytest.param(write, id=write.__name__, marks=[pytest.mark.slow] * (write in SLOW)) for write in WRITTEN],
+)
 def test_what_safe_lists_is_true(write: Any) -> None:
     model, _, outcomes = runs(write)
     assert not leaves_a_point(model)
