@@ -138,13 +138,7 @@ def false_lists(write: Any, kind: Any = "laplace", told: Any = lambda outcome: o
     return count
 
 
-SLOW = (integers, signed_coefficients, both_sides)
-
-
-@pytest.mark.parametrize(
-    "write",
-    [pytest.param(write, id=write.__name__, marks=[pytest.mark.slow] * (write in SLOW)) for write in WRITTEN],
-)
+@pytest.mark.parametrize("write", WRITTEN, ids=lambda write: write.__name__)
 def test_what_safe_lists_is_true(write: Any) -> None:
     model, _, outcomes = runs(write)
     assert not leaves_a_point(model)
