@@ -263,9 +263,8 @@ def test_the_selections_and_measurements_of_cuts_share_beta(rounds: int, delta: 
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= Private(np.ones(12), name="b", unit="entry", linf=1)])
     cuts, request = cutting.cuts_of(problem._model(None)), Request(1.0, delta, 0.1)
     found = cutting.best_split(cuts, request, rounds, np.inf)
-    measured = -np.expm1(
-        rounds * np.log1p(-beyond(kind_of(found.distribution), found.distribution.scale, found.quantile))
-    )
+    one = beyond(kind_of(found.distribution), found.distribution.scale, found.quantile)
+    measured = -np.expm1(rounds * np.log1p(-one))
     selected = rounds * cuts.gain.size * np.exp(-found.miss * found.selection_epsilon / cuts.reach)
     assert 0.09 <= measured + selected <= 0.1 * (1 + 1e-6)
 
