@@ -258,7 +258,7 @@ def test_the_runs_and_the_tests_of_a_search_share_beta(steps: int) -> None:
 @pytest.mark.parametrize("rounds", [1, 4, 9])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_selections_and_measurements_of_cuts_share_beta(rounds: int, delta: float) -> None:
-    """A selection of k misses the best by x with probability ``k exp(-x e / reach)`` at most (exponential mechanism)."""
+    """A selection among k misses the best by x with probability ``k exp(-x e / reach)`` at most."""
     x = cp.Variable(12, bounds=[0, 9])
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= Private(np.ones(12), name="b", unit="entry", linf=1)])
     cuts, request = cutting.cuts_of(problem._model(None)), Request(1.0, delta, 0.1)
