@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.errors import DPModelError, UnsupportedModelError
+from dpmodel.errors import UnsupportedModelError
 
 
 def _demand(values: Any = (30.0, 40.0)) -> Any:
@@ -92,11 +92,3 @@ def test_a_plain_problem_is_taken_apart() -> None:
     problem = dpm.Problem(plain)
     problem.solve(epsilon=1e5)
     assert np.allclose(x.value, [30, 40], atol=0.01)
-
-
-def test_a_plain_problem_with_private_numbers_says_what_to_write() -> None:
-    d, x = _demand(), cp.Variable(2, nonneg=True)
-    plain = cp.Problem(cp.Minimize(cp.sum(x)), [x >= d])
-    with pytest.raises(DPModelError, match=r"dpm\.Problem"):
-        plain.solve()
-    assert d.value is None

@@ -108,8 +108,8 @@ def recognise(problem: cp.Problem) -> Recognised | Outputs | None:
     What is declared by its *change* alone (l1=, l2=, linf=) is no row of a record, and such models are served as
     standard forms. So are objectives that are affine in the private parameters, losses ``c_i' w`` included: they are
     the cell "objective", where the sum of the c_i is measured once. Models that are affine in the private parameters
-    after lowering (DPP) and either have no private matrix of unit "row", or multiply none with variables, or take no sum
-    over records (a largest residual, say) are left to the standard form too.
+    after lowering (DPP) and either have no private matrix of unit "row", or multiply none with variables, or take no
+    sum over records (a largest residual, say) are left to the standard form too.
 
     Parameters are compared by what they multiply, so spellings do not matter; then the user's own objective and the
     claimed one are evaluated at random points and must agree.
