@@ -51,6 +51,7 @@ from dpmodel.plan.planner import Compared, make_plan
 from dpmodel.plan.registry import AnyMechanism
 from dpmodel.privacy import Budget
 from dpmodel.release.release import Accuracy, Guarantee, Release
+from dpmodel.text import shortened
 
 Feasible = str | AllBut | Exact
 Goal = str | Target | Search | Penalty
@@ -74,8 +75,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
 
     Parameters
     ----------
-    objective, constraints : as in CVXPY, or a plain ``cp.Problem`` alone; private data enters as ``Private`` parameters
-        only.
+    objective, constraints : as in CVXPY; private data enters as ``Private`` parameters only.
     clip : of regressions: the model's loss with the derivative of every record's loss cut to [-clip, clip] (residuals,
         for the squared loss: that makes it Huber's), which bounds what a record can do where the loss itself does not.
 
@@ -96,8 +96,6 @@ class Problem(cp.Problem):  # type: ignore[misc]
     """
 
     def __init__(self, objective: Any, constraints: Any = None, *, clip: float | None = None) -> None:
-        if isinstance(objective, cp.Problem) and constraints is None:
-            objective, constraints = objective.objective, objective.constraints
         super().__init__(objective, constraints)
         self._lock = threading.RLock()
         self._clip = None if clip is None else checked_clip(clip)
@@ -115,6 +113,12 @@ class Problem(cp.Problem):  # type: ignore[misc]
     # ------------------------------------------------------------------ what it is
     def __str__(self) -> str:
         return model_text(self)
+
+    def __repr__(self) -> str:
+        private = ", ".join(p.name() for p in self.parameters() if isinstance(p, Private))
+        aim = "minimises" if isinstance(self.objective, cp.Minimize) else "maximises"
+        rows = f"{len(self.constraints)} constraint{'s' * (len(self.constraints) != 1)}"
+        return f"<Problem: {aim} under {rows}; private: {shortened(private) or 'nothing'}>"
 
     def _repr_latex_(self) -> str:
         return model_latex(self)

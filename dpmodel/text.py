@@ -13,7 +13,7 @@ import os
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ _CELL = "padding:2px 10px;border-bottom:1px solid #ddd;vertical-align:top;text-a
 _NARROWEST = 40  # below that, tables are cut letter by letter
 WIDTH = 100  # of lines, where neither COLUMNS nor a terminal says how wide they may be
 _NAMED = 12  # entries that are shown with their names
+_SCREEN, _FEWEST = 4000, 40  # characters of a screen, and lines that one has at least
 _EDGE = 3  # entries that an abbreviated array shows at each end
 
 
@@ -145,6 +146,10 @@ def table(
     columns = [printable(cell_text(name)) for name in columns]
     content = [[printable(cell_text(item)) for item in row] for row in content]
     widths = _widths(columns, content, width)
+    if widths is None:
+        told = [wrapped(cell_text(title), width=width)] if title else []
+        below = [wrapped(line, width=width) for line in footer]
+        return "\n".join([*told, *_stacked(columns, content, width), *([""] if footer else []), *below])
     grid = Table(box=SIMPLE_HEAD, show_header=any(columns), pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     for name, justify, fixed in zip(columns, align, widths, strict=True):
         grid.add_column(Text(name), justify=justify, overflow="fold", width=fixed)
@@ -164,6 +169,33 @@ def table(
         for line in footer:
             console.print(Text(printable(cell_text(line))))
     return printable("\n".join(line.rstrip() for line in capture.get().splitlines()).rstrip())
+
+
+def _stacked(columns: Sequence[str], content: Iterable[Sequence[object]], width: int) -> Iterator[str]:
+    """The rows one below the other, where lines are too short for columns without cutting words: the first cell, and
+    what else there is with its heading."""
+    for row in content:
+        first, *rest = map(str, row)
+        heads = columns[1:] if any(columns) else [""] * len(rest)
+        told = [(head, cell) for head, cell in zip(heads, rest, strict=True) if cell not in ("", "-")]
+        if len(told) == 1:
+            head, cell = told[0]
+            lead = f"{first}: " if first else ""
+            yield wrapped(f"{lead}{head + ' ' if head else ''}{cell}", hanging="  ", width=width)
+            continue
+        if first:
+            yield wrapped(first, width=width)
+        yield from (wrapped(f"{head}: {cell}" if head else cell, "  ", "  ", width) for head, cell in told)
+
+
+def screenful(text: str, more: str) -> str:
+    """``text``, or as much of it as fits a screen, and how to see the rest: ``more``."""
+    lines = text.split("\n")
+    most = max(_SCREEN // line_width(WIDTH), _FEWEST)
+    if len(lines) <= most:
+        return text
+    told = wrapped(f"... {len(lines) - most + 2} more lines: {more}").split("\n")
+    return "\n".join([*lines[: most - len(told)], *told])
 
 
 def _hanging(cell: str, width: int) -> str:
@@ -186,11 +218,12 @@ def line_width(default: int) -> int:
         return default
 
 
-def wrapped(text: str, indent: str = "") -> str:
-    """``text`` in lines that fit, in characters that standard output can print."""
-    width = line_width(WIDTH)
+def wrapped(text: str, indent: str = "", hanging: str = "", width: int = WIDTH) -> str:
+    """``text`` in lines that fit, in characters that standard output can print; ``hanging`` : further indent of all
+    lines but the first. Words are kept together, where a line is long enough for them."""
+    width = line_width(width)
     lines = textwrap.wrap(
-        printable(text), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+        printable(text), width, initial_indent=indent, subsequent_indent=indent + hanging, break_on_hyphens=False
     )  # names of mechanisms have hyphens
     return "\n".join(lines)
 
@@ -266,8 +299,8 @@ def _alignment(k: int, content: list[list[object]]) -> list[Literal["left", "rig
     return ["right" if numeric(column) else "left" for column in range(k)]
 
 
-def _widths(columns: Sequence[str], content: list[list[object]], total: int) -> list[int]:
-    """Share ``total`` characters out: the widest columns give way first, words are cut as a last resort.
+def _widths(columns: Sequence[str], content: list[list[object]], total: int) -> list[int] | None:
+    """Share ``total`` characters out: the widest columns give way first. None where words would be cut.
 
     Rich's own sharing cuts words of narrow columns while others could still wrap.
     """
@@ -277,10 +310,9 @@ def _widths(columns: Sequence[str], content: list[list[object]], total: int) -> 
     widths = [max(1, *(cell_len(line) for text in column for line in text.split("\n"))) for column in texts]
     words = [max((cell_len(word) for text in column for word in text.split()), default=1) for column in texts]
     room = total - (2 * len(columns) - 1)  # rich counts a space of padding per column and one between two
-    for least in (words, [1] * len(columns)):
-        while sum(widths) > room:
-            spare = [k for k in range(len(widths)) if widths[k] > least[k]]
-            if not spare:
-                break
-            widths[max(spare, key=widths.__getitem__)] -= 1
+    while sum(widths) > room:
+        spare = [k for k in range(len(widths)) if widths[k] > words[k]]
+        if not spare:
+            return None
+        widths[max(spare, key=widths.__getitem__)] -= 1
     return widths

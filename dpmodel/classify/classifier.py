@@ -26,7 +26,7 @@ from dpmodel.compile.standard_form.footprint import Blocks, Footprint, Sensitivi
 from dpmodel.errors import SpecificationError
 from dpmodel.release.plain import plain, read, revived
 from dpmodel.release.plots.taxonomy_grid import Square, taxonomy_grid
-from dpmodel.text import html_table, number, printable, wrapped
+from dpmodel.text import html_table, number, printable, screenful, wrapped
 
 # Texts name no more parameters than this at once, and tables show no more rows of one kind.
 _MOST_NAMES = 5
@@ -200,7 +200,10 @@ class Classification:
             lines.append(f"... and {len(kinds) - _MOST_NAMES} more kinds in to_dict()")
         if any(re.match(r"constraint \d+ \(", label) for cell in self.cells for label in cell.where):
             lines.append(wrapped(_HINT))
-        return "\n".join(lines)
+        return screenful("\n".join(lines), "classification.to_dict()")
+
+    def __repr__(self) -> str:
+        return f"<Classification: {'; '.join(self.verdicts()[:2]) or self.words or 'nothing is private'}>"
 
     def verdicts(self) -> tuple[str, ...]:
         """A line for each kind of cell, without its reason."""
@@ -498,7 +501,7 @@ def _reason(
     words: str,
     solvable: bool,
 ) -> str:
-    where = " and ".join(places) if places else "the model"
+    where = listed(list(places)) if places else "the model"
     enters = f"{words}; {block.name} stands in" if words else f"{block.name} enters {_PART_WORDS[part]} through"
     text = f"{enters} {where}; {record_words([block.parameter])}"
     if level == "low":

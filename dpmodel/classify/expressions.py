@@ -17,9 +17,11 @@ from dpmodel.compile.standard_form.footprint import entry_sensitivities, largest
 from dpmodel.compile.written import passed_over, written
 from dpmodel.errors import SpecificationError
 from dpmodel.release.plain import plain_fields
-from dpmodel.text import WIDTH, html_table, line_width, number, shortened, table, wrapped
+from dpmodel.text import WIDTH, html_table, line_width, number, screenful, shortened, table, wrapped
 
 _LONGEST = 48  # characters of an expression in a row of the tree
+_MOST_NODES = 24  # nodes that are printed
+_ALL_NODES = "problem.explain(tree=True).nodes"
 _WIDE = 72  # columns from which on the tree is a table
 _COLUMNS = ("expression", "shape", "sign", "curvature", "one record moves it by")
 
@@ -132,6 +134,12 @@ class ExpressionTree:
         """Plain data."""
         return plain_fields(self)
 
+    def _shown(self) -> list[TreeNode]:
+        """The first nodes, and the one that breaks a rule."""
+        first = next((place for place, node in enumerate(self.nodes) if node.rule), 0)
+        shown = self.nodes[:_MOST_NODES]
+        return [*shown, self.nodes[first]] if first >= _MOST_NODES else list(shown)
+
     def _rows(self) -> list[tuple[str, ...]]:
         first = next((node for node in self.nodes if node.rule), None)
         return [
@@ -142,18 +150,22 @@ class ExpressionTree:
                 node.curvature,
                 f"BROKEN: {node.rule}" if node is first else node.sensitivity,
             )
-            for node in self.nodes
+            for node in self._shown()
         ]
 
     def __str__(self) -> str:
-        rows = self._rows()
+        rows, left = self._rows(), len(self.nodes) - _MOST_NODES
+        more = [f"... {left} more nodes: {_ALL_NODES}"] if left > 0 else []
         if line_width(WIDTH) >= _WIDE:
-            return table(_COLUMNS, rows)
+            return screenful(table(_COLUMNS, rows, footer=more), _ALL_NODES)
         lines = []
-        for node, (expression, *facts) in zip(self.nodes, rows, strict=True):
+        for node, (expression, *facts) in zip(self._shown(), rows, strict=True):
             told = ", ".join(fact for fact in facts if fact not in ("", "-"))
             lines.append(wrapped(f"{expression.strip()}: {told}", "  " * node.depth))
-        return "\n".join(lines)
+        return screenful("\n".join([*lines, *map(wrapped, more)]), _ALL_NODES)
+
+    def __repr__(self) -> str:
+        return f"<ExpressionTree: {len(self.nodes)} nodes>"
 
     def _repr_html_(self) -> str:
         return html_table(_COLUMNS, [(row[0].replace("  ", "\u2003"), *row[1:]) for row in self._rows()])

@@ -23,7 +23,7 @@ from dpmodel.mechanisms.forecast import Forecast, Violation, says_nothing
 from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.release.plain import plain_fields
 from dpmodel.release.release import Accuracy, Guarantee, Release
-from dpmodel.text import escaped, html_table, number, table, wrapped
+from dpmodel.text import escaped, html_table, number, screenful, table, wrapped
 
 _PLANNED = "explain(epsilon, delta) tells what is chosen then, why, and what would do better."
 _WORDS = {"objective": "c", "offset": "constant term", "scalar": "b", "matrix": "A"}
@@ -68,13 +68,16 @@ class Explanation:
 
     def __str__(self) -> str:
         parts = [wrapped(self.size)]
-        parts += [table(columns, rows, title=title, width=120) for title, columns, rows in self._tables()]
         parts.append(str(self.classification))
         parts += ["\n".join(wrapped(line) for line in self.sentences)] if self.sentences else []
         parts += ["\n".join(wrapped(f"advice: {line}") for line in self.advice)] if self.advice else []
         parts.append(wrapped(self.unplanned) if self.choice is None else str(self.choice))
-        parts.append(self.release)
-        return "\n\n".join(parts)
+        parts.append(wrapped(self.release))
+        parts += [table(columns, rows, title=title, width=120) for title, columns, rows in self._tables()]
+        return screenful("\n\n".join(parts), "problem.explain().to_dict(), print(problem.release)")
+
+    def __repr__(self) -> str:
+        return f"<Explanation: {self.size}>"
 
     def _repr_html_(self) -> str:
         parts = [f"<p>{escaped(self.size)}</p>"]
@@ -138,7 +141,9 @@ def explain(
 
 
 def _told(release: Release | None) -> str:
-    return "Not solved yet." if release is None else str(release)
+    if release is None:
+        return "Not solved yet."
+    return f"{release.title}: {release.accuracy}; print(problem.release) has its values"
 
 
 def _declared(p: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dpmodel.plan.explained import PlanExplained
 from dpmodel.plan.picture import picture
 from dpmodel.plan.shown import error_words, short_text, why_text
 from dpmodel.release.plain import Misfit, part, plain, plain_fields, read
-from dpmodel.text import html_table, number, table
+from dpmodel.text import html_table, number, screenful, table
 
 
 def nothing() -> str:
@@ -169,7 +169,10 @@ class Plan:
         return f"Plan for epsilon {number(self.request.epsilon)}, delta {number(self.request.delta)}"
 
     def __str__(self) -> str:
-        return short_text(self)
+        return screenful(short_text(self), "plan.to_dict()")
+
+    def __repr__(self) -> str:
+        return f"<{self.title}: {self.chosen.mechanism}>"
 
     def table(self) -> str:
         """The whole comparison: every forecast with its statement, and why each of the others does not serve."""

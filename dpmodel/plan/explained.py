@@ -12,7 +12,7 @@ from dpmodel.mechanisms.forecast import ExcessRisk, Forecast, RowsMissed, Second
 from dpmodel.models.contract import Candidate
 from dpmodel.plan.changes import changes
 from dpmodel.plan.shown import error_words
-from dpmodel.text import html_table, number, table, wrapped
+from dpmodel.text import html_table, number, screenful, table, wrapped
 
 if TYPE_CHECKING:
     from dpmodel.plan.comparison import Plan
@@ -92,7 +92,10 @@ class PlanExplained:
         parts = [wrapped(self.plan.answer)] if self.plan.answer else []
         parts.append("\n".join([wrapped(f"Chosen: {self.statement}"), *(wrapped(line, "  ") for line in self.meaning)]))
         parts += [table(columns, rows, title=title) for title, columns, rows in self._tables()]
-        return "\n\n".join(parts)
+        return screenful("\n\n".join(parts), "plan.explain().to_dict(), plan.why(name)")
+
+    def __repr__(self) -> str:
+        return f"<PlanExplained: {self.plan.chosen.mechanism}>"
 
     def _repr_html_(self) -> str:
         rows = [(line,) for line in (self.plan.answer, *self.meaning) if line]

@@ -13,7 +13,7 @@ from dpmodel.privacy._checks import fraction, non_negative
 from dpmodel.privacy.conversions import PrivacyLoss, validate_privacy
 from dpmodel.privacy.ledger import Charge, Ledger, MemoryLedger, SQLiteLedger, total
 from dpmodel.release.plots.charges import charges
-from dpmodel.text import html_table, number
+from dpmodel.text import html_table, number, wrapped
 
 # Ten charges of 0.1 add up to 1.0000000000000002 in some orders. A relative 1e-12 forgives that; it is
 # the most by which a budget can be exceeded, and it is stated in the docstring.
@@ -190,6 +190,10 @@ class Budget:
         )
 
     def __str__(self) -> str:
+        first, *rest = self._told().split("\n  ")
+        return "\n".join([wrapped(first, hanging="  "), *(wrapped(line, "  ", "  ") for line in rest)])
+
+    def _told(self) -> str:
         # A repr must never raise: it is what a debugger shows in a forked child or beside a lost file.
         head = f"Budget(epsilon={self.epsilon:g}, delta={self.delta:g}): "
         file = f"\n  ledger: {self._ledger.path}" if isinstance(self._ledger, SQLiteLedger) else ""
@@ -202,7 +206,7 @@ class Budget:
         return f"{head}{len(history)} charge{'s' * (len(history) != 1)}, {left}{file}"
 
     def __repr__(self) -> str:
-        return f"<{str(self).replace(chr(10) + '  ', ', ')}>"
+        return f"<{self._told().replace(chr(10) + '  ', ', ')}>"
 
     @property
     def charges(self) -> tuple[tuple[str, str, str, str], ...]:

@@ -23,10 +23,10 @@ from dpmodel.release.frames import long_frame
 from dpmodel.release.plain import Misfit, built, part, plain_fields, read
 from dpmodel.release.plots.moved_constraints import moved_constraints
 from dpmodel.release.plots.values import entry_names, released_values
-from dpmodel.text import html_table, named_text, number, printable, table
+from dpmodel.text import html_table, named_text, number, printable, screenful, table
 
-# Printed cells of a classification; all of them are data.
-_MOST_CELLS = 5
+# Printed cells of a classification, and variables and multipliers; all of them are data.
+_MOST_CELLS, _MOST_ARRAYS = 5, 6
 # Multipliers that solvers leave at constraints that do not bind are smaller.
 _BINDS = 1e-6
 
@@ -186,8 +186,11 @@ class Release:
             ("guarantee", self.guarantee),
             ("spent", f"epsilon {number(epsilon)}, delta {number(delta)}"),
         ]
-        for kind, arrays in (("variable ", self.variables), ("dual ", self.duals)):
-            rows += [(kind + name, named_text(item, self.labels.get(name, ()))) for name, item in arrays.items()]
+        for kind, arrays in (("variable", self.variables), ("dual", self.duals)):
+            told = list(arrays.items())[: _MOST_ARRAYS if len(arrays) > _MOST_ARRAYS + 1 else None]
+            rows += [(f"{kind} {name}", named_text(item, self.labels.get(name, ()))) for name, item in told]
+            left = len(arrays) - len(told)
+            rows += [(kind, f"... and {left} more: release.{kind}s[name], release.to_dict()")] if left else []
         rows += [("cell", line) for line in self.classification[:_MOST_CELLS]]
         if len(self.classification) > _MOST_CELLS:
             rows.append(("cell", f"... and {len(self.classification) - _MOST_CELLS} more in to_dict()"))
@@ -305,7 +308,7 @@ class Release:
         return report(self, file, more)
 
     def __str__(self) -> str:
-        return table(("", ""), self._rows(), title=self.title)
+        return screenful(table(("", ""), self._rows(), title=self.title), "release.to_dict()")
 
     def _repr_html_(self) -> str:
         return html_table(("", ""), self._rows(), title=self.title)

@@ -34,7 +34,7 @@ from dpmodel.classify.impossibility import lower_bound as least_error
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.public_facts import is_integer, is_real
 from dpmodel.problem import Problem
-from dpmodel.text import number
+from dpmodel.text import number, wrapped
 
 Bits = npt.NDArray[np.int8]
 GadgetPart = Literal["scalar", "objective", "column"]
@@ -185,7 +185,11 @@ class Gadget:
     def __str__(self) -> str:
         moves = "arbitrarily far" if self.sensitivity is None else f"by at most {number(self.sensitivity)}"
         form = ", sharper form" if self.sharp else ""
-        return f"Gadget of {self.theorem}{form}: {self.n} bits, one record moves one entry of {self.part} data {moves}"
+        told = f"Gadget of {self.theorem}{form}: {self.n} bits, one record moves one entry of {self.part} data {moves}"
+        return wrapped(told)
+
+    def __repr__(self) -> str:
+        return f"<Gadget of {self.theorem}: {self.n} bits>"
 
 
 def scalar(bits: Any, *, sensitivity: float | None = None) -> Gadget:

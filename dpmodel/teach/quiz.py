@@ -55,7 +55,8 @@ class Question:
         return f"{'Right.' if right else 'Not quite.'}\n{self.problem.classify()}"
 
     def __str__(self) -> str:
-        return f"{wrapped(self.words)}\nWhich part, and which level? question.answer('scalar', 'low'), say."
+        asked = "Which part, and which level? question.answer('scalar', 'low'), say."
+        return f"{wrapped(self.words)}\n{wrapped(asked)}"
 
 
 def quiz(rng: int | None = None) -> Question:

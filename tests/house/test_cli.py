@@ -25,7 +25,7 @@ def test_demo_prints_every_room(capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert expected in printed
     released = printed.split("(what is released)")[1].split("Private release by")[0]
-    assert "true" not in released and not any(f" {demand:g} " in released for demand in (325, 300, 275))
+    assert "true" not in released  # a number that was released may be the true one by chance
 
 
 @pytest.mark.parametrize("width", [80, 50])

@@ -108,11 +108,12 @@ class CheapestPoint(Mechanism[PrivateLP]):
         slack, width = min(plan.slack, rows.count), rows.residual_range(public_polyhedron(model))[1]
         listed = plan.points is not None
         unit = " times its own width" if rows.relative else ""
-        loss = f"within {number(plan.loss)} of" if plan.loss else "at least as good as"
+        violation, lost = min(plan.threshold, width), min(plan.loss, objective_span(model))
+        loss = f"within {number(lost)} of" if lost else "at least as good as"
         best = "the best of the given points that satisfies them" if listed else "the true optimum"
         return Forecast(
             statement=f"with probability {number(1 - request.beta)}, all but {slack} of the {rows.count} private "
-            f"constraints are violated by at most {number(plan.threshold)}{unit}, and the objective is {loss} {best}",
+            f"constraints are violated by at most {number(violation)}{unit}, and the objective is {loss} {best}",
             epsilon=request.epsilon,
             delta=0.0,
             beta=request.beta,
@@ -121,8 +122,8 @@ class CheapestPoint(Mechanism[PrivateLP]):
             noise={"candidates": plan.count, "rows allowed to pass": plan.allowed, "sensitivity": rows.per_record},
             caveats=_caveats(rows, listed),
             error=Violation(
-                objective=plan.loss,
-                violation=plan.threshold,
+                objective=lost,
+                violation=violation,
                 slack_rows=slack,
                 private_rows=rows.count,
                 width=width,

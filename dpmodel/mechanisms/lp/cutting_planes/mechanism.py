@@ -27,6 +27,7 @@ from dpmodel.mechanisms.lp.cutting_planes.rounds import Cuts, Rounds, add_cuts, 
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
 from dpmodel.mechanisms.lp.private_rows import plain_rows, public_polyhedron
+from dpmodel.mechanisms.lp.public.points import largest_violation
 from dpmodel.numerics.polytopes.cut_program import CutProgram
 from dpmodel.privacy import NoiseSource, exponential_mechanism, permute_and_flip
 from dpmodel.text import number
@@ -97,7 +98,8 @@ class PrivateCuttingPlanes(Mechanism[PrivateLP]):
         plan = plan_of(model, request)
         if plan.count == 0:
             return Verdict(False, "choosing rows costs more here than measuring every right-hand side once")
-        alpha, width = plan.alpha(cuts), width_of(model, cuts)
+        width = width_of(model, cuts)
+        alpha = min(plan.alpha(cuts), width, largest_violation(model))
         work = f"{plan.count} rounds of choosing, measuring and solving, among {cuts.measurement.count} numbers"
         return Forecast(
             statement=f"with probability {number(1 - request.beta)}, the objective is at least as good as the true "

@@ -36,6 +36,7 @@ from dpmodel.mechanisms.lp.engines.routes import (
     Route,
     best_route,
     noise_of_tests,
+    objective_ceiling,
     objective_design,
     objective_span,
     private_objective,
@@ -45,6 +46,7 @@ from dpmodel.mechanisms.lp.engines.routes import (
 from dpmodel.mechanisms.lp.engines.simulated_settings import settle
 from dpmodel.mechanisms.lp.noise_once.mechanism import objective_loss, objective_noise, release
 from dpmodel.mechanisms.lp.private_rows import most_rows_stay, plain_linear, private_rows, public_polyhedron
+from dpmodel.mechanisms.lp.public.points import largest_violation
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource
 from dpmodel.text import number
@@ -155,15 +157,20 @@ class EngineMechanism(Mechanism[PrivateLP]):
         promise = route.promise
         measured = objective_design(model, request)
         slip = objective_loss(model, measured) if measured else 0.0
-        loss = route.objective_alpha + slip
-        stated = slip if route.goal == "target" else loss
+        # No number is beyond what is known without data.
+        loss = min(route.objective_alpha + slip, objective_span(model))
+        loss = math.nan if math.isnan(route.objective_alpha) else loss
+        stated = min(slip, objective_ceiling(model) - (request.target or 0.0)) if route.goal == "target" else loss
+        violation = min(route.violation, promise.width)
+        if not self._relative(model):
+            violation = min(violation, largest_violation(model))
         noise = dict(promise.noise)
         if measured is not None:
             noise["objective"] = measured.parts["objective"].to_dict()
         if route.goal is not None:
             noise["objective treated by"] = _plain(route, slip)
         return Forecast(
-            statement=_statement(model, request, route, stated, self._relative(model)),
+            statement=_statement(model, request, route, stated, violation, self._relative(model)),
             epsilon=request.epsilon,
             delta=request.delta,
             beta=request.beta,
@@ -173,7 +180,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
             caveats=(*promise.caveats, *((_RELATIVE,) if self._relative(model) else ())),
             error=Violation(
                 objective=loss,
-                violation=route.violation,
+                violation=violation,
                 slack_rows=min(route.slack_rows, promise.rows),
                 private_rows=promise.rows,
                 width=promise.width,
@@ -297,18 +304,18 @@ _RELATIVE = (
 )
 
 
-def _statement(model: PrivateLP, request: Request, route: Route, loss: float, relative: bool) -> str:
+def _statement(model: PrivateLP, request: Request, route: Route, loss: float, violation: float, relative: bool) -> str:
     rows, left = route.promise.rows, min(route.slack_rows, route.promise.rows)
     unit = " times its own width" if relative else ""
     which = f"all but {left} of the {rows} private constraints are" if left else "no private constraint is"
-    what = f"{which} violated by more than {number(route.violation)}{unit}"
+    what = f"{which} violated by more than {number(violation)}{unit}"
     if left:
-        what = f"{which} violated by at most {number(route.violation)}{unit}"
+        what = f"{which} violated by at most {number(violation)}{unit}"
     if route.goal == "target":
         assert request.target is not None
         target = -request.target if model.affine.maximize else request.target
         side = "at least" if model.affine.maximize else "at most"
-        missed = f", missed by at most {number(loss)}" if loss else ""
+        missed = f", missed by at most {number(loss)}" if loss > 0 else ""
         what += f", and the objective is {side} the target {number(target)}{missed} (if a feasible point reaches it)"
     elif route.goal is not None:
         what += f", and the objective is within {number(loss)} of the true optimum"

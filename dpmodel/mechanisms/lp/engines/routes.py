@@ -252,6 +252,23 @@ def objective_span(model: PrivateLP) -> float:
     return min(float(size[moving] @ (top - bottom)[moving]), 2 * model.public.weighted_norm(size))
 
 
+@cached
+def objective_ceiling(model: PrivateLP) -> float:
+    """Public bound on ``c'x + d`` over the public set, in minimisation form: what no target is missed beyond (inf when
+    there is none)."""
+    low, high = cost_range(model)
+    polytope = public_polyhedron(model) if plain_linear(model) is None else model.public
+    bottom, top = polytope.box
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        return math.inf
+    if np.array_equal(low, high) or (bottom >= 0).all():
+        return polytope.support(high) + model.form.d0
+    with np.errstate(invalid="ignore"):
+        corners = np.array([low * bottom, low * top, high * bottom, high * top])
+    most = float(np.where(np.isnan(corners), 0.0, corners).max(axis=0).sum())  # zero times infinity: no cost
+    return most + model.form.d0
+
+
 def noise_hides_costs(model: PrivateLP, positions: Integers, reach: Floats) -> bool:
     """Whether noise of size ``reach`` (k,) on these coefficients is so large that twice ``reach'|x|`` comes to all that
     the objective can vary by: entry by entry it is as large as the coefficient, or half of it where no sign changes."""
