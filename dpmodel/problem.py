@@ -75,7 +75,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
 
     Parameters
     ----------
-    objective, constraints : as in CVXPY; private data enters as ``Private`` parameters only.
+    objective, constraints : as in CVXPY, or a plain ``cp.Problem`` alone; private data enters as ``Private`` parameters
+        only.
     clip : of regressions: the model's loss with the derivative of every record's loss cut to [-clip, clip] (residuals,
         for the squared loss: that makes it Huber's), which bounds what a record can do where the loss itself does not.
 
@@ -96,6 +97,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
     """
 
     def __init__(self, objective: Any, constraints: Any = None, *, clip: float | None = None) -> None:
+        if isinstance(objective, cp.Problem) and constraints is None:
+            objective, constraints = objective.objective, objective.constraints
         super().__init__(objective, constraints)
         self._lock = threading.RLock()
         self._clip = None if clip is None else checked_clip(clip)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -321,7 +322,21 @@ class Private(cp.Parameter):  # type: ignore[misc]
     # ------------------------------------------------------------------ the value goes in, never out
     @property
     def value(self) -> None:
-        """None, always: a private value leaves only through a mechanism."""
+        """None, always: a private value leaves only through a mechanism.
+
+        Raises
+        ------
+        SpecificationError
+            When a plain ``cp.Problem`` asks for it in order to solve.
+        """
+        # CVXPY would say that the parameter has no value, and send the reader after the wrong mistake.
+        if sys._getframe(1).f_code is cp.Problem._solve.__code__:
+            raise SpecificationError(
+                f"a plain cp.Problem with the private parameter {self.name()}",
+                why="CVXPY solves without noise, so it gets no private value",
+                remedy="dpm.Problem(objective, constraints) in its place, or dpm.Problem(problem), and "
+                "solve(epsilon=...)",
+            )
         return None
 
     @value.setter

@@ -125,6 +125,12 @@ def _refuse_shared_ids(problem: cp.Problem) -> None:
 def _dpp_remedy(culprit: Any, names: list[str]) -> str:
     private = [p.name() for p in culprit.parameters() if isinstance(p, Private)]
     listed = ", ".join(names)
+    if isinstance(culprit, cp.QuadForm):
+        x, matrix = map(short, culprit.args)
+        return (
+            f"declare a root R of it, {matrix} = R.T @ R (the centred rows of the data, say), and write "
+            f"cp.sum_squares(R @ {x}), which is the same number"
+        )
     if isinstance(culprit, (cp.atoms.affine.binary_operators.MulExpression, cp.multiply)):
         product = f"the product of {listed}" if len(names) > 1 else f"the nonlinear expression in {listed}"
         beforehand = f"compute {product} beforehand and declare it as one Private with its own bounds"

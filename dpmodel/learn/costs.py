@@ -11,12 +11,13 @@ from copy import deepcopy
 from typing import Any
 
 from sklearn.base import BaseEstimator
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import get_tags
 
+from dpmodel.learn.public_encoder import PublicEncoder
 from dpmodel.privacy import Budget, validate_privacy
 from dpmodel.text import number
 from dpmodel.users_line import users_line
@@ -152,6 +153,25 @@ def names_before(count: int) -> tuple[str, ...]:
     except Exception:  # somebody else's step, without names
         return ()
     return names if len(names) == count else ()
+
+
+def norms_before() -> tuple[float, float] | None:
+    """Largest 1-norm and 2-norm of the rows that public encoders right before an estimator hand on, in the pipeline
+    whose ``fit`` is under way; None where another step stands there."""
+    pipeline = next((each for each in _under_way() if isinstance(each, Pipeline)), None)
+    return None if pipeline is None or len(pipeline.steps) < 2 else _norms_of(pipeline.steps[-2][1])
+
+
+def _norms_of(step: Any) -> tuple[float, float] | None:
+    if isinstance(step, PublicEncoder):
+        return (step.max_l1_, step.max_l2_) if hasattr(step, "max_l1_") else None
+    if not isinstance(step, ColumnTransformer) or step.transformer_weights or not hasattr(step, "transformers_"):
+        return None
+    found = [_norms_of(part) for _, part, _ in step.transformers_ if not (isinstance(part, str) and part == "drop")]
+    known = [norms for norms in found if norms is not None]
+    if not known or len(known) < len(found):
+        return None
+    return sum(one for one, _ in known), math.hypot(*(two for _, two in known))
 
 
 def _learnt_beside() -> list[str]:

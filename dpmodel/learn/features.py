@@ -25,7 +25,8 @@ class Features:
     """Rows ``a`` of p features become ``(a - middle) / half``, by public numbers, before anything else sees them.
 
     ``lower``, ``upper`` : (p,) range of the mapped columns. ``middle``, ``half`` : (p,). ``max_l2`` : largest norm of
-    a row (inf without one; the map is the identity with one). ``unit`` : what a coefficient of the mapped features is
+    a row (inf without one; the map is the identity with one). ``max_l1`` : of rows whose encoder
+    told their norms; their columns have size 1 each. ``unit`` : what a coefficient of the mapped features is
     multiplied by so that it belongs to features of size 1.
     """
 
@@ -34,10 +35,11 @@ class Features:
     middle: Floats
     half: Floats
     max_l2: float
+    max_l1: float = math.inf
 
     @property
     def unit(self) -> float:
-        return self.max_l2 if math.isfinite(self.max_l2) else 1.0
+        return self.max_l2 if math.isfinite(self.max_l2) and math.isinf(self.max_l1) else 1.0
 
     def private(self, X: Any, records: Records) -> Private:
         """The mapped rows of ``X`` (n, p), dense or CSR, as a private parameter; values beyond the bounds are clipped,
@@ -47,6 +49,7 @@ class Features:
             given["bounds"] = [self.lower, self.upper]
         if math.isfinite(self.max_l2):
             given["max_l2"] = self.max_l2
+            given["max_l1"] = None if math.isinf(self.max_l1) else self.max_l1
         else:
             X = self._mapped(X)
             X = X if sp.issparse(X) else X.view(Handed)

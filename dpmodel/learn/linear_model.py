@@ -19,7 +19,7 @@ from dpmodel.annotate.bounds import Unit
 from dpmodel.annotate.elements import elements
 from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
-from dpmodel.learn.costs import Counted, names_before
+from dpmodel.learn.costs import Counted, names_before, norms_before
 from dpmodel.learn.data import checked
 from dpmodel.learn.features import Features, features_of
 from dpmodel.privacy import Budget
@@ -152,7 +152,13 @@ class PrivateLinearModel(Counted):
         centre = bool(self.fit_intercept) and not sp.issparse(X)
         names = getattr(self, "feature_names_in_", None)
         where = type(self).__name__
-        return features_of(self.bounds, self.max_l2, names, X.shape[1], centre=centre, where=where)
+        found = features_of(self.bounds, self.max_l2, names, X.shape[1], centre=centre, where=where)
+        norms = norms_before() if self.max_l2 is None else None
+        low, high = found.middle + found.half * found.lower, found.middle + found.half * found.upper
+        if norms is None or norms[1] >= math.sqrt(X.shape[1]) or max(-low.min(), high.max()) > 1:
+            return found
+        # Centred, columns of categories would have size 1 in every row.
+        return Features(low, high, np.zeros(low.size), np.ones(low.size), max_l2=norms[1], max_l1=norms[0])
 
     def _linear(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")

@@ -44,6 +44,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     bounds_ : (lowest, highest), arrays (p,): public ranges of the encoded columns, which fit ``bounds=`` of the private
         estimators. With ``scale`` they lie in [-1, 1], so that ``bounds=(-1, 1)`` fits too.
+    max_l1_, max_l2_ : largest 1-norm and 2-norm of an encoded row: a row has one category of each list. A private
+        estimator that follows in a pipeline knows them, and then takes the columns as they are.
     n_features_in_, feature_names_in_ : as in scikit-learn.
 
     Notes
@@ -98,6 +100,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.feature_names_in_ = np.array(frame.columns, dtype=object)
         self.n_features_in_ = len(frame.columns)
         self.bounds_: tuple[Floats, Floats] = encoder.ranges
+        self.max_l1_, self.max_l2_ = encoder.norms
         self._names = encoder.names
         return self
 

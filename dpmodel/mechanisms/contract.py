@@ -120,7 +120,8 @@ class Outcome:
     statement's probability, where released numbers tell more than the forecast. ``seconds`` : time of the solve on
     released data; None where every step read private data, for how long those take may depend on it. ``short`` :
     private constraints that may be missed, with by how much at most, where released numbers tell; ``statement`` : the
-    forecast's in view of that ("" where it stays).
+    forecast's in view of that ("" where it stays). ``constant`` : of a private constant term of the objective, which
+    ``value`` leaves out: what the numbers that were measured make it, None where they do not tell.
     """
 
     status: str
@@ -133,6 +134,7 @@ class Outcome:
     short: tuple[tuple[str, float], ...] = ()
     statement: str = ""
     violation: float | None = None
+    constant: float | None = None
 
 
 class Serves(NamedTuple):

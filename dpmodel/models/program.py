@@ -265,7 +265,9 @@ class Program(PrivateModel[PrivateLP]):
         assert self.lowered is not None
         value = outcome.value
         notes = list(outcome.notes)
-        if value is not None and model.form.offset.nnz:
+        if value is not None and outcome.constant is not None:
+            value += outcome.constant
+        elif value is not None and model.form.offset.nnz:
             value = None
             notes.append("the objective's constant term is private and was not measured: no objective value")
         if value is not None and model.splits_objective:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 import dpmodel as dpm
 from dpmodel.errors import SpecificationError
-from dpmodel.learn import PrivateRidge, PublicEncoder
+from dpmodel.learn import PrivateLogisticRegression, PrivateRidge, PublicEncoder
 
 DECLARED: dict[str, Any] = {
     "bounds": {"age": (0, 80), "income": (0.0, 1e5)},
@@ -192,3 +193,45 @@ def test_the_same_encoding_as_the_dataset() -> None:
     people = dpm.Dataset(FRAME, bounds=DECLARED["bounds"], domain=DECLARED["domain"])
     rows = people.rows(["age", "income", "town"])
     assert rows.labels[1][1] == tuple(PublicEncoder(**DECLARED).fit(FRAME).get_feature_names_out()[:4])
+
+
+@pytest.mark.parametrize("interactions", [(), (("town", "job"), ("age", "town"))])
+def test_norms_of_rows_are_known_and_attained(interactions):
+    """Of all rows that there can be (numbers at both ends and beyond, every category, none), the longest has the norms
+    told: sums of 1 for each list and the size of each number."""
+    towns, jobs = ["Ulm", "Bonn", "Jena"], ["a", "b"]
+    ages = [-5.0, 0.0, 40.0, 80.0, 900.0, None]
+    rows = list(itertools.product(ages, [*towns, "elsewhere"], [*jobs, "c"]))
+    frame = pd.DataFrame(rows, columns=["age", "town", "job"]).astype({"age": float})
+    encoder = PublicEncoder(bounds={"age": (0, 80)}, domain={"town": towns, "job": jobs}, interactions=interactions)
+    X = encoder.fit_transform(frame)
+    assert np.abs(X).sum(axis=1).max() == pytest.approx(encoder.max_l1_, rel=1e-12)
+    assert np.linalg.norm(X, axis=1).max() == pytest.approx(encoder.max_l2_, rel=1e-12)
+    assert encoder.max_l1_ == 3 + len(interactions)
+
+
+def test_estimators_after_it_know_the_norm(monkeypatch):
+    """Six lists and five numbers: sqrt(11) and 11, not sqrt(p) and p; and a row that is longer is scaled."""
+    rng = np.random.default_rng(0)
+    n, lists, numbers = 400, 6, 5
+    frame = pd.DataFrame({f"c{k}": rng.choice(list("abcdefgh"), n) for k in range(lists)})
+    frame = frame.assign(**{f"x{k}": rng.uniform(0, 9, n) for k in range(numbers)})
+    y = rng.choice(["no", "yes"], n)
+    encoder = PublicEncoder(
+        bounds={f"x{k}": (0, 9) for k in range(numbers)}, domain={f"c{k}": list("abcdefgh") for k in range(lists)}
+    )
+    seen = []
+    solve = dpm.Problem.solve
+
+    def watched(self, *args, **how):
+        seen.append(next(p for p in self.parameters() if p.name() == "X"))
+        return solve(self, *args, **how)
+
+    monkeypatch.setattr(dpm.Problem, "solve", watched)
+    model = PrivateLogisticRegression(bounds=(-1, 1), classes=("no", "yes"), random_state=0)
+    fitted = make_pipeline(encoder, model).fit(frame, y)
+    assert seen[0].magnitude["max_l1"] == 11
+    assert seen[0].magnitude["max_l2"] == pytest.approx(11**0.5)
+    assert fitted[-1].release_.mechanism == "pure-objective-perturbation"
+    PrivateLogisticRegression(bounds=(-1, 1), classes=("no", "yes"), random_state=0).fit(encoder.transform(frame), y)
+    assert not np.isfinite(seen[1].magnitude["max_l1"])  # nobody told

@@ -23,6 +23,7 @@ from dpmodel._types import Floats
 from dpmodel.annotate import Private, Records
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.lp.cutting_planes import rounds as cutting
 from dpmodel.mechanisms.lp.engines import routes
 from dpmodel.mechanisms.lp.multiplicative_weights import coefficients
 from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, NoisyPart, design, reach_on_b, row_margins
@@ -252,6 +253,20 @@ def test_the_runs_and_the_tests_of_a_search_share_beta(steps: int) -> None:
     one = float(beyond(kind_of(law), law.scale, found.margin))
     total = -np.expm1((steps - 1) * np.log1p(-one)) + steps * found.task.beta
     assert task.beta / 4 <= total <= task.beta * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("rounds", [1, 4, 9])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_selections_and_measurements_of_cuts_share_beta(rounds: int, delta: float) -> None:
+    """A selection among k misses the best by x with probability ``k exp(-x e / reach)`` at most."""
+    x = cp.Variable(12, bounds=[0, 9])
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= Private(np.ones(12), name="b", unit="entry", linf=1)])
+    cuts, request = cutting.cuts_of(problem._model(None)), Request(1.0, delta, 0.1)
+    found = cutting.best_split(cuts, request, rounds, np.inf)
+    one = beyond(kind_of(found.distribution), found.distribution.scale, found.quantile)
+    measured = -np.expm1(rounds * np.log1p(-one))
+    selected = rounds * cuts.gain.size * np.exp(-found.miss * found.selection_epsilon / cuts.reach)
+    assert 0.09 <= measured + selected <= 0.1 * (1 + 1e-6)
 
 
 def test_regret_and_shortfalls_of_weights_share_beta(monkeypatch: Any) -> None:

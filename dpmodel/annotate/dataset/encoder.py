@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -26,6 +27,10 @@ class Part(Protocol):
     @property
     def ranges(self) -> tuple[Bounds, ...]: ...
 
+    @property
+    def norms(self) -> tuple[float, float]:
+        """Largest 1-norm and 2-norm of a row of these columns."""
+
     def of(self, frame: nw.DataFrame[Any]) -> Floats:
         """(n, len(names))."""
 
@@ -46,6 +51,11 @@ class Number:
     @property
     def ranges(self) -> tuple[Bounds, ...]:
         return ((-1.0, 1.0),) if self.scaled else (self.bounds,)
+
+    @property
+    def norms(self) -> tuple[float, float]:
+        size = max(map(abs, self.ranges[0]))
+        return size, size
 
     def of(self, frame: nw.DataFrame[Any]) -> Floats:
         low, high = self.bounds
@@ -83,6 +93,10 @@ class OneHot:
     def ranges(self) -> tuple[Bounds, ...]:
         return ((0.0, 1.0),) * len(self.categories)
 
+    @property
+    def norms(self) -> tuple[float, float]:
+        return 1.0, 1.0
+
     def of(self, frame: nw.DataFrame[Any]) -> Floats:
         codes = frame[self.place].to_numpy()
         out = np.zeros((codes.size, len(self.categories)))
@@ -110,6 +124,11 @@ class Product:
         for part in self.parts:
             ranges = tuple(_product(a, b) for a in ranges for b in part.ranges)
         return ranges
+
+    @property
+    def norms(self) -> tuple[float, float]:
+        one, two = zip(*(part.norms for part in self.parts), strict=True)
+        return math.prod(one), math.prod(two)
 
     def of(self, frame: nw.DataFrame[Any]) -> Floats:
         out = np.ones((len(frame), 1))
@@ -156,6 +175,12 @@ class Encoder:
         """(p,), (p,): public ends of every encoded column."""
         low, high = zip(*(pair for part in self.parts for pair in part.ranges), strict=True)
         return np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
+
+    @property
+    def norms(self) -> tuple[float, float]:
+        """Largest 1-norm and 2-norm of an encoded row: a row has one category of each list, and any number."""
+        one, two = zip(*(part.norms for part in self.parts), strict=True)
+        return sum(one), math.hypot(*two)
 
     def matrix(self, block: Any) -> PrivateArray:
         """(n, p) numbers of a block of rows as ``Reading`` reads them, in Fortran order."""

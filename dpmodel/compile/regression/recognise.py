@@ -30,6 +30,14 @@ from dpmodel.errors import UnsupportedModelError
 # The claimed normal form and the user's objective are compared at this many random points, to this accuracy.
 _POINTS = 3
 _AGREE = 1e-8
+# CVXPY's entrywise product and quotient are kinds of the first.
+_PRODUCTS = (
+    cp.atoms.affine.binary_operators.MulExpression,
+    cp.atoms.affine.kron.kron,
+    cp.convolve,
+    cp.conv,
+    cp.QuadForm,
+)
 _MANY = 1000  # records that are random points themselves, so that their numbers serve all of these
 
 
@@ -100,8 +108,8 @@ def recognise(problem: cp.Problem) -> Recognised | Outputs | None:
     What is declared by its *change* alone (l1=, l2=, linf=) is no row of a record, and such models are served as
     standard forms. So are objectives that are affine in the private parameters, losses ``c_i' w`` included: they are
     the cell "objective", where the sum of the c_i is measured once. Models that are affine in the private parameters
-    after lowering (DPP) and either have no private matrix of unit "row" or take no sum over records (a largest
-    residual, say) are left to the standard form too.
+    after lowering (DPP) and either have no private matrix of unit "row", or multiply none with variables, or take no
+    sum over records (a largest residual, say) are left to the standard form too.
 
     Parameters are compared by what they multiply, so spellings do not matter; then the user's own objective and the
     claimed one are evaluated at random points and must agree.
@@ -132,18 +140,32 @@ def recognise(problem: cp.Problem) -> Recognised | Outputs | None:
         if not features and problem.is_dpp():
             return None
         refused = refusal
-    refuse_hidden(problem)  # of the whole: twins in two outputs would not meet
-    outputs = split(problem)
-    if outputs is None:
-        raise refused
-    parts = tuple(_recognise(each, count) for each in outputs.problems)
-    return Outputs(parts, outputs.columns)
+    try:
+        refuse_hidden(problem)  # of the whole: twins in two outputs would not meet
+        outputs = split(problem)
+        if outputs is None:
+            raise refused
+        return Outputs(tuple(_recognise(each, count) for each in outputs.problems), outputs.columns)
+    except UnsupportedModelError:
+        if problem.is_dpp() and not _has_private_products(objective):
+            return None
+        raise
 
 
 def has_rows(objective: Any) -> bool:
     """Whether a record owns a row of a private matrix in a term that is not affine, or a column that becomes a row."""
     turned = _turned(objective)
     return any(_is_rows(p) or (id(p) in turned and _sized(p)) for p in _in_losses(objective))
+
+
+def _has_private_products(objective: Any) -> bool:
+    """Whether private numbers are coefficients of variables somewhere, and not right-hand sides alone."""
+    return any(
+        isinstance(node, _PRODUCTS)
+        and any(is_private(arg) and not arg.variables() for arg in node.args)
+        and any(arg.variables() for arg in node.args)
+        for node in _walk(objective)
+    )
 
 
 def _in_losses(expression: Any) -> list[Private]:

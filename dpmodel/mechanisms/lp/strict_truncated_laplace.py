@@ -23,7 +23,7 @@ from dpmodel.mechanisms.contract import (
 from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.design import Kind, design
 from dpmodel.mechanisms.lp.noise_once.margins import interior_direction, margin
-from dpmodel.mechanisms.lp.noise_once.mechanism import caveats, objective_loss, released_parts
+from dpmodel.mechanisms.lp.noise_once.mechanism import caveats, objective_loss, released_constant, released_parts
 from dpmodel.mechanisms.lp.noise_once.solve_released import solve_released
 from dpmodel.mechanisms.lp.public.points import half_ranges, middle_program, spread_of_sides
 from dpmodel.mechanisms.lp.treatment import tightened_program, treat
@@ -162,7 +162,7 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         done = treat(model, request, plan)
         program, weights = tightened_program(model, plan, done, c, b, entries)
         out = solve_released(model, request, program, weights=weights, may_give_way=False)
-        return replace(out, notes=(*done.words(model, b), *out.notes))
+        return replace(out, notes=(*done.words(model, b), *out.notes), constant=released_constant(model, c, b))
 
     def _feasible_for_all(self, model: PrivateLP, request: Request) -> bool:
         """Whether one public point satisfies the released program for every allowed data and every draw.

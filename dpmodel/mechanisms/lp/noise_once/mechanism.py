@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
@@ -58,6 +59,7 @@ from dpmodel.mechanisms.lp.treatment import (
     violation_at,
 )
 from dpmodel.numerics.cone_program import ConeProgram
+from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource
 from dpmodel.text import number, shortened
 
@@ -188,7 +190,8 @@ class NoiseOnce(Mechanism[PrivateLP]):
             released = relaxed_program(model, c, b, entries, treatment.relax)
             out = replace(out, violation=violation_at(model, plan, released, out))
             amount = None if entries is None or out.x is None else missed_on_average(model, plan, out.x)
-        return replace(out, notes=(*treatment.words(model, b, amount), *out.notes))
+        notes = (*treatment.words(model, b, amount), *out.notes)
+        return replace(out, notes=notes, constant=released_constant(model, c, b))
 
     def _listed(
         self, model: PrivateLP, request: Request, program: ConeProgram, weights: Any, treatment: Treatment,
@@ -239,6 +242,34 @@ def released_parts(
         full[part.measurement.positions] = rebuilt
         c, b = (full, b) if name == "objective" else (c, full)
     return c, b, entries
+
+
+def released_constant(model: PrivateLP, c: Floats | None, b: Floats | None) -> float | None:
+    """The private constant term of the objective as the released parts of c (n,) and b (m,) make it: post-processing.
+    None where it is no combination of their numbers."""
+    factors = _constant_factors(model)
+    if factors is None:
+        return None
+    n = model.affine.variables
+    parts = np.concatenate(
+        [part if part is not None else np.zeros(size) for part, size in ((c, n), (b, model.affine.rows))]
+    )
+    return float(factors @ parts)
+
+
+@cached
+def _constant_factors(model: PrivateLP) -> Floats | None:
+    """(n + m,) public z with ``z' [C; B] = o`` on theta, where c, b and the constant term are ``C theta``, ``B theta``
+    and ``o' theta`` plus public numbers."""
+    form, size = model.form, model.affine.theta_size
+    if not form.offset.nnz:
+        return None
+    o = form.offset.tocsr(size).toarray().ravel()
+    parts = sp.vstack([form.objective.tocsr(size), form.scalar.tocsr(size)])
+    if np.setdiff1d(form.offset.column, parts.indices).size:
+        return None
+    z: Floats = sp.linalg.lsqr(parts.T, o, atol=1e-14, btol=1e-14)[0]
+    return z if np.abs(parts.T @ z - o).max() <= 1e-9 * np.abs(o).max() else None
 
 
 def _linear(model: PrivateLP) -> bool:
