@@ -20,6 +20,7 @@ from dpmodel.compile.likelihood.face import neg_log_likelihood
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.likelihood.terms import distribution_weights
 from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LeastSquaresTree
 from dpmodel.models.postprocessing import FREE, Published, release_of
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.planner import make_plan
@@ -34,6 +35,7 @@ ROUNDINGS = ("unbiased", "controlled", "nearest")
 _FORMS = {
     "likelihood": "fitted by maximum likelihood",
     "least-squares": "fitted by least squares, weighted by the variances of the noise",
+    "top-down": "fitted by least squares, weighted by the variances of the noise, with bounds from the top level down",
 }
 # Sums of known numbers may differ by this share of their size before they count as contradicting.
 SLACK = 1e-9
@@ -61,9 +63,11 @@ class Consistent:
         """The solvers that apply, compared by the time that they are expected to take; below, the levels or marginals
         that the fit is forecast to leave less accurate than they were published, and what rounding takes."""
         _check_round(round)
-        plan = make_plan(Published(self.model), FREE, mechanism)
+        plan = make_plan(Published(self.model), FREE, self.setting.solver(mechanism))
         rounding = () if round is None else (self._rounding_words(round),)
-        return replace(plan, lower_bounds=(*plan.lower_bounds, *worse_than_published(self.model), *rounding))
+        return replace(
+            plan, lower_bounds=(*plan.lower_bounds, *worse_than_published(self.model, self.setting), *rounding)
+        )
 
     def solve(
         self,
@@ -92,9 +96,11 @@ class Consistent:
             When the search for integers under crossing margins found none in its bounded number of nodes.
         """
         _check_round(round)
+        mechanism = self.setting.solver(mechanism)
         done = solve_published(self.model, mechanism, progress)
         outcome = done.outcome
-        notes = [_FORMS[self.setting.form], *self._agreement()]
+        descends = isinstance(mechanism, LeastSquaresTree) and mechanism.top_down
+        notes = [_FORMS["top-down" if descends else self.setting.form], *self._agreement()]
         plain = outcome.x
         if round is not None and outcome.x is not None:
             whole = self._rounded(np.asarray(outcome.x, dtype=np.float64), round, rng or 0)

@@ -1,7 +1,8 @@
-"""Likelihood or least squares: simulated from the published numbers, which is post-processing and costs no privacy."""
+"""The fit of those who name no form, by published numbers alone, which is post-processing and costs no privacy."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from dpmodel.compile.likelihood.terms import checked_setting
 from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.mechanisms.forecast import Seconds
+from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LeastSquaresTree
 from dpmodel.models.contract import Candidate
 from dpmodel.models.postprocessing import FREE, Published
 from dpmodel.plan.planner import make_plan
+from dpmodel.plan.registry import AnyMechanism
 from dpmodel.privacy import public_generator
 from dpmodel.queries.published import solve_published
 from dpmodel.queries.refits import form_of, is_separable, measured_rows, noise_of, refits
@@ -37,10 +40,12 @@ AUTO = "auto"
 @dataclass(frozen=True)
 class Setting:
     """How the likelihood is spelled: ``alpha`` and ``form`` as in ``neg_log_likelihood``. Among several measurements,
-    alpha concerns those with absolute errors only."""
+    alpha concerns those with absolute errors only. ``top_down`` : squares on a tree, whose bounds are seen to level by
+    level from the top where no solver is named."""
 
     alpha: float = 1.0
     form: str = "likelihood"
+    top_down: bool = False
 
     def __post_init__(self) -> None:
         checked_setting(self.alpha, self.form)
@@ -48,14 +53,20 @@ class Setting:
     def alpha_for(self, noisy: Noisy) -> float:
         return 1.0 if np.any(noisy.noise.square) else float(self.alpha)
 
+    def solver(self, named: str | AnyMechanism) -> str | AnyMechanism:
+        """What solves: the one named, or that of the setting."""
+        return LeastSquaresTree(top_down=True) if self.top_down and named == "auto" else named
+
 
 Build = Callable[[Setting], Postprocessing]
 
 
 def settled(build: Build, alpha: float, form: str) -> tuple[Postprocessing, Setting]:
-    """The model of the form asked for, or of the one that is forecast to be more accurate where none is.
+    """The model of the form asked for, or of the one that is expected to be more accurate where none is.
 
-    Forecast: the least-squares fit of the published numbers is taken for the truth, noise is drawn from the declared
+    On trees least squares from the top down (``LeastSquaresTree``), whatever the noise: no level is expected to come
+    out worse than it was published, which neither the likelihood nor least squares under x >= 0 promise. Elsewhere by a
+    forecast: the least-squares fit of the published numbers is taken for the truth, noise is drawn from the declared
     distributions, and both forms are fitted to the same draws. The form with the smaller error is taken, each level (or
     measured marginal) counted relative to its error as published. Where the simulation would take too long it is least
     squares, whose error in the 2-norm weighted by the scales is never above that of the published numbers. The two are
@@ -66,6 +77,11 @@ def settled(build: Build, alpha: float, form: str) -> tuple[Postprocessing, Sett
         return build(setting), setting
     likelihood, squares = Setting(alpha, "likelihood"), Setting(1.0, "least-squares")
     first = build(likelihood)
+    if alpha == 1 and not is_separable(form_of(first)) and tree_problem(first) is not None:
+        gaussian = not form_of(first).absolute.any()
+        setting = Setting(1.0, "likelihood" if gaussian else "least-squares", top_down=True)
+        with contextlib.suppress(SpecificationError):  # noise that is zero in practice has no weight
+            return (first if gaussian else build(setting)), setting
     if alpha < 1 or not form_of(first).absolute.any() or is_separable(form_of(first)):
         return first, likelihood
     try:
@@ -88,12 +104,12 @@ def settled(build: Build, alpha: float, form: str) -> tuple[Postprocessing, Sett
     return model, setting
 
 
-def worse_than_published(model: Postprocessing) -> tuple[str, ...]:
+def worse_than_published(model: Postprocessing, setting: Setting) -> tuple[str, ...]:
     """A line per level (or marginal) that the fit is forecast to leave with a larger error than it was published with;
     nothing where no simulation is affordable."""
 
     def simulated() -> Mapping[str, float]:
-        count = _repetitions(model)
+        count = 0 if setting.top_down else _repetitions(model)
         x = None if count < _LEAST or is_separable(form_of(model)) else _solution(model)
         return {} if x is None else ratios(model, x, count)
 

@@ -118,9 +118,9 @@ class Hierarchy(TreeOfSums):
         known : {level or node: number(s)}, public: they hold exactly.
         structural_zeros : nodes that are 0, with all below them.
         nonneg : leaves are at least 0. bounds : (low, high) of the leaves, numbers or (leaves,) arrays.
-        alpha, form : as in ``neg_log_likelihood``; "auto" takes the likelihood or least squares, whichever is
-            forecast to be more accurate; the plan warns of levels that come out worse than published
-            (``form_choice.settled``).
+        alpha, form : as in ``neg_log_likelihood``; "auto" is least squares with bounds from the top level
+            down (``LeastSquaresTree``): no level is expected to come out worse than published. The forms by name are
+            optima, of which the plan names the levels that come out worse.
 
         Raises
         ------

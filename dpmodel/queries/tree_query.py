@@ -123,9 +123,9 @@ class TreeQuery(TreeOfSums):
         noisy : all nodes, breadth first; or {level: Noisy} (0 is the top, -1 the leaves) where only some were measured.
         nonneg : bins are at least 0. bounds : (low, high) of the bins, numbers or (bins,) arrays.
         total : the sum of all bins, where it is public.
-        alpha, form : as in ``neg_log_likelihood``; "auto" takes the likelihood or least squares, whichever is
-            forecast to be more accurate; the plan warns of levels that come out worse than published
-            (``form_choice.settled``).
+        alpha, form : as in ``neg_log_likelihood``; "auto" is least squares with bounds from the top level
+            down (``LeastSquaresTree``): no level is expected to come out worse than published. The forms by name are
+            optima, of which the plan names the levels that come out worse.
 
         Raises
         ------

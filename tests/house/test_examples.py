@@ -33,7 +33,7 @@ SHOWN = {
     ],
     "consistent_histogram.py": [
         r"1365 noisy sums in 6 levels",
-        r"by exact-tree: no private data was read",
+        r"by least-squares-tree: no private data was read",
         r"ranges of  256 bins",
         r"integers that add up: (\d+) = \1",
     ],
@@ -45,7 +45,7 @@ SHOWN = {
     ],
     "geography.py": [
         r"36 places in the levels nation, state, county",
-        r"by exact-tree",
+        r"by least-squares-tree",
         r"Corse",
         r"states sum to (\d+), the nation has \1",
     ],

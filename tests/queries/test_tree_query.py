@@ -127,7 +127,7 @@ def test_fit_reaches_the_optimum_of_scipy(seed, total):
 def test_the_tree_is_known_without_a_search_and_the_cvxpy_problem_is_the_same():
     tree = tree_query(6)
     noisy = noisy_tree(tree, [0, 0, 9, 1, 0, 4], Laplace(2.0), 3)
-    fit = tree.fit(noisy, bounds=(0, 8))
+    fit = tree.fit(noisy, bounds=(0, 8), form="likelihood")
     assert tree_problem(fit.model).tree is tree.tree
     problem = fit.problem()
     problem.solve(solver=cp.HIGHS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import clarabel
+import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -13,7 +14,12 @@ from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postproces
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.postprocess.least_squares_tree import bounds
-from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LEAST_SQUARES_TREE, node_targets
+from dpmodel.mechanisms.postprocess.least_squares_tree.descent import descended
+from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import (
+    LEAST_SQUARES_TREE,
+    LeastSquaresTree,
+    node_targets,
+)
 from dpmodel.numerics.trees.projector import TreeProjector
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from dpmodel.privacy import SeededSource
@@ -335,3 +341,49 @@ def test_large_trees_take_linear_time():
     fit = bounds.bounded_fit(tree, v, np.ones(tree.size), np.zeros(tree.size), np.full(tree.size, INF))
     assert time.perf_counter() - start < 3  # Measured: 0.02.
     assert fit.optimal and fit.rounds < 25 and fit.x.min() >= -1e-9
+
+
+# ------------------------------------------------------------------ from the top down
+def test_a_descent_keeps_sums_bounds_and_known_values() -> None:
+    """Random trees, of leaves at all depths, bounds of both sides at any node, known nodes among them."""
+    rng = np.random.default_rng(0)
+    for trial in range(60):
+        n = int(rng.integers(2, 40))
+        tree = Tree.of_parents([-1 if i < 2 else int(rng.integers(0, i)) for i in range(n)])[0]
+        inside = tree.sums(rng.integers(0, 5, tree.leaves.size).astype(float))
+        lower = np.where(rng.random(tree.size) < 0.6, inside - rng.integers(0, 3, tree.size), -np.inf)
+        upper = np.where(rng.random(tree.size) < 0.4, inside + rng.integers(0, 3, tree.size), np.inf)
+        known = rng.random(tree.size) < 0.1
+        lower[known] = upper[known] = inside[known]
+        weight = np.where(rng.random(tree.size) < 0.2, 0.0, rng.uniform(0.1, 4, tree.size))
+        v = inside + rng.normal(0, 6, tree.size)
+        x = descended(tree, v, weight, lower, upper)
+        np.testing.assert_allclose(tree.consistency @ x, 0, atol=1e-7, err_msg=str(trial))
+        assert (x >= lower - 1e-7).all() and (x <= upper + 1e-7).all()
+        np.testing.assert_allclose(x[known], inside[known], atol=1e-9)
+
+
+def test_a_descent_is_the_nearest_point_level_by_level() -> None:
+    tree = Tree.complete(8, 8)
+    v, weight = np.array([10.0, 9, -4, 1, 0.5, -2, 3, 0, -1]), np.array([1e9, *[1.0] * 8])
+    x = descended(tree, v, weight, np.array([-np.inf, *[0.0] * 8]), np.full(9, np.inf))
+    free = descended(tree, v, weight, np.full(9, -np.inf), np.full(9, np.inf))
+    y = cp.Variable(8, nonneg=True)
+    cp.Problem(cp.Minimize(cp.sum_squares(y - free[1:])), [cp.sum(y) == free[0]]).solve()
+    np.testing.assert_allclose(x[1:], y.value, atol=1e-5)
+    assert x[0] == free[0] == pytest.approx(10)
+
+
+def test_a_descent_of_unequal_children_moves_the_less_precise_ones() -> None:
+    """One child was measured well, the other badly: what is missing comes from the second."""
+    tree = Tree.of_parents([-1, 0, 0, 0])[0]
+    lower = np.array([-np.inf, -np.inf, -np.inf, 0.0])
+    x = descended(tree, np.array([10.0, 5, 7, -6]), np.array([1e9, 1e6, 1.0, 1e6]), lower, np.full(4, np.inf))
+    np.testing.assert_allclose(x, [10, 5, 5, 0], atol=1e-2)
+
+
+def test_bounds_that_contradict_each_other_are_told_from_the_top_down_too() -> None:
+    model = model_of(
+        Tree.complete(2), [1.0, 1.0, 1.0], lower=np.array([-np.inf, 2.0, 2.0]), upper=np.array([3.0, 9, 9])
+    )
+    assert LeastSquaresTree(top_down=True).run(model, REQUEST, SeededSource(0)).status == "infeasible"

@@ -205,25 +205,39 @@ def multipliers(tree: Tree, weight: Floats, v: Floats, x: Floats, sums: Floats, 
     return found
 
 
+def least_and_most(tree: Tree, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
+    """(N,), (N,) the ends of what each node can be: the sums of the children's, cut by its own bounds.
+
+    Raises
+    ------
+    InfeasibleError
+        Where nothing is left.
+    """
+    low, high = lower.copy(), upper.copy()
+    with np.errstate(invalid="ignore"):
+        _check(low, high)
+        for generation in reversed(tree.generations):
+            nodes = generation.nodes
+            low[nodes] = np.maximum(low[nodes], generation.sum(low[generation.below]))
+            high[nodes] = np.minimum(high[nodes], generation.sum(high[generation.below]))
+            _check(low[nodes], high[nodes])
+    return low, high
+
+
 def _settled(tree: Tree, lower: Floats, upper: Floats) -> _Bounds:
     """Drop the bounds that follow from others, and fix what has one value left.
 
     The values that a node can take under the bounds of its subtree are an interval, [sum of the children's lower ends,
     sum of their upper ends] cut by its own bounds: empty if and only if they contradict each other.
     """
-    low, high = lower.copy(), upper.copy()
+    low, high = least_and_most(tree, lower, upper)
     least, most = np.full(tree.size, -np.inf), np.full(tree.size, np.inf)  # From the children alone.
     own_low, own_high = lower.copy(), upper.copy()
     fixed = np.where(lower == upper, lower, np.nan)
     with np.errstate(invalid="ignore"):
-        _check(low, high)
-        for generation in reversed(tree.generations):
-            nodes = generation.nodes
-            least[nodes] = generation.sum(low[generation.below])
-            most[nodes] = generation.sum(high[generation.below])
-            low[nodes] = np.maximum(low[nodes], least[nodes])
-            high[nodes] = np.minimum(high[nodes], most[nodes])
-            _check(low[nodes], high[nodes])
+        for generation in tree.generations:
+            least[generation.nodes] = generation.sum(low[generation.below])
+            most[generation.nodes] = generation.sum(high[generation.below])
     own_low[own_low <= least] = -np.inf
     own_high[own_high >= most] = np.inf
     forced_low, forced_high = high <= least, low >= most  # Children of these are at their lower (upper) ends.

@@ -17,6 +17,7 @@ from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Reque
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge
 from dpmodel.mechanisms.postprocess.least_squares_tree.bounds import bounded_fit
+from dpmodel.mechanisms.postprocess.least_squares_tree.descent import descended
 from dpmodel.numerics.trees.tree import TreeProblem
 from dpmodel.privacy import NoiseSource
 
@@ -42,6 +43,13 @@ class LeastSquaresTree(Mechanism[Postprocessing]):
         conditions of Karush, Kuhn and Tucker to 1e-10 of the values, or called "optimal_inaccurate". Without bounds it
         is the best linear unbiased estimate, whatever the distribution of the noise, if the weights are one over the
         variances. Where measurements leave leaves undetermined, these have the least sum of squares.
+
+        ``top_down`` : not the optimum where bounds bind, but level by level from the top: each level is the point
+        nearest to the estimates without bounds that keeps its bounds and sums to the level above (``descended``). Under
+        x >= 0 the optimum moves a total of many small cells up, the more the less is known of the total itself. Here
+        bounds of cells do not reach upwards, so an upper level keeps the error of the best linear unbiased estimate,
+        whose variance is never above that of the published number; levels below a bound that binds are simulated
+        (``tests/queries/test_form_choice.py``), not proved.
     Cost
         Linear in the nodes: one projection without bounds, about ten with x >= 0.
     """
@@ -49,6 +57,7 @@ class LeastSquaresTree(Mechanism[Postprocessing]):
     serves: ClassVar[Serves] = Serves(Postprocessing)
     name: str = "least-squares-tree"
     source: str = "Hay et al., PVLDB 2010, Theorem 3, for any tree; active sets for bounds"
+    top_down: bool = False
 
     def eligible(self, model: Postprocessing, request: Request) -> Verdict:
         if model.form is None:
@@ -66,6 +75,13 @@ class LeastSquaresTree(Mechanism[Postprocessing]):
         if problem is None:
             return free_of_charge("not eligible: no tree", seconds=np.inf, alpha=np.inf, work="none")
         kind = _bounds(problem)
+        if self.top_down:
+            return free_of_charge(
+                "each level the nearest to the unbiased estimates that sums to the level above, exactly (to rounding)",
+                seconds=_START + _NODE["general"] * problem.tree.size,
+                alpha=0.0,
+                work=f"a pass up and down {problem.tree.size:,} nodes, and one down",
+            )
         seconds = _START + _NODE[kind] * problem.tree.size
         passes = "one pass" if kind == "free" else "several passes"
         words = f"{passes} up and down {problem.tree.size:,} nodes"
@@ -88,6 +104,9 @@ class LeastSquaresTree(Mechanism[Postprocessing]):
         progress("least squares on a tree", 0.0)
         value, weight = node_targets(problem)
         try:
+            if self.top_down:
+                x = descended(problem.tree, value, weight, problem.lower, problem.upper)[problem.select]
+                return Outcome("optimal", x, None, form.objective(x), time.perf_counter() - begin)
             fit = bounded_fit(problem.tree, value, weight, problem.lower, problem.upper)
         except InfeasibleError as error:
             return Outcome("infeasible", None, None, None, time.perf_counter() - begin, notes=(str(error),))
