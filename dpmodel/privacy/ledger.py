@@ -8,6 +8,7 @@ rest of a budget.
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
 import math
@@ -59,6 +60,11 @@ CREATE TRIGGER header_once BEFORE INSERT ON header WHEN EXISTS (SELECT 1 FROM he
 CREATE TRIGGER header_keep BEFORE DELETE ON header BEGIN SELECT RAISE(ABORT, 'append-only'); END;
 CREATE TRIGGER header_same BEFORE UPDATE ON header BEGIN SELECT RAISE(ABORT, 'append-only'); END;
 """
+
+
+# Operations that have not ended, by thread and file. An interrupt may come just before a connection is closed, which
+# then stays open, with its lock, as long as the frames of the traceback: until the next operation of the thread.
+_begun: set[tuple[int, Path]] = set()
 
 
 class NewLedgerWarning(UserWarning):
@@ -218,17 +224,25 @@ class SQLiteLedger:
         with self._told():
             if self.path.stat().st_size == 0:
                 raise self._damaged("it is empty")
-            address = f"{self.path.as_uri()}?mode=rw"
-            with contextlib.closing(
-                sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
-            ) as connection:
-                connection.execute("PRAGMA synchronous = EXTRA")
-                connection.execute(begin)
-                charges, links = self._read(connection)
-                if seen is not None and links[seen[0] : seen[0] + 1] != [seen[1]]:
-                    raise self._damaged(f"it does not go on from what it held before, with {seen[0]} charges")
-                self.seen = len(charges), links[-1]
-                yield connection, charges, links[-1]
+            address, mine = f"{self.path.as_uri()}?mode=rw", (threading.get_ident(), self.path)
+            if mine in _begun:
+                gc.collect()
+            _begun.add(mine)
+            try:
+                with contextlib.closing(
+                    sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+                ) as connection:
+                    connection.execute("PRAGMA synchronous = EXTRA")
+                    connection.execute(begin)
+                    charges, links = self._read(connection)
+                    if seen is not None and links[seen[0] : seen[0] + 1] != [seen[1]]:
+                        raise self._damaged(f"it does not go on from what it held before, with {seen[0]} charges")
+                    self.seen = len(charges), links[-1]
+                    yield connection, charges, links[-1]
+            except Exception:
+                _begun.discard(mine)
+                raise
+            _begun.discard(mine)
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:

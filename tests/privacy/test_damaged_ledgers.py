@@ -1,6 +1,7 @@
 """Ledger files that were changed, cut, killed in the middle or cannot be written: never less than was spent."""
 
 import contextlib
+import gc
 import os
 import pickle
 import random
@@ -287,6 +288,40 @@ def test_without_files_that_have_no_name_creation_is_whole_too(path, monkeypatch
     assert not list(path.parent.iterdir())
     Budget(1.0, ledger=path).charge(0.5)
     assert Budget(1.0, ledger=path).spent.epsilon == 0.5
+
+
+def test_an_interrupt_before_the_close_locks_nobody_out(path, monkeypatch):
+    """The connection lives as long as the frames of the traceback, which refer to each other."""
+    monkeypatch.setattr(ledgers, "_BUSY_SECONDS", 0.2)
+    budget = Budget(1.0, ledger=path)
+    honest = budget._check
+
+    class Open(contextlib.closing):
+        def __exit__(self, kind, *rest):
+            if kind is not KeyboardInterrupt:
+                super().__exit__(kind, *rest)
+
+    def interrupted(spent, request):
+        raise KeyboardInterrupt
+
+    def stop():
+        try:
+            budget.charge(0.1)
+        except KeyboardInterrupt as error:
+            circle = [error]
+            circle.append(circle)
+
+    gc.disable()
+    try:
+        for _ in range(2):
+            monkeypatch.setattr(ledgers.contextlib, "closing", Open)
+            monkeypatch.setattr(budget, "_check", interrupted)
+            stop()
+            monkeypatch.setattr(budget, "_check", honest)
+            budget.charge(0.1)
+    finally:
+        gc.enable()
+    assert Budget.open(path).spent.epsilon == pytest.approx(0.2)
 
 
 # ------------------------------------------------------------------ kills
