@@ -26,7 +26,6 @@ from dpmodel.mechanisms.lp.noise_once.design import x_bound
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.mechanisms.lp.public.out_of_reach import out_of_reach, some_point_is_best
 from dpmodel.mechanisms.lp.public.points import (
-    certain_point,
     costs_are_open,
     known_without_data,
     largest_violation,
@@ -236,13 +235,7 @@ class Program(PrivateModel[PrivateLP]):
                 return InfeasibleError(what, why=strict.reason, remedy=remedy)
             mend = 'delta=1e-6, say, or feasibility="safe", which promises it with probability 1 - beta'
             remedy = mend if request.delta == 0 else 'mend that, or feasibility="relaxed"'
-            if certain_point(self.data) is None:
-                return UnsupportedModelError(what, why=strict.reason, remedy=remedy)
-            return UnsupportedModelError(
-                'feasibility="strict" can be promised here by a public point alone, and that has to be asked for',
-                why=strict.reason,
-                remedy=f'mechanism="public-only" (the same answer for all data, for nothing), {remedy}',
-            )
+            return UnsupportedModelError(what, why=strict.reason, remedy=remedy)
         # Mechanisms that serve other cells or another feasibility explain nothing here.
         cells = {f"{cell.taxonomy.part} {cell.taxonomy.level}" for cell in self.data.classification.cells}
         told = [c for c in candidates if cells & set(c.cells)] or candidates

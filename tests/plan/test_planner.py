@@ -365,20 +365,17 @@ def test_a_loss_in_the_objective_counts_beside_violations() -> None:
 
 
 @pytest.mark.parametrize("reason", ["no delta", "no way to measure"])
-def test_strict_names_the_public_point_where_it_alone_can_promise(reason):
+def test_strict_takes_the_public_point_where_it_alone_can_promise(reason):
     """Beds for needs of 0 to 100: 100 everywhere is enough whatever the data are."""
     declared = {"unit": "entry", "linf": 1.0 if reason == "no delta" else 1e-3}
     scale = 1.0 if reason == "no delta" else 1e11  # numbers beyond what can be measured with so little noise
     need = dpm.Private(np.array([12.0, 75.0]) * scale, name="need", bounds=[0, 100 * scale], **declared)
     x = cp.Variable(2, nonneg=True)
     problem, budget = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= need]), dpm.Budget(1, 1e-6)
-    asked = {"epsilon": 1, "delta": 0 if reason == "no delta" else 1e-6, "feasibility": "strict", "budget": budget}
-    with pytest.raises(dpm.UnsupportedModelError, match="by a public point alone") as caught:
-        problem.solve(**asked)
-    assert 'mechanism="public-only"' in caught.value.remedy and budget.spent.epsilon == 0
-    with pytest.warns(dpm.NoGuaranteeWarning):
-        problem.solve(**asked, mechanism="public-only")
+    with pytest.warns(dpm.NoGuaranteeWarning, match="without data"):
+        problem.solve(epsilon=1, delta=0 if reason == "no delta" else 1e-6, feasibility="strict", budget=budget)
     assert x.value == pytest.approx(100 * scale) and budget.spent.epsilon == 0
+    assert "every private constraint holds" in problem.release.accuracy.statement
 
 
 def test_strict_without_delta_is_told_that_delta_is_what_it_needs():

@@ -304,7 +304,7 @@ def test_strict_rows_never_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
 REFUSED = {
     "no public bounds": (lambda b, x: [x <= b], {"l1": 1.0}, 1e-6, "no public bounds"),
     "equality": (lambda b, x: [x == b], {"l1": 1.0, "bounds": [1, 9]}, 1e-6, "equality"),
-    "pure": (lambda b, x: [x <= b], {"l1": 1.0, "bounds": [1, 9]}, 0.0, "delta > 0"),
+    "pure": (lambda b, x: [x <= b, x >= 5], {"l1": 1.0, "bounds": [1, 9]}, 0.0, "delta > 0"),
     "no common point": (lambda b, x: [x <= b, x >= 5], {"l1": 1.0, "bounds": [1, 9]}, 1e-6, "do not leave a point"),
 }
 

@@ -97,7 +97,9 @@ class PublicOnly(Mechanism[PrivateLP]):
             loss = f"within {number(point.loss)} of" if math.isfinite(point.loss) else "not bounded against"
             parts.append(f"the objective is {loss} the true optimum" if point.loss else "the objective is at least as "
                          "good as the true optimum")  # fmt: skip
-        if rows and math.isfinite(point.violation):
+        if rows and not point.violation:
+            parts.append("every private constraint holds")
+        elif rows and math.isfinite(point.violation):
             parts.append(f"no private constraint is violated by more than {number(point.violation)}")
         elif rows:
             parts.append("nothing bounds by how much a private constraint is violated")
