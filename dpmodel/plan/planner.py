@@ -236,8 +236,8 @@ def _plan(
         model.refuse_auto(candidates)
         candidates = model.settled(request, compared, candidates, select_mechanism(candidates, request))
         best = select_mechanism(candidates, request)
-        # Where nothing can read the data, what stands in the way is told: the public point has to be asked for, unless it
-        # promises all that was asked for, whatever the data are.
+        # Where nothing can read the data, what stands in the way is told: the public point has to be asked for, unless
+        # it promises all that was asked for, whatever the data are.
         reads = any(candidate.reads for candidate in candidates) or request.feasibility == "strict"
         if best is None or not (reads or _perfect(best) or not model.reads):
             raise model.nothing_applies(request, candidates)
