@@ -9,9 +9,11 @@ from typing import Any
 
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.forecast import ExcessRisk
 from dpmodel.models.contract import Candidate, PrivateModel
 from dpmodel.text import number, table
 
+SMALLEST_DELTA = 1e-12  # beyond all doubt: one in the number of all people, over a hundred
 _MOST = 4  # constraints that a caption names
 
 
@@ -63,6 +65,16 @@ class Anew:
     def at_request(self, request: Request, name: str) -> Candidate:
         """What one of them says of another request."""
         return self.compared(self.model, request, self._named(name))[0]
+
+    def with_delta(self, now: Sequence[Candidate]) -> Candidate | None:
+        """Of a regression at delta 0 the best of what does not serve it there, at the smallest delta."""
+        if self.request.delta > 0 or not any(c.forecast and isinstance(c.forecast.error, ExcessRisk) for c in now):
+            return None
+        refused = {c.mechanism for c in now if not c.eligible and c.code == ""}
+        others = [each for each in self.mechanisms if each.name in refused]
+        found = self.compared(self.model, replace(self.request, delta=SMALLEST_DELTA), others)
+        told = [(c.forecast.error.rank, c.mechanism, c) for c in found if c.forecast is not None]
+        return min(told)[2] if told else None
 
     def varied(self, what: str, factor: float, name: str, parameter: str = "") -> Candidate:
         """What one of them says with ``factor`` times the records or the sensitivity (of one parameter, or all)."""

@@ -11,7 +11,7 @@ from typing import Any
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Request
 from dpmodel.models.contract import Candidate
-from dpmodel.plan.anew import Anew, Simulated, checked_epsilons
+from dpmodel.plan.anew import SMALLEST_DELTA, Anew, Simulated, checked_epsilons
 from dpmodel.plan.explained import PlanExplained
 from dpmodel.plan.picture import picture
 from dpmodel.plan.shown import error_words, short_text, why_text
@@ -60,14 +60,21 @@ class Plan:
 
     @cached_property
     def better(self) -> str:
-        """What twice the epsilon would bring; "" where that is nothing, or not known."""
+        """What twice the epsilon would bring, and at delta 0 the smallest delta; "" where that is nothing, or not
+        known."""
         now = self.chosen.forecast
         if self.anew is None or now is None or not self.chosen.reads or now.vacuous:
             return ""
         then = self.anew.of(self.chosen.mechanism, 2 * self.request.epsilon).forecast
-        if then is None or error_words(then) in ("", error_words(now)):
-            return ""
-        return f"with twice the epsilon, {error_words(then)}"
+        told = [] if then is None else [("twice the epsilon", error_words(then))]
+        with_delta = self.anew.with_delta(self.candidates)
+        if (
+            with_delta is not None
+            and with_delta.forecast is not None
+            and with_delta.forecast.error.rank < now.error.rank
+        ):
+            told.append((f"delta {SMALLEST_DELTA:g} ({with_delta.mechanism})", error_words(with_delta.forecast)))
+        return "; ".join(f"with {what}, {words}" for what, words in told if words not in ("", error_words(now)))
 
     def alone(self) -> Plan:
         """The plan without the model: for what is handed on, or kept longer than the model."""

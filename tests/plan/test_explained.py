@@ -156,3 +156,17 @@ def test_axes_along_which_nothing_is_known_say_why() -> None:
         plan.plot([0.0], against="sensitivity")
     with pytest.raises(dpm.SpecificationError, match="need the problem"):
         type(plan).from_json(plan.to_json()).plot(against="sensitivity")
+
+
+def test_at_delta_0_a_plan_says_what_the_smallest_delta_would_give():
+    """Of rows with a 2-norm Gaussian noise is less than Laplace noise; not of one column, and not at delta > 0."""
+    said = {}
+    for columns, delta in ((40, 0.0), (1, 0.0), (40, 1e-6)):
+        records = dpm.Records("rows")
+        X = dpm.Private(shape=(3000, columns), name="X", unit="row", max_l2=1.0, records=records)
+        t = dpm.Private(shape=3000, name="t", unit="entry", bounds=(0, 1), records=records)
+        z = X @ cp.Variable(columns)
+        problem = dpm.Problem(cp.Minimize(cp.sum(cp.logistic(z) - cp.multiply(t, z)) / 3000))
+        said[columns, delta] = problem.plan(epsilon=1, delta=delta).better
+    assert "with delta 1e-12 (objective-perturbation), excess risk" in said[40, 0.0]
+    assert "delta" not in said[1, 0.0] + said[40, 1e-6]
