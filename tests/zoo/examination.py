@@ -68,7 +68,7 @@ def examine(
     """Solve ``case`` with the feasibility ``mode``, once per seed, and look at everything that comes out."""
     found = Examination()
     asked = {"epsilon": epsilon, "delta": delta, "beta": beta, "feasibility": mode}
-    if mode == "relaxed":  # what a model asks for is a way of giving way
+    if mode in ("centred", "relaxed"):  # what a model asks for is a way of giving way
         asked |= case.model.asked
     for seed in seeds:
         budget = dpm.Budget(2 * asked["epsilon"], 2 * asked["delta"])

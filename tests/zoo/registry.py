@@ -27,8 +27,8 @@ MODES = tuple(mode for mode in ("relaxed", "strict", "centred", "safe") if mode 
 NEARLY = ("relaxed", "centred")  # private equalities, and constraints that cannot be tightened
 SAFELY = ("relaxed", "centred", "safe")  # private inequalities with room
 ALWAYS = ("relaxed", "centred", "safe", "strict")  # nothing private in the constraints, or public bounds with room
-# Where only the objective is private, no feasibility differs from another: one more than "relaxed" is run.
-COSTS: dict[str, Any] = {"due": ALWAYS, "modes": ("relaxed", "strict")}
+# Where only the objective is private, no feasibility differs from another: one more than "centred" is run.
+COSTS: dict[str, Any] = {"due": ALWAYS, "modes": ("centred", "strict")}
 
 Make = Callable[..., Any]
 Write = Callable[[int, np.random.Generator, Make], tuple[Any, list[Any]]]

@@ -13,11 +13,12 @@ from . import cones, finance, flows, health, pipelines, places, production, syst
 from .examination import examine
 from .registry import MODELS, SIZES, Case
 
-QUICK = ("relaxed", "strict")
+QUICK = ("centred", "strict")
 # More than five seconds at medium size.
 BY_HAND = {"ballots", "lasso", "absolute_deviations", "logistic", "quantile"}
 # What is not mended yet, and why it is a fault; strict, so that the line goes when the fault does.
 KNOWN = {
+    ("battery", "small", "centred"): "the loads lie about the middle of their range, nearer to it than noise on 60 kW",
     ("battery", "medium", "relaxed"): "gaussian-once says nothing, and the lows of the ranges do as well for nothing",
 }
 
