@@ -33,6 +33,8 @@ Over = Literal["auto", "domain", "marginals"]
 MOST_CELLS = 1_000_000
 # CVXPY numbers the coefficients of a model (rows x columns x parameters) in 64 bits.
 _MOST_COEFFICIENTS = 2**63
+# Mechanisms that measure every answer once, and differ in how they fit what contradicts itself.
+_ONCE = (MEASURE_AND_FIT.name, "laplace-once", "gaussian-once")
 # Arguments of ``Problem.solve`` that plans do not have.
 _OF_SOLVE = ("budget", "verbose", "progress", "rng", "solver_options")
 
@@ -94,18 +96,21 @@ class QueryRelease:
     def solve(self, epsilon: float, delta: float = 0.0, **options: Any) -> Release:
         """``problem.solve`` with the same arguments; returns the release.
 
-        Plans compare the largest violation. Where measure-and-fit is chosen, the mean error was asked for and delta > 0
-        allows both distributions of noise, the distribution with the least mean standard deviation is drawn.
+        Plans compare the largest violation. Where they choose to measure every answer once and delta > 0 allows both
+        distributions of noise, the answers are fitted by least squares (measure-and-fit), with the distribution that
+        ``loss`` asks for: the least mean standard deviation, or the least largest error.
         """
         self.problem.solve(epsilon, delta, **self._for_the_loss(epsilon, delta, options))
         assert self.problem.release is not None
         return self.problem.release
 
     def _for_the_loss(self, epsilon: float, delta: float, options: dict[str, Any]) -> dict[str, Any]:
-        if delta > 0 and self.loss == "mean" and options.get("mechanism", "auto") == "auto":
+        if delta > 0 and options.get("mechanism", "auto") == "auto":
             requested = {k: v for k, v in options.items() if k not in _OF_SOLVE}
-            if self.problem.plan(epsilon, delta, **requested).chosen.mechanism == MEASURE_AND_FIT.name:
-                return {**options, "mechanism": MeasureAndFit(loss="mean")}
+            plan = self.problem.plan(epsilon, delta, **requested)
+            fits = any(c.mechanism == MEASURE_AND_FIT.name and c.eligible for c in plan.candidates)
+            if fits and plan.chosen.mechanism in _ONCE:
+                return {**options, "mechanism": MeasureAndFit(loss=self.loss)}
         return options
 
     def answers(self, marginal: Iterable[str] | str) -> MarginalAnswer:
