@@ -135,8 +135,8 @@ class Categories:
 
         return read
 
-    def expression(self, given: nw.Expr, dtype: Any) -> nw.Expr:
-        """The same of a column of a type."""
+    def expression(self, given: nw.Expr, dtype: Any, told: nw.Expr | None = None) -> nw.Expr:
+        """The same of a column of a type; ``told`` : ``query`` of it, if it is text."""
         values, texts = self._places()
         absent = values.get(key(None), -1)
         reals: dict[Any, int] = {v: place for v, place in values.items() if isinstance(v, numbers.Real)}
@@ -144,7 +144,7 @@ class Categories:
         floats = {v: p for v, p in floats.items() if v in values}  # not 1 / 3, nor integers that no float is
         missing = given.is_null()
         if dtype in _TEXT:
-            place = _switched(given.cast(nw.String), texts)
+            place = _switched(given.cast(nw.String), texts) if told is None else told
             if floats:
                 number = Numbers(decimal=self.decimal).expression(given, dtype)
                 place = nw.when(place >= 0).then(place).otherwise(_switched(number, floats))
@@ -158,6 +158,13 @@ class Categories:
         else:
             place = _switched(given, self._of_type(values, dtype))
         return nw.when(missing).then(nw.lit(absent)).otherwise(place).cast(nw.Int64)
+
+    def query(self, column: str) -> str:
+        """Places of texts in DuckDB's words: narwhals's own compare a cell with every category."""
+        texts = self._places()[1]
+        listed = ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
+        code = f"enum_code(try_cast(cast({column} as varchar) as enum({listed}))) + 1"
+        return f"coalesce(list_extract({[*texts.values()]}, {code}), -1)::bigint" if texts else "-1::bigint"
 
     def _of_type(self, values: Mapping[Any, int], dtype: Any) -> dict[Any, int]:
         """{value of this type of times or bytes: place}."""
@@ -221,6 +228,13 @@ class Reading:
         found: list[Any] = []
         if isinstance(frame, nw.LazyFrame) and any(schema[c] == nw.Object for c in self.columns):
             return self.of(frame.select(*self.columns).collect()).lazy()  # cells of Python are read here alone
+        texts: dict[str, nw.Expr] = {}
+        if isinstance(frame, nw.LazyFrame) and "duckdb" in type(frame.to_native()).__module__:
+            found_in = {c: k for c, k in self.kinds.items() if isinstance(k, Categories) and schema[c] in _TEXT}
+            queries: list[str] = [f'{kind.query(column)} as "{column} place"' for column, kind in found_in.items()]
+            native: Any = frame.to_native()
+            frame = nw.from_native(native.project(", ".join(["*", *queries])))
+            texts = {column: nw.col(f"{column} place") for column in found_in}
         apart = {c for c in self.columns if isinstance(frame, nw.DataFrame) and _is_of_objects(frame[c])}
 
         def read(column: str, cell: Callable[[Any], Any]) -> list[Any]:
@@ -241,6 +255,8 @@ class Reading:
             if column in apart:
                 cells = [None if cell != cell else cell for cell in read(column, kind.cell())]
                 found.append(series(column, cells, kind.dtype))
+            elif column in texts and isinstance(kind, Categories):
+                found.append(kind.expression(nw.col(column), schema[column], texts[column]).alias(column))
             else:
                 found.append(kind.expression(nw.col(column), schema[column]).alias(column))
         for column in self.order:

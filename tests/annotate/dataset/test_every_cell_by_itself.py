@@ -212,12 +212,12 @@ def test_what_one_cell_holds_decides_nothing_for_the_others(engine: str, tmp_pat
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_odd_cell_in_every_column(engine: str, order: str, tmp_path: Path) -> None:
-    queries = [*QUERIES] if engine != "dask" else ["count", "integers"]
-    for most in (1, 2):
-        expected = released(engine, OTHERS + MINE, tmp_path, ORDERS[order], most, queries)
-        for odd, column in itertools.product(ODD, COLUMNS):
-            found = released(engine, with_odd(odd, column), tmp_path, ORDERS[order], most, queries)
-            held(found, expected, 1 + (column == "person"))
+    queries = [*QUERIES] if engine in ("pandas", "polars", "duckdb") else ["count", "integers"]
+    most = 1 + (order == "undeclared order")
+    expected = released(engine, OTHERS + MINE, tmp_path, ORDERS[order], most, queries)
+    for odd, column in itertools.product(ODD, COLUMNS):
+        found = released(engine, with_odd(odd, column), tmp_path, ORDERS[order], most, queries)
+        held(found, expected, 1 + (column == "person"))
 
 
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name != "dask"])
