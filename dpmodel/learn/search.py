@@ -422,6 +422,8 @@ class _PaidFor(Budget):
     def __str__(self) -> str:
         return "the budget of a search"
 
+    __repr__ = __str__
+
 
 def _final(estimator: Any) -> tuple[str, Any]:
     """The last step of a pipeline (of pipelines), and what its parameters' names begin with."""

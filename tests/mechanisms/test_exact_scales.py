@@ -74,6 +74,7 @@ DRAWS = {
     "test_published_noise_is_the_printed_one_where_that_is_enough",
     "mechanisms/regression/frank_wolfe/vertices.py:select_signed": "test_signs_drawn_apart_have_the_law_of_one_choice",
     "mechanisms/regression/objective_perturbation/mechanism.py:run": "test_run_releases_that_point",
+    "mechanisms/regression/objective_perturbation/pure.py:run": "test_what_is_drawn_pays_for_gradient_and_radius",
     "mechanisms/regression/quantile_exponential.py:run": "test_half_the_range_would_not_do",
     "mechanisms/regression/sufficient_statistics/mechanism.py:run_as_requested": "least_squares-sufficient-statistics",
 }  # fmt: skip
