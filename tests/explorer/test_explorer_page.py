@@ -112,6 +112,15 @@ def test_draws_pile_up_within_the_forecast(page: Any) -> None:
     assert page.locator("#plane-picture circle.noisy").count() == 0
 
 
+def test_every_control_has_a_name_for_screen_readers(page: Any) -> None:
+    """A label names the first thing in it that can be named: of a range, that was the number beside it."""
+    for name, count in (("Privacy loss", 2), ("People", 1)):
+        assert page.get_by_role("slider", name=name).and_(page.locator("input")).count() == count
+    for control in page.locator("input, select, button, [role=slider]").all():
+        names = control.evaluate("e => [e.ariaLabel, e.textContent, ...[...(e.labels ?? [])].map(l => l.textContent)]")
+        assert any(name and name.strip() for name in names), control.evaluate("e => e.outerHTML")
+
+
 def test_more_epsilon_draws_the_answers_together(page: Any) -> None:
     page.click("#plane-draw")
     spread = "Math.max(...Plane.state.draws.map(u => Math.abs(Plane.error(Plane.answer(u)))))"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import importlib
+import json
+import re
 import subprocess
 import sys
 import zlib
@@ -48,6 +51,35 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
         for each in {*room.__all__, *getattr(room, "_CLASSES", ())}:  # mechanisms are looked up when asked for
             module = getattr(getattr(room, each), "__name__", "")
             assert not known.isdisjoint({f"{name}.{each}", f"dpmodel.{each}", module}), each
+
+
+@pytest.mark.slow
+def test_figures_of_cells_are_told_by_what_draws_them(tmp_path: Path) -> None:
+    """A notebook with two stored figures, one of a statement over several lines: no file name is an alt text."""
+    pytest.importorskip("myst_nb", reason="the extra [docs] is not installed")
+    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    output = {"output_type": "display_data", "metadata": {}, "data": {"image/png": pixel, "text/plain": "<Figure>"}}
+    cell = {"cell_type": "code", "execution_count": 1, "metadata": {}, "outputs": [output]}
+    sources = ["x = 1\nplan.plot()", 'a = 2\nrelease.plot_values(\n    "coef",\n    intervals=(a, "b"),\n)']
+    cells = [
+        {"cell_type": "markdown", "metadata": {}, "source": "# A"},
+        *({**cell, "source": each} for each in sources),
+    ]
+    notebook = {"cells": cells, "metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 4}
+    (tmp_path / "index.ipynb").write_text(json.dumps(notebook))
+    (tmp_path / "conf.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(DOCS / '_extensions')!r})\n"
+        "extensions = ['accessible', 'myst_nb']\nnb_execution_mode = 'off'\n"
+    )
+    command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", tmp_path, tmp_path / "out"]
+    subprocess.run(command, check=True, capture_output=True)
+    told = [
+        html.unescape(alt) for alt in re.findall(r'<img[^>]*alt="([^"]*)"', (tmp_path / "out/index.html").read_text())
+    ]
+    assert [each.removeprefix("Figure that this code draws: ") for each in told] == [
+        "plan.plot()",
+        "release.plot_values('coef', intervals=(a, 'b'))",
+    ]
 
 
 def test_what_would_be_loaded_from_elsewhere_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
