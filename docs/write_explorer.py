@@ -254,7 +254,7 @@ def attack() -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------ questions
-SEEDS = range(60)
+SEEDS = range(80)
 
 
 def questions() -> list[dict[str, Any]]:
@@ -263,7 +263,7 @@ def questions() -> list[dict[str, Any]]:
     for seed in SEEDS:
         question = quiz(rng=seed)
         cell = question.cell
-        told = {"seed": seed, "words": question.words, "part": cell.part, "level": cell.level, "reading": cell.reason}
+        told = {"seed": seed, "code": question.code, "part": cell.part, "level": cell.level, "reading": cell.reason}
         found.setdefault((cell.part, cell.level), told)
     return sorted(found.values(), key=lambda each: each["seed"])
 

@@ -1,66 +1,107 @@
-"""Small random models to practise on: name the cell of Table 1, then see how the classifier reads it."""
+"""Small random models to practise on: read the CVXPY text, name the cell, its theorem and its verdict."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-import cvxpy as cp
 import numpy as np
 
-from dpmodel.annotate import Private
 from dpmodel.classify.classifier import Cell
-from dpmodel.classify.taxonomy import LEVELS, PARTS
+from dpmodel.classify.taxonomy import CELLS, LEVELS, PARTS
 from dpmodel.errors import SpecificationError
 from dpmodel.problem import Problem
 from dpmodel.text import wrapped
 
-_OWNS = {
-    "objective": "the costs c; a record owns one cost",
-    "scalar": "the right-hand sides b; a record owns one of them",
-    "row": "the rows of A; a record owns one row",
-    "column": "the columns of A; a record owns one column",
+THEOREMS = tuple(dict.fromkeys(cell.theorem for cell in CELLS))
+VERDICTS = ("yes", "yes*", "no")
+
+# The private line and the program of each part, by what a record owns; ``$low`` : what is declared of one record.
+_MODELS = {
+    "objective": (
+        'private = dpm.Private(shape={d}, name="p", unit="entry"{low})\n'
+        "problem = dpm.Problem(cp.{aim}({sign}private @ x), [A @ x {way} b])\n"
+    ),
+    "scalar": (
+        'private = dpm.Private(shape={m}, name="p", unit="entry"{low})\n'
+        "problem = dpm.Problem(cp.{aim}({sign}c @ x), [A @ x {way} private])\n"
+    ),
+    "row": (
+        'private = dpm.Private(shape=({m}, {d}), name="p", unit="row"{low})\n'
+        "problem = dpm.Problem(cp.{aim}({sign}c @ x), [private @ x {way} b])\n"
+    ),
+    "column": (
+        'private = dpm.Private(shape=({m}, {d}), name="p", unit="column"{low})\n'
+        "problem = dpm.Problem(cp.{aim}({sign}c @ x), [private @ x {way} b])\n"
+    ),
+    "matrix": (
+        'private = dpm.Private(shape=5, name="p", unit="entry"{low})\n'
+        "problem = dpm.Problem(cp.{aim}({sign}c @ x), [(cp.sum(private) / 5) * (A @ x) {way} b])\n"
+    ),
 }
+_PUBLIC = """\
+import cvxpy as cp
+import numpy as np
+import dpmodel as dpm
+
+A = cp.Constant(np.ones(({m}, {d})), name="A")
+b = cp.Constant(np.ones({m}), name="b")
+c = cp.Constant(np.ones({d}), name="c")
+x = cp.Variable({d}, bounds=[0, 10], name="x")
+"""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A model of which one parameter is private: print it, then ``answer(part, level)``. ``problem`` : the model."""
+    """A model to read, of which one parameter is private: print it, then ``answer(part, level)``.
+
+    ``code`` : the model as CVXPY text. ``problem`` : the same, built.
+    """
 
     problem: Problem
-    words: str
+    code: str
 
     @property
     def cell(self) -> Cell:
         """The right answer."""
         return self.problem.classify().cells[0]
 
-    def answer(self, part: str, level: str) -> str:
-        """Whether that is the cell, and how the classifier reads the model.
+    def answer(self, part: str, level: str, theorem: str = "", verdict: str = "") -> str:
+        """Whether that is right, and how the classifier reads the model.
 
         Parameters
         ----------
         part : "objective", "scalar", "row", "column" or "matrix". ``level`` : "low" or "high".
+        theorem : one of ``THEOREMS``, such as "Theorem 37". ``verdict`` : "yes", "yes*" or "no". Empty: not answered.
 
         Raises
         ------
         SpecificationError
             For other words.
         """
-        if part not in PARTS or level not in LEVELS:
-            raise SpecificationError(
-                f"answer({part!r}, {level!r})", remedy=f"a part among {', '.join(PARTS)}, and 'low' or 'high'"
-            )
-        right = (part, level) == (self.cell.part, self.cell.level)
-        return f"{'Right.' if right else 'Not quite.'}\n{self.problem.classify()}"
+        for name, given, known in (
+            ("part", part, PARTS),
+            ("level", level, LEVELS),
+            ("theorem", theorem, ("", *THEOREMS)),
+            ("verdict", verdict, ("", *VERDICTS)),
+        ):
+            if given not in known:
+                raise SpecificationError(f"answer({name}={given!r})", remedy=f"one of {', '.join(filter(None, known))}")
+        cell = self.cell
+        truth = {"part": cell.part, "level": cell.level, "theorem": cell.theorem, "verdict": cell.taxonomy.verdict}
+        said = {"part": part, "level": level, "theorem": theorem, "verdict": verdict}
+        wrong = [f"the {name} is {truth[name]}" for name, given in said.items() if given and given != truth[name]]
+        first = f"Not quite: {', '.join(wrong)}." if wrong else "Right."
+        return f"{first}\n{self.problem.classify()}"
 
     def __str__(self) -> str:
-        asked = "Which part, and which level? question.answer('scalar', 'low'), say."
-        return f"{wrapped(self.words)}\n{wrapped(asked)}"
+        asked = "Which part is private, at which level, by which theorem, and can it be solved?"
+        said = "question.answer('scalar', 'low', 'Theorem 22', 'yes'), say."
+        code = [wrapped(line, "    ")[4:] for line in self.code.splitlines()]
+        return "\n".join([*code, "", wrapped(asked), wrapped(said)])
 
 
 def quiz(rng: int | None = None) -> Question:
-    """A random small linear program with one private parameter.
+    """A random small linear program with one private parameter, as CVXPY text; every cell of Table 1 comes up.
 
     Parameters
     ----------
@@ -74,22 +115,12 @@ def quiz(rng: int | None = None) -> Question:
     """
     drawn = np.random.default_rng(rng)
     rows, columns = int(drawn.integers(2, 5)), int(drawn.integers(2, 5))
-    part, bounded = str(drawn.choice(list(_OWNS))), bool(drawn.integers(2))
-    reach = float(drawn.choice([0.1, 0.5, 1.0]))
-    c, b = drawn.integers(1, 9, columns).astype(float), drawn.integers(1, 9, rows).astype(float)
-    A = drawn.integers(0, 5, (rows, columns)).astype(float)
-    unit: Any = part if part in ("row", "column") else "entry"
-    limits: dict[str, Any] = {"linf": reach} if bounded else {}
-
-    def given(name: str, value: Any, of: tuple[str, ...]) -> Any:
-        return Private(value, name=name, unit=unit, **limits) if part in of else cp.Constant(value, name=name)
-
-    cost, sides, matrix = given("c", c, ("objective",)), given("b", b, ("scalar",)), given("A", A, ("row", "column"))
-    x = cp.Variable(columns, nonneg=True, name="x")
-    problem = Problem(cp.Minimize(cost @ x), [(matrix @ x >= sides).set_label("needs"), x <= 10])
-    moves = f"and moves each number of it by at most {reach:g}" if bounded else "and may change it arbitrarily"
-    words = (
-        f"Minimise c'x subject to A x >= b ({rows} rows), 0 <= x <= 10 ({columns} variables). "
-        f"Private: {_OWNS[part]} {moves}."
-    )
-    return Question(problem, words)
+    part, level = str(drawn.choice(PARTS)), str(drawn.choice(LEVELS))
+    aim, way = [("Minimize", ">="), ("Maximize", "<=")][drawn.integers(2)]
+    moves = float(drawn.choice([0.1, 0.5, 1.0]))
+    facts = {"m": rows, "d": columns, "aim": aim, "way": way, "sign": ["", "2 * "][drawn.integers(2)]}
+    low = f", linf={moves:g}, bounds=[0, 9]" if level == "low" else ""
+    code = (_PUBLIC + _MODELS[part]).format(low=low, **facts)
+    scope: dict[str, Problem] = {}
+    exec(code, scope)  # the text above, and nothing else
+    return Question(scope["problem"], code)

@@ -249,14 +249,23 @@ def test_the_models_of_the_last_part_are_the_quiz(page: Any) -> None:
     assert {(each["part"], each["level"]) for each in models} == set(cells())
     for each in models:
         question = quiz(rng=each["seed"])
-        assert question.words in page.inner_text("#cells-words")
-        assert (question.cell.part, question.cell.level) == (each["part"], each["level"])
-        page.select_option("#cells-part", "objective" if each["part"] != "objective" else "row")
+        cell, told = question.cell, question.cell.taxonomy
+        assert question.code == page.text_content("#cells-code")
+        assert (cell.part, cell.level) == (each["part"], each["level"])
+        right = {"part": cell.part, "level": cell.level, "theorem": told.theorem, "verdict": told.verdict}
+        for name, value in right.items():
+            options = page.eval_on_selector_all(f"#cells-{name} option", "all => all.map(each => each.value)")
+            assert set(options) == {getattr(one, name) for one in dpm.taxonomy()}
+            page.select_option(f"#cells-{name}", value)
+        page.select_option("#cells-theorem", next(t for t in options_of_theorems() if t != told.theorem))
         page.click("#cells-check")
-        assert page.inner_text("#cells-told").startswith("Not quite.")
-        page.select_option("#cells-part", each["part"])
-        page.select_option("#cells-level", each["level"])
+        assert page.inner_text("#cells-told").startswith("Not quite: look at theorem.")
+        page.select_option("#cells-theorem", told.theorem)
         page.click("#cells-check")
-        told = page.inner_text("#cells-told")
-        assert told.startswith("Right.") and question.cell.reason in told
+        said = page.inner_text("#cells-told")
+        assert said.startswith("Right.") and cell.reason in said
         page.click("#cells-next")
+
+
+def options_of_theorems() -> list[str]:
+    return [cell.theorem for cell in dpm.taxonomy()]
