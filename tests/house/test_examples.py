@@ -119,8 +119,8 @@ SHOWN = {
         r"true ones: 0\.00\d+ \(all zeros: 0\.2250\)",
     ],
     "private_regressions.py": [
-        r"mean\s+absolute\s+loss\s+of\s+30000\s+records\s+with\s+2\s+coefficients\s+and\s+an\s+intercept",
         r"were clipped \(how many is private\)|beyond\s+the declared bounds",
+        r"mean\s+absolute\s+loss\s+of\s+30000\s+records\s+with\s+2\s+coefficients\s+and\s+an\s+intercept",
         r"median income at 40 with 12 years: 4[5-9]\.",
         r"logistic: \S+, 7\d\.\d%",
         r"hinge: \S+, 7\d\.\d%",
