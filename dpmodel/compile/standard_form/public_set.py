@@ -275,10 +275,13 @@ class PublicSet:
         by_box = float((direction[used] * ends[used]).sum())
         return min(by_box, self._maximise(direction, lower, upper)) if self.program.keep.any() else by_box
 
-    def cheapest(self, c: Floats) -> Floats | None:
+    def cheapest(self, c: Floats, *, released: bool = False) -> Floats | None:
         """(n,) a point of least ``c'x``, or None; one that is known, or from the last basis where the program is small,
-        and of many columns without a program, where that can be."""
+        and of many columns without a program, where that can be. ``released`` : from a solver that knows nothing yet:
+        of several such points, which one it is does not depend on what was asked before."""
         program = self.program
+        if released:
+            return solve_cone_program(program.with_(c=c), solver=self.solver).x
         seen: Polyhedron | None = self.__dict__.get("polyhedron")
         continuous = program.boolean.size + program.integer.size == 0
         linear = continuous and self._linear

@@ -28,6 +28,7 @@ from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
 from dpmodel.mechanisms.lp.public.out_of_reach import out_of_reach
 from dpmodel.mechanisms.lp.public.points import (
     PublicPoint,
+    as_released,
     costs_are_open,
     known_without_data,
     middle_of,
@@ -132,7 +133,12 @@ def _point(model: PrivateLP, request: Request) -> PublicPoint | None:
     centred ones with an objective the one for the middle of all ranges (nothing is shifted); else the feasible one if
     it exists, or the least larger share of the objective's span lost or of the width violated."""
     mode = request.feasibility
-    return model.cached(("public point", mode), lambda: _choose(model, mode))
+
+    def find() -> PublicPoint | None:
+        point = _choose(model, mode)
+        return None if point is None else as_released(model, point)
+
+    return model.cached(("public point", mode), find)
 
 
 def _choose(model: PrivateLP, mode: Feasibility) -> PublicPoint | None:

@@ -37,6 +37,7 @@ _SOLVER = 1e-6
 _ROUNDING = 1e-12
 # Private entries of A beyond which no point is sought that serves every database.
 MOST_ENTRIES = 200_000
+_CHEAPEST = "the cheapest public point"
 _MIDDLE = "the optimum for private numbers at the middle of their ranges"
 
 
@@ -93,6 +94,12 @@ def public_points(model: PrivateLP, middle: bool = True) -> tuple[PublicPoint, .
     return tuple(point for point in found if point is not None)
 
 
+def as_released(model: PrivateLP, point: PublicPoint) -> PublicPoint:
+    """``point``, or the one of several equals that is found whatever was asked of the public set before."""
+    again = _cheapest(model, released=True) if point.words.startswith(_CHEAPEST) else None
+    return point if again is None else again
+
+
 def middle_of(points: Sequence[PublicPoint]) -> PublicPoint | None:
     """The optimum for the middle of the declared ranges, if it is among them."""
     return next((point for point in points if point.words == _MIDDLE), None)
@@ -145,16 +152,16 @@ def leaves_a_point(model: PrivateLP) -> bool:
 
 
 @cached
-def _cheapest(model: PrivateLP) -> PublicPoint | None:
+def _cheapest(model: PrivateLP, released: bool = False) -> PublicPoint | None:
     """The optimum over the public set for the middle of the objective's range."""
     c = middle_cost(model)
     if c is None:
         return None
-    x = model.public.cheapest(c)
+    x = model.public.cheapest(c, released=released)
     if x is None:
         return None
     private = private_objective(model)
-    words = "the cheapest public point" + (" for the middle of the objective's range" if private else "")
+    words = _CHEAPEST + (" for the middle of the objective's range" if private else "")
     return PublicPoint(x, worst_violation(model, x), words, partial(regret, model, x) if private else float)
 
 
