@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Integers
 from dpmodel.annotate.dataset.declared import Declared, refuse_unknown
-from dpmodel.annotate.dataset.encoder import Encoder, OneHot, Term
+from dpmodel.annotate.dataset.encoder import Encoder, Term
 from dpmodel.annotate.dataset.flags import Flags
 from dpmodel.annotate.dataset.people import People
 from dpmodel.annotate.dataset.reading import WHO
@@ -72,11 +73,11 @@ def rows(
         value = computed(lambda: numbers(block)).view(Handed)
     if width is None:
         return Private(value, name=called, unit="entry", bounds=[low[0], high[0]], records=people.records)
-    # Declared for more than one column of categories, a norm would hide that columns have units of their own.
-    alone = len(encoder.parts) == 1 and isinstance(encoder.parts[0], OneHot)
-    private = Private(
-        value, name=called, unit="row", bounds=[low, high], max_l1=1 if alone else None, records=people.records
-    )
+    norms: dict[str, float] = {}
+    if max(-low.min(), high.max()) <= 1:  # else norms would hide that columns have units of their own
+        one, two = encoder.norms
+        norms = {"max_l1": one, "max_l2": two} if two < math.sqrt(len(encoder.names)) else {}
+    private = Private(value, name=called, unit="row", bounds=[low, high], records=people.records, **norms)
     private.labels = ((None, ()), ("column", encoder.names))
     return private
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 import pickle
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from small_tables import ENGINES, TOWNS, Row, polars, value_of
@@ -185,3 +187,21 @@ def test_two_datasets_are_of_the_same_people_unless_somebody_says_otherwise() ->
     assert found.l1 == 18  # row i of one and entry j of the other
     again = pickle.loads(pickle.dumps(a.records))
     assert again is a.records and again.people is b.records.people is dpm.annotate.DEFAULT_RECORDS
+
+
+@pytest.mark.parametrize("scale", [True, False])
+def test_rows_know_their_norms(scale: bool) -> None:
+    """A row has one category of each list, whatever the lists' lengths, and numbers at their ends: attained."""
+    values = {"a": list("xyz"), "b": list("uvwrs"), "n": [0.0, 1.0], "m": [0.0, 1.0]}
+    table = pd.DataFrame(list(itertools.product(*values.values())), columns=list(values))
+    data = dpm.Dataset(table, domain={"a": values["a"], "b": values["b"]}, bounds={"n": (0, 1), "m": (0, 1)})
+    private = data.rows(["a", "n", ("a", "b"), "m"], scale=scale)
+    matrix = value_of(private)
+    assert private.magnitude["max_l1"] == pytest.approx(np.abs(matrix).sum(axis=1).max(), rel=1e-12)
+    assert private.magnitude["max_l2"] == pytest.approx(np.linalg.norm(matrix, axis=1).max(), rel=1e-12)
+    assert set(np.unique(matrix)) <= {-1.0, 0.0, 1.0}, "and no row is cut"
+
+
+def test_rows_in_units_of_their_own_have_bounds_alone() -> None:
+    data = dpm.Dataset(pd.DataFrame({"a": ["x"], "n": [3.0]}), domain={"a": list("xyz")}, bounds={"n": (0, 90)})
+    assert not any(map(np.isfinite, data.rows(["a", "n"]).magnitude.values()))
