@@ -110,7 +110,7 @@ class Cell:
             verdict = "solvable if a few constraints may be violated"
         if self.drowns:
             few = "solvable if a few constraints may be violated; otherwise"
-            verdict = f"{few if self.spare else 'solvable, but'} the answer drowns in noise"
+            verdict = f"{few if self.spare else 'solvable, but'} at epsilon 1 or less the answer drowns in noise"
         return f"{self.part}, {self.level} sensitivity: {verdict} ({self.theorem})"
 
     @property

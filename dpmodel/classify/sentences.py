@@ -28,7 +28,7 @@ def sentence(cell: Cell, name: str) -> str:
     by = f"one record moves {_WHAT[cell.part]} by at most {moves} each{size} and {all_moves} in all"
     if cell.part in ("column", "row", "matrix"):
         by += f", and by {number(cell.sensitivity.get('row_l1'))} within one constraint"
-    end = ". That noise is as large as the numbers: the answer drowns" if cell.drowns else ""
+    end = ". At epsilon 1 that noise is as large as the numbers: the answer drowns" if cell.drowns else ""
     return f"{name}: {by}; {_LOW[cell.part]} ({cell.theorem}){end}."
 
 

@@ -74,7 +74,9 @@ class Plan:
             and with_delta.forecast.error.rank < now.error.rank
         ):
             told.append((f"delta {SMALLEST_DELTA:g} ({with_delta.mechanism})", error_words(with_delta.forecast)))
-        return "; ".join(f"with {what}, {words}" for what, words in told if words not in ("", error_words(now)))
+        before = error_words(now)
+        told = [(what, words) for what, words in told if words not in ("", before)]
+        return "; ".join(f"with {what}, {words}" for what, words in told) + f" (now {before})" * bool(told and before)
 
     def alone(self) -> Plan:
         """The plan without the model: for what is handed on, or kept longer than the model."""
