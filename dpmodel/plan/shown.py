@@ -68,10 +68,13 @@ def why_text(plan: Plan, mechanism: str) -> str:
 
 
 def error_words(forecast: Forecast) -> str:
-    """Its error in the columns of its kind, and how many private constraints the statement leaves out."""
+    """Its error in the columns of its kind, and how many private constraints the statement leaves out. As in the
+    statement, in brackets: the violation where released numbers contradict each other."""
     error = forecast.error
     told = zip(error.columns, error.cells(forecast.proved), strict=True)
     parts = [f"{name} {value}" for name, value in told if value != "-"]
+    if isinstance(error, Violation) and error.alone < error.violation:
+        parts[-1] = f"{error.columns[-1]} {number(error.alone)} ({number(error.violation)})"
     if isinstance(error, Violation) and error.slack_rows:
         parts.append(f"{error.slack_rows} constraints left out")
     words = ", ".join(parts)

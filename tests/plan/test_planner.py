@@ -242,6 +242,17 @@ def test_every_reason_and_statement_is_printed():
     assert f">{plan.chosen.mechanism}<" in winner
 
 
+def test_more_budget_is_told_in_the_numbers_of_the_statement():
+    """Twice the epsilon halves both: told by the larger alone, it read like what one epsilon gives already."""
+    plan = scalar_problem().plan(epsilon=1)
+    number = r"([\d.]+)"
+    stated = re.search(rf"violated by more than {number} \({number} where", plan.chosen.forecast.statement)
+    better = re.search(rf"with twice the epsilon, violation within {number} \({number}\)", plan.better)
+    assert stated and better
+    for now, then in zip(stated.groups(), better.groups(), strict=True):
+        assert float(then) == pytest.approx(float(now) / 2, rel=1e-2)
+
+
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
 def test_a_plan_prints_in_a_few_lines_the_choice_first(width, monkeypatch):
     """The choice, its cell and statement, the runner-up, what more budget would bring."""
