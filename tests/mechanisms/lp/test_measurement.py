@@ -273,8 +273,10 @@ def test_a_strict_promise_is_refused_where_the_clamp_would_break_it() -> None:
     b = Private([1e15], name="b", l1=1.0, bounds=[0, 2e15])
     x = cp.Variable(1, nonneg=True)
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
+    plan = problem.plan(1.0, 1e-6, feasibility="strict")
+    assert "clamped" in plan.why("strict-truncated-laplace") and plan.chosen.mechanism == "public-only"
     with pytest.raises(dpm.UnsupportedModelError, match="clamped"):
-        problem.plan(1.0, 1e-6, feasibility="strict")
+        problem.plan(1.0, 1e-6, feasibility="strict", mechanism="strict-truncated-laplace")
 
 
 def test_statements_name_the_clamp_beyond_which_they_do_not_hold() -> None:

@@ -59,7 +59,6 @@ from dpmodel.mechanisms.lp.treatment import (
     violation_at,
 )
 from dpmodel.numerics.cone_program import ConeProgram
-from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource
 from dpmodel.text import number, shortened
 
@@ -257,7 +256,6 @@ def released_constant(model: PrivateLP, c: Floats | None, b: Floats | None) -> f
     return float(factors @ parts)
 
 
-@cached
 def _constant_factors(model: PrivateLP) -> Floats | None:
     """(n + m,) public z with ``z' [C; B] = o`` on theta, where c, b and the constant term are ``C theta``, ``B theta``
     and ``o' theta`` plus public numbers."""
