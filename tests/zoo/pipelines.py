@@ -12,7 +12,7 @@ import dpmodel as dpm
 from .registry import Make, model
 
 # Planning one takes seconds of simulation, so none of them is quick.
-RELAXED = ("relaxed",)  # no constraint is private: nothing to be feasible about
+DEFAULT = ("centred",)  # no constraint is private: nothing to be feasible about
 
 
 def table(n: int, rng: np.random.Generator, rows: int = 2000) -> tuple[np.ndarray, np.ndarray]:
@@ -23,7 +23,7 @@ def table(n: int, rng: np.random.Generator, rows: int = 2000) -> tuple[np.ndarra
     return answers, answers @ weights + 0.1 * rng.normal(size=rows)
 
 
-@model(12, 100, 1000, due=RELAXED, modes=RELAXED, quick=False)
+@model(12, 100, 1000, due=DEFAULT, modes=DEFAULT, quick=False)
 def lasso(n: int, rng: np.random.Generator, private: Make) -> Any:
     """A score from few of many answers: least squares in an l1 ball."""
     answers, score = table(n, rng)
@@ -34,7 +34,7 @@ def lasso(n: int, rng: np.random.Generator, private: Make) -> Any:
     return cp.Minimize(cp.sum_squares(X @ w - y) / y.size), [cp.norm1(w) <= 1.2]
 
 
-@model(12, 100, 1000, due=RELAXED, modes=RELAXED, quick=False)
+@model(12, 100, 1000, due=DEFAULT, modes=DEFAULT, quick=False)
 def ridge(n: int, rng: np.random.Generator, private: Make) -> Any:
     """Rent from n traits of flats, with an intercept; a tenant may be absent."""
     traits, score = table(n, rng)
@@ -49,7 +49,7 @@ def ridge(n: int, rng: np.random.Generator, private: Make) -> Any:
     ]
 
 
-@model(12, 100, 1000, due=RELAXED, modes=RELAXED, quick=False)
+@model(12, 100, 1000, due=DEFAULT, modes=DEFAULT, quick=False)
 def logistic(n: int, rng: np.random.Generator, private: Make) -> Any:
     """Who will move house, from n answers."""
     answers, score = table(n, rng)
@@ -61,7 +61,7 @@ def logistic(n: int, rng: np.random.Generator, private: Make) -> Any:
     return cp.Minimize(cp.sum(cp.logistic(-cp.multiply(y, X @ w))) / y.size), [cp.norm1(w) <= 5]
 
 
-@model(12, 100, 1000, due=RELAXED, modes=RELAXED, quick=False)
+@model(12, 100, 1000, due=DEFAULT, modes=DEFAULT, quick=False)
 def support_vectors(n: int, rng: np.random.Generator, private: Make) -> Any:
     """A support vector machine that tells spam by n traits of the text; unit 2-norm rows, an intercept, a ridge."""
     traits, score = table(n, rng)
@@ -76,7 +76,7 @@ def support_vectors(n: int, rng: np.random.Generator, private: Make) -> Any:
     ]
 
 
-@model(12, 100, 1000, due=RELAXED, modes=RELAXED, quick=False)
+@model(12, 100, 1000, due=DEFAULT, modes=DEFAULT, quick=False)
 def huber(n: int, rng: np.random.Generator, private: Make) -> Any:
     """Heating bills with a few wild ones: Huber's loss inside a box."""
     answers, score = table(n, rng)
@@ -88,7 +88,7 @@ def huber(n: int, rng: np.random.Generator, private: Make) -> Any:
     return cp.Minimize(cp.sum(cp.huber(X @ w - y, 0.5)) / y.size), []
 
 
-@model(12, 100, 1000, due=RELAXED, modes=RELAXED, quick=False)
+@model(12, 100, 1000, due=DEFAULT, modes=DEFAULT, quick=False)
 def quantile(n: int, rng: np.random.Generator, private: Make) -> Any:
     """The upper quartile of waiting times, most of which are zero: a pinball loss."""
     answers, score = table(n, rng)
@@ -101,7 +101,7 @@ def quantile(n: int, rng: np.random.Generator, private: Make) -> Any:
     return cp.Minimize(cp.sum(cp.maximum(0.75 * short, -0.25 * short)) / y.size), [cp.norm1(w) <= 2, cp.abs(level) <= 3]
 
 
-@model(12, 100, 1000, due=RELAXED, modes=RELAXED, quick=False)
+@model(12, 100, 1000, due=DEFAULT, modes=DEFAULT, quick=False)
 def absolute_deviations(n: int, rng: np.random.Generator, private: Make) -> Any:
     """House prices by least absolute deviations; columns in units of their own (rooms, area, distance)."""
     answers, score = table(n, rng)
@@ -114,7 +114,7 @@ def absolute_deviations(n: int, rng: np.random.Generator, private: Make) -> Any:
     return cp.Minimize(cp.sum(cp.abs(X @ w + level - y)) / y.size), [cp.norm1(w) <= 1, cp.abs(level) <= 10]
 
 
-@model(12, 100, 1000, due=RELAXED, modes=RELAXED, quick=False)
+@model(12, 100, 1000, due=DEFAULT, modes=DEFAULT, quick=False)
 def synthetic_control(n: int, rng: np.random.Generator, private: Make) -> Any:
     """The mixture of n public regions that goes like ours did in 2,000 private weeks: weights on a simplex."""
     others = rng.uniform(0, 1, (2000, n))
@@ -124,7 +124,7 @@ def synthetic_control(n: int, rng: np.random.Generator, private: Make) -> Any:
     return cp.Minimize(cp.sum_squares(others @ w - y) / 2000), [cp.sum(w) == 1]
 
 
-@model(12, 100, 1000, due=RELAXED, modes=RELAXED, quick=False)
+@model(12, 100, 1000, due=DEFAULT, modes=DEFAULT, quick=False)
 def nonnegative_least_squares(n: int, rng: np.random.Generator, private: Make) -> Any:
     """How much of n sources is in 2,000 people's exposure: coefficients are at least zero and at most one."""
     sources = rng.beta(1, 4, (2000, n))
@@ -136,7 +136,7 @@ def nonnegative_least_squares(n: int, rng: np.random.Generator, private: Make) -
     return cp.Minimize(cp.sum_squares(X @ w - y) / 2000), []
 
 
-@model(12, 100, 1000, due=RELAXED, modes=RELAXED, quick=False)
+@model(12, 100, 1000, due=DEFAULT, modes=DEFAULT, quick=False)
 def wages(n: int, rng: np.random.Generator, private: Make) -> Any:
     """Log wages on experience, its powers and dummies: columns that go together, thousands of rows, no constraints."""
     years = rng.uniform(0, 1, 4000)
@@ -151,7 +151,7 @@ def wages(n: int, rng: np.random.Generator, private: Make) -> Any:
     return cp.Minimize(cp.sum_squares(X @ w + level - y) / 4000 + 1e-3 * cp.sum_squares(w)), []
 
 
-@model(12, 100, 1000, due=RELAXED, modes=RELAXED, quick=False)
+@model(12, 100, 1000, due=DEFAULT, modes=DEFAULT, quick=False)
 def elastic_net(n: int, rng: np.random.Generator, private: Make) -> Any:
     """A risk score from n genes' activity: squared loss, an l1 and an l2 penalty."""
     genes, score = table(n, rng)

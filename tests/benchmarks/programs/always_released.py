@@ -29,7 +29,7 @@ from tests.benchmarks.programs.private_lps import files, quiet, with_private
 def main() -> int:
     cli = parser(__doc__, epsilons=[1.0], seed=0)
     cli.add_argument("folders", nargs="+", type=data_path("*.npz", "*.mps", "*.mps.gz"), help="folders or files")
-    cli.add_argument("--feasibility", nargs="*", default=["relaxed"], choices=("relaxed", "centred", "safe", "strict"))
+    cli.add_argument("--feasibility", nargs="*", default=["centred"], choices=("relaxed", "centred", "safe", "strict"))
     cli.add_argument("--linf", type=float, default=1e-3, help="change bound relative to the part's scale")
     cli.add_argument(
         "--range", type=float, default=None, help="public bounds, so many changes around each private entry"

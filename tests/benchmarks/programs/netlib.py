@@ -54,7 +54,7 @@ def main() -> int:
     cli.add_argument("--least", type=int, default=1, help="expect at least this many programs to be measured")
     cli.add_argument("--box", type=float, default=None, help="public bounds on x, relative to the true solution")
     cli.add_argument("--nonzero", action="store_true", help="b, c: zero entries are public")
-    cli.add_argument("--feasibility", choices=("relaxed", "strict"), default="relaxed")
+    cli.add_argument("--feasibility", choices=("centred", "relaxed", "strict"), default="centred")
     cli.add_argument("--range", type=float, default=64.0, help="strict: half-width of the public bounds, in changes")
     cli.add_argument("--runs", type=int, default=1000, help="strict: runs per program")
     cli.add_argument("--mechanisms", nargs="*", default=None, help="only these")
@@ -65,7 +65,7 @@ def main() -> int:
     header()
     print(f"one record moves one private entry by {given.linf:g} times the median absolute non-zero of its part\n")
     quiet()
-    return strict(given) if given.feasibility == "strict" else relaxed(given)
+    return strict(given) if given.feasibility == "strict" else forecasts(given)
 
 
 def true_optimum(lp: LP) -> tuple[float, np.ndarray] | str:
@@ -101,7 +101,7 @@ def programs(given):
         yield lp.name, (lp, value, x)
 
 
-def relaxed(given) -> int:
+def forecasts(given) -> int:
     expected = Expectations()
     what = "loss" if given.private == "c" else "violation"
     columns = [("program", 12), ("private", 7), ("mechanism", 13), ("forecast", 9), (f"measured {what}", 26)]
@@ -117,7 +117,7 @@ def relaxed(given) -> int:
         lp, optimum, _ = found
         try:
             made = with_private(lp, given.private, given.linf, nonzero_only=given.nonzero)
-            plan = made.problem.plan(given.epsilon, given.delta, solver=cp.HIGHS)
+            plan = made.problem.plan(given.epsilon, given.delta, **how(given))
         except (dpm.DPModelError, ValueError) as error:
             table.row(name, "-", "-", "-", f"skipped: {reason(error)}")
             continue
@@ -157,6 +157,10 @@ def relaxed(given) -> int:
     return expected.close()
 
 
+def how(given) -> dict[str, str]:
+    return {"feasibility": given.feasibility, "solver": cp.HIGHS}
+
+
 def noise_lower_bound(lp: LP, optimum: float, part: str) -> float:
     """Errors below this are the solver's tolerance."""
     if part == "c":
@@ -176,7 +180,7 @@ def measure(given, lp: LP, optimum: float, made: PrivateModel, mechanism: str) -
     statuses: Counter[str] = Counter()
     for _ in range(given.repetitions):
         try:
-            made.problem.solve(epsilon=given.epsilon, delta=given.delta, mechanism=mechanism, rng=rng, solver=cp.HIGHS)
+            made.problem.solve(given.epsilon, given.delta, mechanism=mechanism, rng=rng, **how(given))
         except dpm.DPModelError as error:
             statuses[f"{type(error).__name__}: {reason(error)[:60]}"] += 1
             continue

@@ -58,7 +58,7 @@ def line(case: Case, mode: str, found: Examination, seconds: float) -> tuple[str
 def main() -> int:
     arguments = parser(__doc__, epsilon=1.0, runs=5)
     arguments.add_argument("--sizes", nargs="+", default=["small"], choices=SIZES)
-    arguments.add_argument("--modes", nargs="+", default=["relaxed"], choices=MODES)
+    arguments.add_argument("--modes", nargs="+", default=["centred"], choices=MODES)
     arguments.add_argument("--only", nargs="+", default=[], help="names of models or families")
     given = arguments.parse_args()
     unknown = set(given.only) - {model.name for model in MODELS} - {model.family for model in MODELS}
