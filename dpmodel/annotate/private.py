@@ -148,6 +148,9 @@ class Private(cp.Parameter):  # type: ignore[misc]
         try:
             super().__init__(shape, name=name, **cvxpy_attributes)
         except (ValueError, TypeError) as error:
+            if "upper bounds are less than" in str(error):
+                what = f"{where}: in bounds a lowest value lies above its highest"
+                raise SpecificationError(what, remedy="bounds=[lo, hi], the lower end first") from None
             raise SpecificationError(
                 f"{where}: {str(error).rpartition('got an ')[2]}",
                 why="besides unit, bounds and records, keywords are CVXPY's parameter attributes",

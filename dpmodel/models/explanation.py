@@ -236,7 +236,7 @@ def accuracy_of(forecast: Forecast, outcome: Outcome) -> Accuracy:
     if not exact:
         text += f"; the solver stopped early ({outcome.status}), and what that costs is not counted"
     if extra > 0 and not outcome.statement:
-        why = ", because the released numbers contradict each other" if centred else ""
+        why = ", because no point meets the released numbers" if centred else ""
         text += f"; but this draw needed a further violation of up to {number(extra)}{why}"
     objective, violation, slack_rows = forecast.error.stated()
     if violation is not None:

@@ -239,7 +239,10 @@ class Program(PrivateModel[PrivateLP]):
         # Mechanisms that serve other cells or another feasibility explain nothing here.
         cells = {f"{cell.taxonomy.part} {cell.taxonomy.level}" for cell in self.data.classification.cells}
         told = [c for c in candidates if cells & set(c.cells)] or candidates
-        return UnsupportedModelError(f"no mechanism serves this {self.words}", why=reasons(told), remedy=self.remedy)
+        remedy = self.remedy
+        if request.feasibility == "safe":
+            remedy = f'feasibility="centred" or "relaxed", which promise less; or {remedy}'
+        return UnsupportedModelError(f"no mechanism serves this {self.words}", why=reasons(told), remedy=remedy)
 
     # ------------------------------------------------------------------ executing
     def ready(self, chosen: Candidate) -> None:

@@ -18,6 +18,7 @@ _LOG = logging.getLogger("dpmodel")
 
 # Epsilons are tried up to this many times the one asked for; then the least is found to a few percent.
 _FACTOR, _STEPS, _HALVINGS = 4.0, 6, 4
+NO_EPSILON = "no epsilon up to"
 
 
 class NoGuaranteeWarning(UserWarning):
@@ -52,7 +53,7 @@ def what_would_help(
     if found is None:
         if records:
             return f"{records} would help"
-        return f"no epsilon up to {number(epsilon * _FACTOR**_STEPS)} changes that"
+        return f"{NO_EPSILON} {number(epsilon * _FACTOR**_STEPS)} changes that"
     out = f"from epsilon {number(enough)} on {name} says something"
     if records:
         return f"{out}; at this one with {records}"

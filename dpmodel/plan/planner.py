@@ -18,7 +18,7 @@ from dpmodel.numerics.public_facts import key_of
 from dpmodel.plan import kept
 from dpmodel.plan.anew import Anew
 from dpmodel.plan.comparison import Plan, nothing
-from dpmodel.plan.no_guarantee import what_would_help
+from dpmodel.plan.no_guarantee import NO_EPSILON, what_would_help
 from dpmodel.plan.registry import KINDS, AnyMechanism, load_entry_points, named
 from dpmodel.text import number
 
@@ -286,18 +286,28 @@ def _help(
     compared: Sequence[AnyMechanism] = (),
 ) -> Callable[[], str]:
     """What finds out what would help where the chosen statement says nothing, which takes a forecast for each epsilon
-    that is tried. Of mechanisms that read data, the best is asked."""
-    told = chosen
-    if chosen.forecast is not None and chosen.forecast.spends_nothing:
-        told = select_mechanism([candidate for candidate in candidates if candidate.reads], request) or chosen
-    if not _silent(model, chosen) or (told is chosen and not chosen.reads):
+    that is tried. Of mechanisms that read data, the best is asked, and the others where no epsilon helps it."""
+    if not _silent(model, chosen):
         return nothing
-    offered = compared or KINDS[model.kind].mechanisms
-    algorithm = next(each for each in offered if each.name == told.mechanism)
-    return partial(_what_helps, model, request, algorithm, told)
+    offered = {each.name: each for each in compared or KINDS[model.kind].mechanisms}
+    reading = [each for each in candidates if each.reads and each.forecast is not None and each.mechanism in offered]
+    told = chosen if chosen.reads else select_mechanism(reading, request)
+    if told is None:
+        return nothing
+    rest = [each for each in reading if each is not told and each.eligible]
+    asked = [(offered[each.mechanism], each) for each in (told, *rest)]
+    return partial(_what_helps, model, request, asked)
 
 
-def _what_helps(model: PrivateModel[Any], request: Request, algorithm: AnyMechanism, told: Candidate) -> str:
+def _what_helps(model: PrivateModel[Any], request: Request, asked: Sequence[tuple[AnyMechanism, Candidate]]) -> str:
+    """What the first of ``asked`` that anything helps has to say, else what the first of all has."""
+    texts = (_what_helps_one(model, request, *each) for each in asked)
+    first = next(texts)
+    found = first if NO_EPSILON not in first else next((text for text in texts if NO_EPSILON not in text), first)
+    return f"; {found}"
+
+
+def _what_helps_one(model: PrivateModel[Any], request: Request, algorithm: AnyMechanism, told: Candidate) -> str:
     forecast = told.forecast
     assert forecast is not None
 
@@ -310,7 +320,7 @@ def _what_helps(model: PrivateModel[Any], request: Request, algorithm: AnyMechan
 
     helps = what_would_help(told.mechanism, forecast, request.epsilon, again, model.halvings)
     condition = forecast.error.if_requested(request) if "says something" in helps else ""
-    return f"; {condition}{helps}"
+    return f"{condition}{helps}"
 
 
 def _perfect(candidate: Candidate) -> bool:

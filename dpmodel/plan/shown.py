@@ -62,21 +62,25 @@ def why_text(plan: Plan, mechanism: str) -> str:
     else:
         lines += [forecast.statement, f"{_spends(forecast)}; {forecast.work}", *forecast.rows, *forecast.caveats]
         if candidate is not plan.chosen:
-            lines.append(f"{error_words(forecast)}; {plan.chosen.mechanism}: {error_words(winner)}")
+            words, others = error_words(forecast, average=True), error_words(winner, average=True)
+            lines.append(f"{words}; {plan.chosen.mechanism}: {others}")
     first, *rest = lines
     return "\n".join([wrapped(first), *(wrapped(line, "  ") for line in rest)])
 
 
-def error_words(forecast: Forecast) -> str:
-    """Its error in the columns of its kind, and how many private constraints the statement leaves out. As in the
-    statement, in brackets: the violation where released numbers contradict each other."""
+def error_words(forecast: Forecast, average: bool = False) -> str:
+    """Its error in the columns of its kind, what plans compare besides, and how many constraints are left out. As in
+    the statement, in brackets: the violation where only the true numbers leave a point."""
     error = forecast.error
     told = zip(error.columns, error.cells(forecast.proved), strict=True)
     parts = [f"{name} {value}" for name, value in told if value != "-"]
-    if isinstance(error, Violation) and error.alone < error.violation:
-        parts[-1] = f"{error.columns[-1]} {number(error.alone)} ({number(error.violation)})"
-    if isinstance(error, Violation) and error.slack_rows:
-        parts.append(f"{error.slack_rows} constraints left out")
+    if isinstance(error, Violation):
+        if error.alone < error.violation:
+            parts[-1] = f"{error.columns[-1]} {number(error.alone)} ({number(error.violation)})"
+        # Plans compare by the average, which may be the smaller one where the bound is the larger one.
+        parts += [f"{number(error.expected)} on average"] if average and error.expected > 0 else []
+        parts += [f"tightened by {number(error.tightening)}"] if error.tightening > 0 else []
+        parts += [f"{error.slack_rows} constraints left out"] if error.slack_rows else []
     words = ", ".join(parts)
     return f"says nothing here ({words})" if forecast.vacuous else words
 

@@ -476,3 +476,8 @@ def test_declared_whole_is_whole_at_any_size(value, sparse):
     more = {"sparsity": ([0], [1])} if sparse else {}
     with pytest.raises(SpecificationError, match="integer"):
         Private(given, integer=True, unit="entry", linf=0.2, **more)
+
+
+def test_bounds_the_wrong_way_round_are_called_so() -> None:
+    with pytest.raises(SpecificationError, match="the lower end first"):
+        Private(SECRET, unit="entry", bounds=[50, 0])

@@ -171,3 +171,43 @@ def test_a_copy_of_a_plan_knows_what_would_help_and_holds_no_model() -> None:
     copied = pickle.loads(pickle.dumps(plan))
     assert plan.helped and not copied.helped
     assert copied.to_json() == plan.to_json() and copied.answer == plan.answer != plan.first
+
+
+def test_no_epsilon_helps_is_said_only_where_it_helps_no_mechanism() -> None:
+    """15 sales in [0, 200], the median: descent never says something, a choice among quantiles does from 2 on."""
+    sales = dpm.Private(np.linspace(5, 190, 15), name="sales", unit="entry", bounds=[0, 200])
+    problem = dpm.Problem(cp.Minimize(cp.norm1(sales - cp.Variable(name="order"))))
+    answer = problem.plan(1.0).answer
+    at = re.search(r"from epsilon ([\d.]+) on (\S+) says something", answer)
+    assert at is not None, answer
+    enough = problem.plan(float(at[1]))
+    assert not enough.answer and enough.chosen.mechanism == at[2]
+
+
+def test_a_point_that_reads_no_data_is_so_much_worse_and_not_so_near() -> None:
+    """A hundred people at the low end of what is declared: the optimum costs 40 times what the public point does."""
+    rows = dpm.Private(np.full((100, 30), 0.5), name="rows", unit="row", bounds=[0, 40])
+    x = cp.Variable(30, bounds=[0, 10], name="x")
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [rows @ x >= 50])
+    plan = problem.plan(1.0, 1e-6, mechanism="public-only")
+    assert "worse than the true optimum" in plan.chosen.forecast.statement
+
+
+def test_no_amount_is_promised_where_the_true_constraints_cannot_be_met() -> None:
+    """90 are needed, 10 are there: whatever is released is short by more than the noise, and no draw contradicts."""
+    need = dpm.Private([30.0, 20.0, 40.0], name="need", unit="entry", linf=1)
+    x = cp.Variable(3, nonneg=True, name="x")
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= need, cp.sum(x) <= 10])
+    statement = problem.plan(1.0).chosen.forecast.statement
+    assert "leave a point" in statement and "where only the true ones do" in statement
+    problem.solve(1.0, rng=0)
+    assert "because no point meets the released numbers" in problem.release.accuracy.statement
+
+
+def test_why_tells_the_number_that_plans_compare() -> None:
+    need = dpm.Private([30.0, 20.0, 40.0], name="need", unit="entry", linf=1)
+    x = cp.Variable(3, nonneg=True, name="x")
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= need])
+    assert "1.687 on average; laplace-once" in " ".join(problem.plan(1.0, 1e-6).why("gaussian-once").split())
+    safe = problem.plan(1.0, 1e-6, feasibility="safe")
+    assert re.search(r"runner-up: gaussian-once, .*tightened by", str(safe))

@@ -27,10 +27,10 @@ NUMBER = r"(-?[\d.]+(?:e[-+]?\d+)?)(?! times)"
 # What a statement may say: pattern -> the public range that bounds its numbers.
 SAID = {
     rf"violated by (?:more than|at most) {NUMBER}": "violation",
-    rf"\({NUMBER} where the released numbers": "violation",
+    rf"{NUMBER} where only the true ones do": "violation",
     rf"lie at most {NUMBER} inside": "sides",
     rf"tightened by at most {NUMBER}": "sides",
-    rf"objective is within {NUMBER} of": "objective",
+    rf"objective is (?:within {NUMBER} of|at most {NUMBER} worse than)": "objective",
     rf"missed by at most {NUMBER}": "missed",
     rf"noise on the objective costs at most {NUMBER}": "objective",
     r"all but (\d+)": "rows",
@@ -90,7 +90,8 @@ def contradictions(statement: str, ranges: dict[str, float]) -> list[str]:
     """The numbers of ``statement`` that are beyond what can be."""
     found = []
     for pattern, kind in SAID.items():
-        for told in re.findall(pattern, statement):
+        for match in re.finditer(pattern, statement):
+            told = next(group for group in match.groups() if group)
             if float(told) > ranges[kind] * (1 + ROUNDED) + 1e-6:
                 found.append(f"{told} ({kind} at most {ranges[kind]:g}) in: {statement}")
     return found

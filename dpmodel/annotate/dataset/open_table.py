@@ -132,7 +132,7 @@ def scan_file(path: Any, needed: Sequence[str], separator: str, encoding: str) -
     if len(headers) != 1:
         raise SpecificationError(
             f"Dataset.scan: {Path(said).name}",
-            why="the first lines of the files differ",
+            why="the first lines of the files differ" if headers else "it is empty",
             remedy="one first line, with the names of the columns",
         )
     names = list(next(csv.reader(headers, delimiter=separator)))

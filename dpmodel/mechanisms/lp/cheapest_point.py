@@ -109,7 +109,7 @@ class CheapestPoint(Mechanism[PrivateLP]):
         listed = plan.points is not None
         unit = " times its own width" if rows.relative else ""
         violation, lost = min(plan.threshold, width), min(plan.loss, objective_span(model))
-        loss = f"within {number(lost)} of" if lost else "at least as good as"
+        loss = f"at most {number(lost)} worse than" if lost else "at least as good as"
         best = "the best of the given points that satisfies them" if listed else "the true optimum"
         return Forecast(
             statement=f"with probability {number(1 - request.beta)}, all but {slack} of the {rows.count} private "

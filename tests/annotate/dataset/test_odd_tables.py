@@ -150,3 +150,9 @@ def test_a_file_that_grew_or_shrank(grown: int, tmp_path: Path) -> None:
         X.source.map_reduce(lambda block, number: len(block), lambda a, b: a + b)
     again = Dataset.scan(tmp_path / "a.parquet", bounds={"v": (0, 500)})
     assert again.rows(["v"]).shape == (grown, 1)
+
+
+def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_bytes(b"")
+    with pytest.raises(SpecificationError, match="it is empty"):
+        Dataset.scan(tmp_path / "people.csv", privacy_id="person")

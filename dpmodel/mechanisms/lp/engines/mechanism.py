@@ -318,5 +318,5 @@ def _statement(model: PrivateLP, request: Request, route: Route, loss: float, vi
         missed = f", missed by at most {number(loss)}" if loss > 0 else ""
         what += f", and the objective is {side} the target {number(target)}{missed} (if a feasible point reaches it)"
     elif route.goal is not None:
-        what += f", and the objective is within {number(loss)} of the true optimum"
+        what += f", and the objective is at most {number(loss)} worse than the true optimum"
     return f"with probability {number(1 - request.beta)}, {what}"

@@ -360,7 +360,8 @@ def statement(
     if not math.isnan(loss):
         bound = number(loss) if math.isfinite(loss) else "an amount without a public bound (x is not bounded)"
         what = "the true optimum" if not rows or mode == "relaxed" else "the best that the released constraints allow"
-        parts.append(f"the objective is within {bound} of {what}")
+        far = f"at most {bound} worse than" if rows else f"within {bound} of"
+        parts.append(f"the objective is {far} {what}")
     along = "" if model.affine.is_linear() else " (in cones: along the interior direction)"
     if rows and mode == "safe":
         if short:
@@ -381,7 +382,8 @@ def statement(
         if mode == "relaxed" and math.isnan(loss) and not model.splits_objective and model.form.c0.any():
             parts.append("the objective is at least as good as the true optimum")
         what = "no row of the standard form" if model.split_rows else "no private constraint"
-        parts.append(f"{what} is violated by more than {_at_most(model, noise, treatment)}{along}")
+        where = " where the true ones leave a point" if mode == "relaxed" and not leaves_a_point(model) else ""
+        parts.append(f"{what} is violated by more than {_at_most(model, noise, treatment)}{along}{where}")
         if mode == "centred" and math.isnan(loss) and model.form.c0.any():
             cost = "; nothing is promised of the objective"
     else:
@@ -406,8 +408,9 @@ def _at_most(model: PrivateLP, noise: NoiseDesign, treatment: Treatment) -> str:
         return f"{number(fixed)} and {times}" if fixed > 0 else times
     known = largest_violation(model)
     alone, most = min(treatment.alone, known), min(treatment.violation, known)
-    more = f" ({number(most)} where the released numbers contradict each other)" if most > alone else ""
-    return f"{number(alone)}{more}"
+    if most <= alone:
+        return number(alone)
+    return f"{number(alone)} where the released numbers leave a point, {number(most)} where only the true ones do"
 
 
 def caveats(model: PrivateLP, noise: NoiseDesign, *, split: bool) -> tuple[str, ...]:

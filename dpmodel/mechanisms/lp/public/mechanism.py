@@ -95,7 +95,7 @@ class PublicOnly(Mechanism[PrivateLP]):
         rows = bool(model.form.private_rows.any())
         parts = []
         if private_objective(model) or model.form.c0.any():
-            loss = f"within {number(point.loss)} of" if math.isfinite(point.loss) else "not bounded against"
+            loss = f"at most {number(point.loss)} worse than" if math.isfinite(point.loss) else "not bounded against"
             parts.append(f"the objective is {loss} the true optimum" if point.loss else "the objective is at least as "
                          "good as the true optimum")  # fmt: skip
         if rows and not point.violation:
