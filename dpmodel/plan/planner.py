@@ -290,11 +290,12 @@ def _help(
     if not _silent(model, chosen):
         return nothing
     offered = {each.name: each for each in compared or KINDS[model.kind].mechanisms}
-    reading = [each for each in candidates if each.reads and each.forecast is not None and each.mechanism in offered]
-    told = chosen if chosen.reads else select_mechanism(reading, request)
+    told = chosen if chosen.reads else select_mechanism([each for each in candidates if each.reads], request)
     if told is None:
         return nothing
-    rest = [each for each in reading if each is not told and each.eligible]
+    # Those that a plan did not have to forecast are asked like the others.
+    rest = [each for each in candidates if each is not told and each.eligible and each.mechanism in offered]
+    rest = [each for each in rest if each.reads or each.forecast is None]
     asked = [(offered[each.mechanism], each) for each in (told, *rest)]
     return partial(_what_helps, model, request, asked)
 
@@ -308,8 +309,9 @@ def _what_helps(model: PrivateModel[Any], request: Request, asked: Sequence[tupl
 
 
 def _what_helps_one(model: PrivateModel[Any], request: Request, algorithm: AnyMechanism, told: Candidate) -> str:
-    forecast = told.forecast
-    assert forecast is not None
+    forecast = told.forecast or _candidate(algorithm, model, request).forecast
+    if forecast is None or forecast.spends_nothing:
+        return NO_EPSILON
 
     def again(epsilon: float) -> Forecast | None:
         # Settings with the best statement: those that do best in simulations need not prove anything at any budget.

@@ -73,7 +73,7 @@ def rows(
         value = computed(lambda: numbers(block)).view(Handed)
     if width is None:
         return Private(value, name=called, unit="entry", bounds=[low[0], high[0]], records=people.records)
-    norms: dict[str, float] = {}
+    norms: dict[str, Any] = {}
     if max(-low.min(), high.max()) <= 1:  # else norms would hide that columns have units of their own
         one, two = encoder.norms
         norms = {"max_l1": one, "max_l2": two} if two < math.sqrt(len(encoder.names)) else {}
