@@ -118,3 +118,14 @@ def test_what_may_be_no_integer_is_not_rounded(write: Any) -> None:
     relax = np.where(model.form.private_rows, -0.1, 0.0)
     program = relaxed_program(model, None, b, None, relax)
     assert whole_sides(model, program, relax) is program
+
+
+def test_relaxed_rows_with_private_coefficients_keep_the_true_optimum() -> None:
+    """a x <= b: the side covers the noise on a as well, and rounded down to an integer it would cut off x = 10."""
+    for seed in range(10):
+        a = dpm.Private([[1.0]], name="a", linf=1e-3, bounds=[0.5, 1.5], records=dpm.Records("one"))
+        b = dpm.Private([10.0], name="b", unit="entry", linf=1, integer=True, records=dpm.Records("other"))
+        x = cp.Variable(1, nonneg=True)
+        problem = dpm.Problem(cp.Maximize(cp.sum(x)), [a @ x <= b, x <= 1000])
+        found = problem.solve(epsilon=200, feasibility="relaxed", mechanism="laplace-once", rng=seed)
+        assert found >= 10 - 1e-6

@@ -48,13 +48,15 @@ def whole_sides(model: PrivateLP, program: ConeProgram, relax: Floats) -> ConePr
 
     Row i is ``A_i x <= b_i``. Tightened (``relax_i < 0``), its side is at most b_i when the statement holds. With b_i
     an integer (plus a public number) it is so rounded up, too: up to 1 of the tightening is won back.
-    Relaxed, its side is at least b_i, so it is so rounded down, too. Whether x is integer plays no part; where it is, a
-    side just beyond an integer would cost a whole step.
+    Relaxed, its side is at least b_i, so it is so rounded down, too, but in rows with private coefficients, where it
+    covers the noise on these as well. Whether x is integer plays no part; where it is, a side just beyond an integer
+    would cost a whole step.
     """
     whole = _integer_rows(model)
     if not whole.any():
         return program
     public, tightened, relaxed = model.form.b0, whole & (relax < 0), whole & (relax > 0)
+    relaxed[model.form.matrix_positions()[0]] = False
     part = program.b - public
     near = _LIKE * (1 + np.abs(part))
     b = np.where(tightened, np.ceil(part - near), np.where(relaxed, np.floor(part + near), part)) + public
