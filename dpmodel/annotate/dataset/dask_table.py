@@ -64,7 +64,13 @@ class DaskTable(Table):
 
 
 def _read(block: Any, reading: Reading) -> Any:
-    return reading.of(nw.from_native(block.reset_index(drop=True), eager_only=True)).to_native()
+    block = block.reset_index(drop=True)
+    if reading.person is not None:
+        # Partitions may keep a column in different types, which one record of theirs decides, and people are brought
+        # together by hashes: every name is read by itself, as a text.
+        who = block[reading.person]
+        block = block.assign(**{reading.person: who if who.dtype == object else who.astype("category")})
+    return reading.of(nw.from_native(block, eager_only=True)).to_native()
 
 
 def _grouped(block: Any, number: int, columns: Any, by: Any, sums: Any) -> Groups:

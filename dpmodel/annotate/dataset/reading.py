@@ -62,7 +62,8 @@ class Numbers:
             if isinstance(value, complex) and value.imag == 0:
                 value = value.real
             if isinstance(value, str):
-                found = float(value.replace(decimal, ".")) if written.match(value) else math.nan
+                word = next((float(k) for k in (0, 1) if value in _WORDS[k]), math.nan)
+                found = float(value.replace(decimal, ".")) if written.match(value) else word
             elif isinstance(value, numbers.Real | Decimal) and not isinstance(value, np.timedelta64):
                 try:
                     found = float(value)
@@ -82,12 +83,15 @@ class Numbers:
             if self.decimal != ".":
                 number = number.str.replace_all(self.decimal, ".", literal=True)
             number = number.cast(nw.Float64)
-        elif dtype in (nw.Int64, nw.UInt64):
+            for k in (0, 1):  # files have words for truths, unless all cells of the column are one
+                number = nw.when(text.is_in(sorted(_WORDS[k]))).then(nw.lit(float(k))).otherwise(number)
+        elif dtype == nw.Int64:
             # In two halves, each exact, because pyarrow refuses a column with an integer that no float is.
             half = 2**32
-            number = (given // half).cast(nw.Float64) * float(half) + (given % half).cast(nw.Float64)
+            upper = given // half  # and no %, which pandas' columns of pyarrow do not have
+            number = upper.cast(nw.Float64) * float(half) + (given - upper * half).cast(nw.Float64)
         elif dtype.is_numeric() or dtype == nw.Boolean:
-            number = given.cast(nw.Float64)
+            number = _floats(given, dtype)
         else:
             number = nw.lit(None).cast(nw.Float64)
         found = nw.when(number.is_finite()).then(number)
@@ -152,7 +156,7 @@ class Categories:
             column = given.cast(nw.Int64) if dtype == nw.Boolean else given
             place = _switched(column, {int(v): p for v, p in reals.items() if _fits(v, dtype)})
         elif dtype.is_float() or dtype.is_decimal():
-            number = given.cast(nw.Float64) + 0.0  # pyarrow tells -0 from 0
+            number = _floats(given, dtype) + 0.0  # pyarrow tells -0 from 0
             place = _switched(number, floats)
             missing = missing | number.is_nan().fill_null(True)
         else:
@@ -382,6 +386,14 @@ def _spelled(value: Any) -> Sequence[str]:
     if isinstance(value, datetime.date):
         return [str(value), f"{value} 00:00:00", f"{value}T00:00:00"]
     return [str(value)]
+
+
+def _floats(given: nw.Expr, dtype: Any) -> nw.Expr:
+    """A column of numbers or Booleans as floats."""
+    # Some by way of text: engines divide decimals by the power of ten of the column, which the longest value decides,
+    # and pyarrow refuses a column with an integer beyond 2^53, or 2^63 in arithmetic.
+    by_text = dtype.is_decimal() or dtype == nw.UInt64
+    return (given.cast(nw.String) if by_text else given).cast(nw.Float64)
 
 
 def _switched(given: nw.Expr, places: Mapping[Any, int]) -> nw.Expr:

@@ -14,6 +14,7 @@ import importlib.util
 import io
 import itertools
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -293,6 +294,7 @@ CELLS: list[Any] = [
 ]
 LISTS: dict[str, tuple[Any, ...]] = {
     "numbers": (1, 0.5, 10**20, None),
+    "tenths": tuple(k / 10 for k in range(100)),
     "truth": (False, True),
     "numbers in text": ("1", "01", "0.50", "Ulm"),
     "one number in text": ("01", "nan", ""),
@@ -319,11 +321,51 @@ def test_cells_and_columns_are_read_alike(kind: str) -> None:
         [datetime.date(2024, 3, 1), datetime.date(2024, 3, 2), None],
         [datetime.datetime(2024, 3, 1), datetime.datetime(2024, 3, 1, 12), None],
         [b"x", None],
+        [*(Decimal(k) / 10 for k in range(100)), None],
+        [*(Decimal(k) / 10 for k in range(100)), Decimal("0.30000000001"), None],  # its digits make a scale for all
+        [*(Decimal(k) / 10 for k in range(100)), Decimal("0." + 25 * "3")],
     ]
     for column in columns:
         expected = [declared.cell()(cell) for cell in column]
         frame = pl.DataFrame({"c0": pl.Series(column)})
-        for native in (frame, frame.to_pandas(), frame.to_arrow(), duckdb.connect().from_arrow(frame.to_arrow())):
+        typed_pandas = frame.to_pandas(use_pyarrow_extension_array=True)
+        relation = duckdb.connect().from_arrow(frame.to_arrow())
+        for native in (frame, frame.to_pandas(), typed_pandas, frame.to_arrow(), relation):
             read = reading.Reading(None, {"c0": declared}).of(reading.nw.from_native(native))
-            found = [np.nan if cell is None else cell for cell in read.lazy().collect()["c0"].to_list()]
+            found = [np.nan if pd.isna(cell) else cell for cell in read.lazy().collect()["c0"].to_list()]
             np.testing.assert_array_equal(found, expected, err_msg=f"{column} {type(native)}")
+
+
+@pytest.mark.parametrize("engine", ["pandas of a csv file", "polars of a csv file", "duckdb of a csv file", "csv"])
+def test_one_word_among_truths(engine: str, tmp_path: Path) -> None:
+    """Engines read a file of truths as such, unless one cell is none: then all are words."""
+
+    def of(first: str) -> np.ndarray:
+        path = tmp_path / "a.csv"
+        path.write_text("\n".join(["smokes", first, *["true", "false"] * 20]))
+        declared: Any = {"bounds": {"smokes": (0, 1)}, "outside": "drop", "neighbors": "add-remove"}
+        opened: dict[str, Callable[[], Dataset]] = {
+            "pandas of a csv file": lambda: Dataset(pd.read_csv(path), **declared),
+            "polars of a csv file": lambda: Dataset(pl.read_csv(path), **declared),
+            "duckdb of a csv file": lambda: Dataset(duckdb.connect().read_csv(str(path)), **declared),
+            "csv": lambda: Dataset.scan(path, **declared),
+        }
+        return value_of(opened[engine]().sum("smokes"))
+
+    assert (of("true"), of("false"), of("x")) == (21, 20, 20)
+
+
+@pytest.mark.parametrize("odd", ["x", None, 1.0, 2**70, [1]], ids=str)
+def test_partitions_of_different_types_bring_people_together(odd: Any) -> None:
+    """Everybody has a row in each of two files; one cell decides the type of the second file's column of people."""
+    import dask.dataframe as frames
+
+    people = list(range(50))
+    first = pd.DataFrame({"person": people, "town": ["Ulm"] * 50})
+    parts = [first, pd.DataFrame({"person": [*people[:-1], odd], "town": ["Bonn"] * 50})]
+    table = frames.from_map(lambda place: parts[place], [0, 1], meta=first.iloc[:0])
+    domain = {"town": ["Ulm", "Bonn"]}
+    people_of = Dataset(table, privacy_id="person", max_rows=1, domain=domain, outside="drop")
+    for distinct in (False, True):
+        counts = value_of(people_of.count("town", distinct=distinct))
+        assert counts[0] == 50 and counts[1] <= 1
