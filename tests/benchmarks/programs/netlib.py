@@ -123,7 +123,7 @@ def forecasts(given) -> int:
             continue
         for candidate in plan.candidates:
             wanted = given.mechanisms is None or candidate.mechanism in given.mechanisms
-            if not (candidate.eligible and wanted):
+            if candidate.forecast is None or not (candidate.eligible and wanted):
                 continue
             alpha = candidate.forecast.alpha
             measured, statuses = measure(given, lp, optimum, made, candidate.mechanism)
