@@ -9,12 +9,13 @@ import math
 from itertools import product
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, get_args
 
 from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel.classify.impossibility import lower_bound, remedies
+from dpmodel.mechanisms.contract import Feasibility
 from dpmodel.teach import gadgets, quiz
 
 FILE = Path(__file__).parents[1] / "dpmodel" / "explorer" / "data.js"
@@ -43,7 +44,7 @@ visits = cp.Variable(2, nonneg=True, name="visits")  # at home, in the clinic
 problem = dpm.Problem(cp.Maximize(worth @ visits), [cp.sum(visits) <= 8, visits <= 6])
 """,
 }
-FEASIBILITIES = ("relaxed", "centred", "safe", "strict")
+FEASIBILITIES = get_args(Feasibility)  # the default first
 
 
 def plane() -> dict[str, Any]:

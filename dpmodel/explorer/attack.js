@@ -10,6 +10,15 @@ const Attack = (() => {
     scalar: "find x  with  xᵢ = Dᵢ  for every person i",
   };
 
+  const choices = {
+    part: oneOf(Object.keys(programs)), who: oneOf(["plain", "response", "laplace-once"]), epsilon: placeIn(epsilons),
+    seed: { text: String, read: text => (/^\d{1,9}$/.test(text) ? Number(text) : undefined) },
+    bits: {
+      text: bits => bits.join(""),
+      read: text => (new RegExp(`^[01]{${numbers.bits}}$`).test(text) ? [...text].map(Number) : undefined),
+    },
+  };
+
   // ---------------------------------------------------------------- solvers
   // One number of the solution, for a bit and a quantile u of the noise; see dpmodel.teach.gadgets.
   function solved(bit, u, who = state.who) {
@@ -140,6 +149,7 @@ const Attack = (() => {
   };
 
   function show() {
+    for (const name of ["part", "who"]) check(`attack-${name}`, state[name]);
     byId("attack-program").textContent = programs[state.part];
     drawBits();
     drawLine();
@@ -156,7 +166,15 @@ const Attack = (() => {
     refill();
     show();
   });
+  // Bits may have been flipped since they were drawn.
+  function restore() {
+    const { bits } = state;
+    refill();
+    state.bits = bits;
+    handle.set(state.epsilon);
+  }
+
   refill();
   show();
-  return { state, solved, readBack, error, runs, handle, show };
+  return { state, choices, solved, readBack, error, runs, handle, show, restore };
 })();

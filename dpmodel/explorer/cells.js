@@ -4,13 +4,14 @@
 const Cells = (() => {
   const models = window.DPMODEL.questions, table = window.DPMODEL.table1;
   const words = { yes: "yes", "yes*": "yes, but for a few rows", no: "no" };
-  let at = 0;
+  const state = { model: 0 }, choices = { model: placeIn(models.map((_, i) => i + 1)) };
 
-  const truth = () => table.cells.find(each => each.part === models[at].part && each.level === models[at].level);
+  const model = () => models[state.model];
+  const truth = () => table.cells.find(each => each.part === model().part && each.level === model().level);
 
   function show() {
-    byId("cells-count").textContent = `Model ${at + 1} of ${models.length}`;
-    byId("cells-code").textContent = models[at].code;
+    byId("cells-count").textContent = `Model ${state.model + 1} of ${models.length}`;
+    byId("cells-code").textContent = model().code;
     byId("cells-told").textContent = "";
     delete byId("cells-told").dataset.right;
   }
@@ -21,10 +22,10 @@ const Cells = (() => {
     const first = wrong.length ? `Not quite: look at ${wrong.join(" and ")}.` : "Right.";
     byId("cells-told").dataset.right = !wrong.length;
     byId("cells-told").textContent = `${first} ${cell.label}, ${cell.level} sensitivity: ${words[cell.verdict]} `
-      + `(${cell.theorem}): ${models[at].reading}. ${cell.summary}`;
+      + `(${cell.theorem}): ${model().reading}. ${cell.summary}`;
   });
   byId("cells-next").addEventListener("click", () => {
-    at = (at + 1) % models.length;
+    state.model = (state.model + 1) % models.length;
     show();
   });
   const unique = name => [...new Set(table.cells.map(each => each[name]))];
@@ -32,5 +33,5 @@ const Cells = (() => {
   fill(byId("cells-theorem"), unique("theorem").map(theorem => [theorem, theorem]));
   fill(byId("cells-verdict"), unique("verdict").map(verdict => [verdict, words[verdict]]));
   show();
-  return { models };
+  return { models, state, choices, restore: show };
 })();

@@ -1,4 +1,4 @@
-// Words and controls: numbers as people read them, elements by name, choices.
+// Words and controls: numbers as people read them, elements by name, choices and how addresses tell them.
 "use strict";
 
 // Three digits, as "0.0123", "12.3", "0.000012"; null is what is not bounded.
@@ -12,6 +12,7 @@ function digits(value) {
 
 const byId = id => document.getElementById(id);
 const chosen = name => document.querySelector(`input[name="${name}"]:checked`).value;
+const check = (name, value) => { document.querySelector(`input[name="${name}"][value="${value}"]`).checked = true; };
 
 function onChoice(name, told) {
   for (const input of document.getElementsByName(name)) input.addEventListener("change", told);
@@ -20,6 +21,14 @@ function onChoice(name, told) {
 function fill(select, options) {
   select.replaceChildren(...options.map(([value, text]) => new Option(text, value)));
 }
+
+// How a choice stands in the address: its text, and what is read from a text, undefined if that is no choice.
+const oneOf = values => ({ text: String, read: text => values.find(each => String(each) === text) });
+// The same where the state has the place of the value in its list.
+const placeIn = values => ({
+  text: place => String(values[place]),
+  read: text => [...values.keys()].find(place => String(values[place]) === text),
+});
 
 // An element with a class and a text.
 function make(name, className, text = "") {

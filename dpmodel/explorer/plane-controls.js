@@ -57,6 +57,8 @@
     const low = state.level === "low", epsilon = epsilons[state.epsilon];
     for (const name of ["private", "statement", "model"]) byId(`plane-${name}`).hidden = !low;
     byId("plane-feasibility").hidden = !Plane.rows();
+    for (const name of ["part", "level", "mode"]) check(`plane-${name}`, state[name]);
+    byId("plane-epsilon").value = state.epsilon;
     byId("plane-epsilon-value").textContent = epsilon;
     byId("plane-epsilon").setAttribute("aria-valuetext", `epsilon ${epsilon}`);
     byId("plane-statement").textContent = `${Plane.noise().mechanism} says: ${Plane.noise().statement}.`;
@@ -81,7 +83,6 @@
     show();
   });
   byId("plane-epsilon").max = epsilons.length - 1;
-  byId("plane-epsilon").value = state.epsilon;
   byId("plane-epsilon").addEventListener("input", event => {
     state.epsilon = Number(event.target.value);
     show();
@@ -95,6 +96,12 @@
     random = Random.from(7);
     handle.set(0);
   });
+  function restore() {
+    const { moved } = state;
+    handle.limit(limits());
+    handle.set(moved);
+  }
+
   show();
-  Object.assign(Plane, { handle, show });
+  Object.assign(Plane, { handle, show, restore });
 })();

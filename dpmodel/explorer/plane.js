@@ -8,9 +8,10 @@ const Plane = (() => {
     scalar: { unit: "hours", start: 8, low: [-0.5, 0.5], high: [-8, 6], range: [0, 16] },
     objective: { unit: "worth", start: 9.75, low: [-0.5, 0.5], high: [-9.75, 10.25], range: [0, 20] },
   };
+  const modes = Object.keys(numbers.scalar); // the default of the package first
   const HOURS = 8, VISITS = 6, WORTH = [10, 9.75], PUBLIC_WORTH = [3, 2];
   // `draws`: pairs of quantiles, so that the same draws glide along when epsilon moves.
-  const state = { part: "scalar", level: "low", epsilon: epsilons.indexOf(1), mode: "relaxed", moved: 0, draws: [] };
+  const state = { part: "scalar", level: "low", epsilon: epsilons.indexOf(1), mode: modes[0], moved: 0, draws: [] };
 
   const clamp = (value, [low, high]) => Math.min(high, Math.max(low, value));
   const rows = () => state.part === "scalar";
@@ -22,6 +23,10 @@ const Plane = (() => {
   const noise = () => (rows() ? numbers.scalar[state.mode][state.epsilon] : numbers.objective[state.epsilon]);
   const forecast = () => (rows() ? noise().violation : noise().objective);
   const limits = () => models[state.part][state.level];
+  const choices = {
+    part: oneOf(Object.keys(models)), level: oneOf(["low", "high"]), epsilon: placeIn(epsilons), mode: oneOf(modes),
+    moved: { text: String, read: text => [Number(text)].find(far => far === clamp(far, limits())) }, // part and level known
+  };
 
   // The private answer for quantiles u of the noise: the released number is moved into its declared range, then the
   // row gives way or is tightened, as the mechanism does it.
@@ -41,7 +46,7 @@ const Plane = (() => {
   }
 
   return {
-    numbers, epsilons, models, state, rows, limits, hours, worth, noise, forecast, answer, error, optimum, before,
+    numbers, epsilons, models, state, choices, rows, limits, hours, worth, noise, forecast, answer, error, optimum, before,
     start: { hours: HOURS, worth: WORTH }, feasible: () => feasible(hours()),
   };
 })();

@@ -7,6 +7,11 @@ const Table1 = (() => {
   const state = { part: "scalar", level: "low", unit: "entry", bound: 1, n: 1, epsilon: 2, delta: 1, d: 5, m: 5 };
   const parts = Object.keys(table.units);
   const owns = { entry: "one entry", all: "every entry", row: "one row", column: "one column" };
+  const choices = {
+    part: oneOf(parts), level: oneOf(["low", "high"]), unit: oneOf(Object.keys(owns)), bound: oneOf(table.bounds),
+    n: placeIn(table.people), epsilon: placeIn(table.budgets), delta: placeIn(table.deltas),
+    d: oneOf(table.sizes), m: oneOf(table.sizes),
+  };
   const missed = () => (state.part === "objective" ? "loss in objective" : "violation");
   const verdicts = { yes: "yes", "yes*": "yes, but for a few rows", no: "no" };
 
@@ -147,7 +152,7 @@ const Table1 = (() => {
     byId("map-n").disabled = cell().verdict === "no";
     byId("map-epsilon").value = state.epsilon;
     byId("map-m").disabled = open;
-    byId("map-d").value = state.d;
+    for (const name of ["d", "m", "delta"]) byId(`map-${name}`).value = state[name];
     for (const button of document.querySelectorAll("#map-table button")) {
       button.setAttribute("aria-pressed", button.dataset.cell === `${state.part} ${state.level}`);
     }
@@ -160,7 +165,6 @@ const Table1 = (() => {
   fill(byId("map-bound"), [...bounds, ["none", "by any amount (high)"]]);
   for (const name of ["d", "m"]) fill(byId(`map-${name}`), table.sizes.map(size => [size, size]));
   fill(byId("map-delta"), table.deltas.map((delta, i) => [i, delta === 0 ? "0" : delta.toExponential()]));
-  byId("map-delta").value = state.delta;
   byId("map-epsilon").max = table.budgets.length - 1;
   const knobs = { n: Number, epsilon: Number, d: Number, m: Number, delta: Number, unit: String };
   for (const [name, read] of Object.entries(knobs)) {
@@ -180,5 +184,5 @@ const Table1 = (() => {
     byId("map-copied").textContent = copied ? "Copied." : "Selected: press Ctrl and C.";
   });
   show();
-  return { state, forecasts, lowerBound, code, choose, show };
+  return { state, choices, forecasts, lowerBound, code, show, restore: () => choose(state.part, state.level) };
 })();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import math
 import re
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import dpmodel as dpm
 from dpmodel.cli.explore import PAGE
 
 ROOT = Path(__file__).parents[2]
@@ -76,6 +78,26 @@ def test_every_script_is_small_and_strict() -> None:
             text = file.read_text()
             assert text.startswith("// ") and '"use strict";' in text, file.name
             assert len(text.splitlines()) <= 200 and "innerHTML" not in text, file.name
+
+
+def test_every_control_of_the_page_is_a_choice_in_the_address() -> None:
+    """But those of the last part, which are answers."""
+    scripts = {"plane": "plane.js", "map": "table1.js", "attack": "attack.js"}
+    controls = re.findall(r'<(?:input type="radio" name|input id|select id)="(\w+)-(\w+)"', PAGE.read_text())
+    assert {part for part, _ in controls} == {*scripts, "cells"}
+    for part, file in scripts.items():
+        choices = (PAGE.parent / file).read_text().split("choices = {")[1].split("};")[0]
+        kept = set(re.findall(r"(\w+): (?:oneOf|placeIn|{)", choices))
+        assert {name for where, name in controls if where == part} <= kept, part
+
+
+@pytest.mark.skipif(not SCRIPT.exists(), reason="docs are not shipped with this copy")
+def test_the_first_feasibility_is_the_default() -> None:
+    """In the numbers, which the page takes its default from, and among the choices."""
+    script = written()
+    modes = list(script.read(script.FILE.read_text())["plane"]["scalar"])
+    default = inspect.signature(dpm.Problem.plan).parameters["feasibility"].default
+    assert modes == re.findall(r'name="plane-mode" value="(\w+)"', PAGE.read_text()) and modes[0] == default
 
 
 @pytest.mark.slow
