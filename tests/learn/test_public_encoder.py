@@ -90,7 +90,7 @@ ODD: dict[str, list[Any]] = {
     "diary": [None, "x" * 10_000],
 }
 # What only a column of Python objects can hold.
-OBJECTS = [1, 1.5, True, float("nan"), pd.NA, pd.NaT, (1, 2), ["Ulm"], {"Ulm": 1}, b"Ulm", object()]
+OBJECTS = [1, 1.5, True, float("nan"), pd.NA, pd.NaT, (1, 2), ["Ulm"], {"Ulm": 1}, b"\xff", object()]
 
 
 def others_move(encode: Any, frame: Any, column: str, odd: Any, form: str) -> bool:

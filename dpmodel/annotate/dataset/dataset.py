@@ -30,7 +30,8 @@ class Dataset:
     Parameters
     ----------
     table : a frame of pandas, polars (eager or lazy), pyarrow, DuckDB, Dask or PySpark. ``Dataset.scan`` reads files.
-    privacy_id : the column that says whose row it is. Without one, every row is a record of its own.
+    privacy_id : the column that says whose row it is. Without one, every row is a record of its own. Equal ids are one
+        person, so a frame must not have rounded them: integers beyond 2^53 are not floats (one missing id makes some).
     max_rows : the most rows of one person that count, needed for counts and sums of a table with ``privacy_id``. The
         first in the order of ``order`` are kept, the others left out.
     order : columns that say which rows of a person come first; then the declared columns from left to right, numbers by
@@ -43,6 +44,7 @@ class Dataset:
     integers : columns with bounds whose values are integers, or are rounded to them: their sums get discrete noise.
     decimal : "," for text such as 1,5.
     neighbors : "replace-one" (a person's rows are replaced by others) or "add-remove" (a person's rows may be absent).
+        None: those of ``records``, "replace-one" without.
     outside : what is done with a row whose value is missing, infinite or not in the domain (of the columns that are
         used), or that has no privacy id. "error": the query is refused, without saying which. "drop": counts and sums
         leave the row out; in ``rows`` a number becomes the middle of its bounds and a category all zeros. A rule for
@@ -81,7 +83,7 @@ class Dataset:
         domain: Mapping[str, Any] | None = None,
         integers: str | Sequence[str] = (),
         decimal: str = ".",
-        neighbors: Neighbors = "replace-one",
+        neighbors: Neighbors | None = None,
         outside: Outside = "error",
         records: Records | None = None,
         name: str | None = None,
@@ -99,13 +101,20 @@ class Dataset:
                 why="without it every row is a record of its own",
                 remedy="privacy_id='person', the column that says whose row it is",
             )
+        said = neighbors if neighbors is not None or records is None else records.neighbors
+        if records is not None and records.neighbors == "add-remove" != said:
+            raise SpecificationError(
+                f"Dataset: neighbors={neighbors!r} and records under 'add-remove'",
+                why="what a record may change is said once, of the people",
+                remedy="neighbors= alone, or records=Records(name, neighbors=...) alone",
+            )
         first = (order,) if isinstance(order, str) else tuple(order or ())
         for column in [*([] if privacy_id is None else [privacy_id]), *first]:
             refuse_unknown(column, found.columns)
         self._people = People(
             found,
             Declared.of(found.columns, bounds, domain, integers, decimal),
-            Records.of_table(name, neighbors, records),
+            Records.of_table(name, said or "replace-one", records),
             privacy_id,
             max_rows,
             first,

@@ -22,6 +22,7 @@ import narwhals as nw
 import numpy as np
 
 from dpmodel.annotate.elements import elements, key
+from dpmodel.annotate.sources.spilled import connected
 
 WHO = "who"  # the column that says whose row it is
 _TEXT = (nw.String, nw.Categorical, nw.Enum, nw.Unknown)  # of types that narwhals has no name for, engines make text
@@ -56,7 +57,7 @@ class Numbers:
         written, integer, decimal = re.compile(self._pattern), self.integer, self.decimal
 
         def read(value: Any) -> float:
-            found = math.nan
+            found, value = math.nan, _text_of(value)
             if isinstance(value, np.generic) and value.dtype.kind not in "mM":
                 value = value.item()
             if isinstance(value, complex) and value.imag == 0:
@@ -128,6 +129,9 @@ class Categories:
         number = Numbers(decimal=self.decimal).cell()
 
         def read(value: Any) -> int:
+            if isinstance(value, bytes) and key(value) in values:
+                return values[key(value)]
+            value = _text_of(value)
             if isinstance(value, str):
                 place = texts.get(str(value))
                 return values.get(number(value), -1) if place is None else place
@@ -152,6 +156,8 @@ class Categories:
             if floats:
                 number = Numbers(decimal=self.decimal).expression(given, dtype)
                 place = nw.when(place >= 0).then(place).otherwise(_switched(number, floats))
+        elif dtype == nw.UInt64:  # as text: pyarrow refuses a column with an integer beyond 2^63
+            place = _switched(given.cast(nw.String), {str(int(v)): p for v, p in reals.items() if _fits(v, dtype)})
         elif dtype == nw.Boolean or dtype.is_integer():
             column = given.cast(nw.Int64) if dtype == nw.Boolean else given
             place = _switched(column, {int(v): p for v, p in reals.items() if _fits(v, dtype)})
@@ -192,7 +198,7 @@ class Order:
         number = Numbers().cell()
 
         def read(value: Any) -> tuple[float, str]:
-            found = number(value)
+            found, value = number(value), _text_of(value)
             if found == found:
                 return found, ""
             told = isinstance(value, str | datetime.date) and value == value
@@ -230,8 +236,10 @@ class Reading:
         """The frame as it is read."""
         schema = frame.collect_schema()
         found: list[Any] = []
-        if isinstance(frame, nw.LazyFrame) and any(schema[c] == nw.Object for c in self.columns):
-            return self.of(frame.select(*self.columns).collect()).lazy()  # cells of Python are read here alone
+        if isinstance(frame, nw.LazyFrame) and any(schema[c] in (nw.Object, nw.Binary) for c in self.columns):
+            read = self.of(frame.select(*self.columns).collect())  # their cells are read here alone
+            arrow = read.to_native() if read.implementation.is_pyarrow() else None
+            return read.lazy() if arrow is None else nw.from_native(connected().from_arrow(arrow))  # which has windows
         texts: dict[str, nw.Expr] = {}
         if isinstance(frame, nw.LazyFrame) and "duckdb" in type(frame.to_native()).__module__:
             found_in = {c: k for c, k in self.kinds.items() if isinstance(k, Categories) and schema[c] in _TEXT}
@@ -241,7 +249,7 @@ class Reading:
             texts = {column: nw.col(f"{column} place") for column in found_in}
         apart = {c for c in self.columns if isinstance(frame, nw.DataFrame) and _is_of_objects(frame[c])}
 
-        def read(column: str, cell: Callable[[Any], Any]) -> list[Any]:
+        def read_cells(column: str, cell: Callable[[Any], Any]) -> list[Any]:
             return _cells(frame[column], cell)
 
         def series(name: str, cells: Any, dtype: Any) -> Any:
@@ -250,14 +258,14 @@ class Reading:
         if self.person is not None:
             given, dtype = nw.col(self.person), schema[self.person]
             if self.person in apart:
-                found.append(series(WHO, read(self.person, _person), nw.String))
+                found.append(series(WHO, read_cells(self.person, _person), nw.String))
             elif dtype.is_float():
                 found.append(nw.when(~given.is_nan()).then(given).alias(WHO))
             else:
                 found.append((given.cast(nw.String) if dtype in _TEXT else given).alias(WHO))
         for column, kind in self.kinds.items():
             if column in apart:
-                cells = [None if cell != cell else cell for cell in read(column, kind.cell())]
+                cells = [None if cell != cell else cell for cell in read_cells(column, kind.cell())]
                 found.append(series(column, cells, kind.dtype))
             elif column in texts and isinstance(kind, Categories):
                 found.append(kind.expression(nw.col(column), schema[column], texts[column]).alias(column))
@@ -266,7 +274,7 @@ class Reading:
         for column in self.order:
             both = sorted_by(column)
             if column in apart:
-                pairs = read(column, Order().cell())
+                pairs = read_cells(column, Order().cell())
                 found.append(series(both[0], [number for number, _ in pairs], nw.Float64))
                 found.append(series(both[1], [text for _, text in pairs], nw.String))
             else:
@@ -307,12 +315,13 @@ def inside(column: str, kind: Kind) -> nw.Expr:
 
 
 def _is_of_objects(column: nw.Series[Any]) -> bool:
-    """Whether its cells are Python's, or categories of pandas, whose types narwhals tells by what they hold."""
+    """Whether its cells are read one by one: Python's, bytes, and categories of pandas, whose types narwhals tells by
+    what they hold."""
     native = nw.to_native(column)
     kind = getattr(native, "dtype", None)
     if type(native).__module__.startswith("pandas") and hasattr(kind, "categories"):
         return True
-    return column.dtype in (nw.Object, nw.Unknown) or str(kind) == "object"
+    return column.dtype in (nw.Object, nw.Unknown, nw.Binary) or str(kind) == "object"
 
 
 def _cells(column: nw.Series[Any], read: Callable[[Any], Any]) -> list[Any]:
@@ -328,7 +337,7 @@ def _cells(column: nw.Series[Any], read: Callable[[Any], Any]) -> list[Any]:
 
 def _person(value: Any) -> str | None:
     """A text that is the same for equal names of people, however they are kept."""
-    name = key(value)
+    name = key(_text_of(value))
     if name is key(None):
         return None
     if isinstance(name, str):
@@ -338,6 +347,16 @@ def _person(value: Any) -> str | None:
     if isinstance(name, int):
         return str(int(name)) if abs(name) < _MOST else hex(name)  # longer ones have no text
     return repr(value) if name == key(value) else None  # what has no hash equals nothing
+
+
+def _text_of(value: Any) -> Any:
+    """Bytes as the text that they are: one cell of bytes turns all texts of a column of pyarrow into bytes."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def _fill(places: dict[Any, int], more: Iterable[tuple[Any, int]]) -> None:

@@ -95,7 +95,7 @@ def test_mixed_types_in_a_column_of_objects_are_looked_up_one_by_one() -> None:
     d = Dataset(pandas.DataFrame({"c": column}), domain={"c": [1, "1", None]}, outside="drop")
     np.testing.assert_array_equal(
         value_of(d.rows(["c"])),
-        [[0, 1, 0], [1, 0, 0], [1, 0, 0], [1, 0, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0], [0, 0, 1], [0, 0, 0]],
+        [[0, 1, 0], [1, 0, 0], [1, 0, 0], [1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0], [0, 0, 1], [0, 0, 0]],
     )
 
 
