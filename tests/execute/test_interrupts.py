@@ -138,7 +138,7 @@ def alarm(seconds: float, ending: BaseException) -> Iterator[None]:
         signal.signal(signal.SIGALRM, old)
 
 
-@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 200), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, 200), marks=pytest.mark.slow)], ids=str)
 def test_at_many_moments(seeds: range, tmp_path: Path) -> None:
     budget = dpm.Budget(1e6, ledger=tmp_path / "budget.db")
     problem, x = program()

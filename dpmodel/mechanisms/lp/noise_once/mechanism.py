@@ -206,7 +206,7 @@ class NoiseOnce(Mechanism[PrivateLP]):
             return Outcome("optimal", np.array(certain.x), None, value, out.seconds, notes=notes)
         short = shortfall(model.affine, program, out.x, model.form.private_rows, weights)
         rows, cost = short_rows(model.affine, short), cost_of(model, treatment, out)
-        text = statement(model, request, plan, treatment, rows) if rows else ""
+        text = statement(model, request, plan, treatment, rows)
         notes = (*([cost] if cost else ()), *out.notes)
         return replace(out, extra_violation=float(short.max(initial=0.0)), short=rows, statement=text, notes=notes)
 
@@ -364,14 +364,14 @@ def statement(
         parts.append(f"the objective is {far} {what}")
     along = "" if model.affine.is_linear() else " (in cones: along the interior direction)"
     if rows and mode == "safe":
+        every = "every private row of the standard form" if model.split_rows else "every true private constraint"
         if short:
-            every = "every private row of the standard form" if model.split_rows else "every true private constraint"
             parts.append(f"{every} holds except {listed(short)}{along}")
-        elif leaves_a_point(model):
-            parts.append("every true private constraint holds")
+        elif short is not None or leaves_a_point(model):
+            parts.append(f"{every} holds{along}")
         else:
-            parts.append("every true private constraint holds but those that the release lists, with how much each can "
-                         "be short (none where the tightened ones leave a point)")  # fmt: skip
+            parts.append(f"{every} holds but those that the release lists, with how much each can be short (none where "
+                         f"the tightened ones leave a point){along}")  # fmt: skip
         # A statement of its own: that a row holds and that it is not much harder are the two sides of its noise.
         amount = number(tightening) if math.isfinite(tightening) else "an amount without a public bound (x has none)"
         cost = f"; as likely, right-hand sides lie at most {amount} inside the true ones{along}"
