@@ -260,7 +260,7 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 @pytest.mark.parametrize("twin", BROKEN)
 def test_broken_twins_are_caught(twin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     BROKEN[twin](monkeypatch)
-    engine, caught = "pandas of a csv file", 0
+    engine, caught = "polars", 0
     expected = released(engine, OTHERS + MINE, tmp_path, None, 1, ("count", "integers"))
     for odd, column in [("word", "note"), ("word", "income")]:
         try:
