@@ -117,10 +117,10 @@ def test_a_statement_asked_for_decides_by_itself(large: dpm.Problem) -> None:
 
 
 @pytest.mark.slow
-def test_who_proves_most_does_not_beat_who_is_predicted_to_do_best(
+def test_a_prediction_beats_a_better_statement_only_with_one_that_says_something(
     large: dpm.Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A statement says something, and allows far more than any of them does: the simulation decides, and says so."""
+    """The simulation decides among statements that say something; one that says nothing displaces none that does."""
     engines = "noisy-hinge-descent", "dense-multiplicative-weights"
     told = {c.mechanism: c.forecast for c in large.plan(20.0, 1e-6).candidates if c.forecast is not None}
     best = min(told, key=lambda name: (told[name].vacuous, told[name].error.rank))
@@ -132,9 +132,9 @@ def test_who_proves_most_does_not_beat_who_is_predicted_to_do_best(
         )
         forget()
         plan = covering(rows=2000).plan(20.0, 1e-6)
-        assert plan.chosen.mechanism == winner and plan.chosen.forecast is not None
-        assert any(f"the best statement is that of {best}" in line for line in plan.chosen.forecast.caveats)
-        assert plan.chosen.forecast.statement == told[winner].statement
+        expected = best if told[winner].vacuous else winner
+        assert plan.chosen.mechanism == expected and plan.chosen.forecast is not None
+        assert plan.chosen.forecast.statement == told[expected].statement
 
 
 @pytest.mark.parametrize("share", [30.0, 3.0])
