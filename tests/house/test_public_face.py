@@ -244,7 +244,8 @@ def _entry_points():
 
 
 def test_one_default_neighbor_relation_one_name_for_seeds_and_beta_by_name():
-    """Exceptions: a Noisy is told how it was published, a Dataset has its records' ("replace-one" without); scikit-learn's own name for seeds in its estimators."""
+    """Exceptions: a Noisy is told how it was published, a Dataset has the neighbors of its records; scikit-learn's own
+    name for seeds in its estimators."""
     found = list(_entry_points())
     assert len(found) > 300
     for name, parameter in found:
