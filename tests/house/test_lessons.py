@@ -82,7 +82,7 @@ SHOWN = {
     ],
     "06_planner": [
         r"short by 2\.502",
-        r"violated by more than 21\.84 \(43\.67 ",
+        r"violated by more than 21\.84 where the released\s+numbers leave a point, 43\.67 ",
         r"nothing is promised of\s+the objective",
         r"protects: a record owns one entry of demand",
         r"better: with twice the epsilon, violation within 10\.92 \(21\.84\)",
@@ -97,7 +97,7 @@ SHOWN = {
         r"read off correctly: 20 of 20",
         r"Theorem 37 .* 0\.115 ",
         r"public-only reads none",
-        r"surgery +10[6-9]\.0 +100\n +heart +8[0-4]\.0 +74\n.* 64\n.* 19\n",
+        r"surgery +10[2-6]\.0 +100\n +heart +(7[6-9]|8[0-4])\.0 +74\n.* 64\n.* 19\n",
         r"all but 1\d{3} of the 20000 private constraints",
         r"patients below 0\.8: [1-3]\d\d of 20000",
         r"20000 patients: promises all but 1\d{3} of them.*\n+ *10000 patients: promises nothing",

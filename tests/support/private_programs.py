@@ -211,8 +211,8 @@ def one_order(values):
 
 
 CASES = [
-    (one_order, "quantile-exponential", {}),
-    (chances, "pure-objective-perturbation", {}),
+    (one_order, "quantile-exponential", {"epsilon": 200}),
+    (chances, "pure-objective-perturbation", {"epsilon": 20}),
     *[(least_squares, name, {}) for name in ("sufficient-statistics", "frank-wolfe", "mirror-descent")],
     *[(least_squares, name, {}) for name in ("objective-perturbation", "adassp-published", "frank-wolfe-published")],
     *[(several_outputs, name, {}) for name in ("sufficient-statistics", "frank-wolfe")],
