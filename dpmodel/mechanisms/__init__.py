@@ -25,45 +25,45 @@ __all__ = [
 
 # Looked up when asked for: the mechanisms import their models, which import this room's protocol.
 _CLASSES = {
-    "AdaSSP": "published.adassp",
-    "Admm": "postprocess.admm.mechanism",
-    "AdmmStrategy": "postprocess.admm.mechanism",
-    "AdmmTables": "postprocess.admm.mechanism",
-    "AdmmTree": "postprocess.admm.mechanism",
-    "BlockVotes": "linalg.block_votes",
-    "CheapestPoint": "lp.cheapest_point",
-    "DPLinearProgram": "linalg.dp_lp.mechanism",
-    "DenseMultiplicativeWeights": "lp.dense_weights.mechanism",
-    "DenseWeights": "linalg.dense_weights.mechanism",
-    "ExactEquations": "lp.exact_equations",
-    "ExactTree": "postprocess.exact_tree.mechanism",
-    "FrankWolfe": "regression.frank_wolfe.vertices",
-    "GaussianFrankWolfe": "regression.frank_wolfe.gaussian",
-    "GeneralSolver": "postprocess.general_solver",
-    "HingeDescent": "linalg.hinge_descent.mechanism",
-    "LeastSquaresTree": "postprocess.least_squares_tree.mechanism",
-    "MeasureAndFit": "lp.measure_and_fit",
-    "MirrorDescent": "regression.mirror_descent.mechanism",
-    "MultinomialDescent": "regression.multinomial",
-    "MultinomialObjectivePerturbation": "regression.multinomial",
-    "MultinomialSubsampled": "regression.multinomial",
-    "NoisyDescent": "regression.descent.full_batch",
-    "NoisyHingeDescent": "lp.hinge_descent.mechanism",
-    "ObjectivePerturbation": "regression.objective_perturbation.mechanism",
-    "PinHull": "linalg.pin_hull.mechanism",
-    "PointExponential": "lp.point_exponential.mechanism",
-    "PrivateCuttingPlanes": "lp.cutting_planes.mechanism",
-    "Projection": "postprocess.projection.mechanism",
-    "PureObjectivePerturbation": "regression.objective_perturbation.pure",
-    "QuantileExponential": "regression.quantile_exponential",
-    "RescalingPerceptron": "linalg.rescaling_perceptron.mechanism",
-    "StableSpan": "linalg.stable_span.mechanism",
-    "StochasticMirrorDescent": "published.stochastic_mirror_descent",
-    "StrictTruncatedLaplace": "lp.strict_truncated_laplace",
-    "SubsampledDescent": "regression.descent.subsampled",
-    "SufficientStatistics": "regression.sufficient_statistics.mechanism",
-    "TukeyDepth": "linalg.tukey_depth.mechanism",
-    "VertexExponential": "lp.vertex_exponential.mechanism",
+    "AdaSSP": "mechanisms.published.adassp",
+    "Admm": "mechanisms.postprocess.admm.mechanism",
+    "AdmmStrategy": "mechanisms.postprocess.admm.mechanism",
+    "AdmmTables": "mechanisms.postprocess.admm.mechanism",
+    "AdmmTree": "mechanisms.postprocess.admm.mechanism",
+    "BlockVotes": "mechanisms.linalg.block_votes",
+    "CheapestPoint": "mechanisms.lp.cheapest_point",
+    "DPLinearProgram": "mechanisms.linalg.dp_lp.mechanism",
+    "DenseMultiplicativeWeights": "mechanisms.lp.dense_weights.mechanism",
+    "DenseWeights": "mechanisms.linalg.dense_weights.mechanism",
+    "ExactEquations": "mechanisms.lp.exact_equations",
+    "ExactTree": "mechanisms.postprocess.exact_tree.mechanism",
+    "FrankWolfe": "mechanisms.regression.frank_wolfe.vertices",
+    "GaussianFrankWolfe": "mechanisms.regression.frank_wolfe.gaussian",
+    "GeneralSolver": "mechanisms.postprocess.general_solver",
+    "HingeDescent": "mechanisms.linalg.hinge_descent.mechanism",
+    "LeastSquaresTree": "mechanisms.postprocess.least_squares_tree.mechanism",
+    "MeasureAndFit": "mechanisms.lp.measure_and_fit",
+    "MirrorDescent": "mechanisms.regression.mirror_descent.mechanism",
+    "MultinomialDescent": "mechanisms.regression.multinomial",
+    "MultinomialObjectivePerturbation": "mechanisms.regression.multinomial",
+    "MultinomialSubsampled": "mechanisms.regression.multinomial",
+    "NoisyDescent": "mechanisms.regression.descent.full_batch",
+    "NoisyHingeDescent": "mechanisms.lp.hinge_descent.mechanism",
+    "ObjectivePerturbation": "mechanisms.regression.objective_perturbation.mechanism",
+    "PinHull": "mechanisms.linalg.pin_hull.mechanism",
+    "PointExponential": "mechanisms.lp.point_exponential.mechanism",
+    "PrivateCuttingPlanes": "mechanisms.lp.cutting_planes.mechanism",
+    "Projection": "mechanisms.postprocess.projection.mechanism",
+    "PureObjectivePerturbation": "mechanisms.regression.objective_perturbation.pure",
+    "QuantileExponential": "mechanisms.regression.quantile_exponential",
+    "RescalingPerceptron": "mechanisms.linalg.rescaling_perceptron.mechanism",
+    "StableSpan": "mechanisms.linalg.stable_span.mechanism",
+    "StochasticMirrorDescent": "mechanisms.published.stochastic_mirror_descent",
+    "StrictTruncatedLaplace": "mechanisms.lp.strict_truncated_laplace",
+    "SubsampledDescent": "mechanisms.regression.descent.subsampled",
+    "SufficientStatistics": "mechanisms.regression.sufficient_statistics.mechanism",
+    "TukeyDepth": "mechanisms.linalg.tukey_depth.mechanism",
+    "VertexExponential": "mechanisms.lp.vertex_exponential.mechanism",
 }
 
 
@@ -71,13 +71,13 @@ def __getattr__(name: str) -> Any:
     """The class of a mechanism; of an engine for nearly feasible points, what makes a mechanism of it."""
     if name not in _CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_CLASSES[name]}"), name)
+    found = getattr(import_module(f"dpmodel.{_CLASSES[name]}"), name)
     if not hasattr(found, "counts_rows"):
         return found
 
     @wraps(found, updated=())
     def of_engine(**settings: Any) -> Any:
-        return import_module(f"{__name__}.lp.engines.mechanism").EngineMechanism(found(**settings))
+        return import_module("dpmodel.mechanisms.lp.engines.mechanism").EngineMechanism(found(**settings))
 
     return of_engine
 
