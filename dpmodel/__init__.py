@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpmodel import linalg, mechanisms
-    from dpmodel.annotate import Private, PublicPatternWarning, Records
-    from dpmodel.annotate.dataset import Dataset
-    from dpmodel.annotate.noisy import Noisy
     from dpmodel.classify.classifier import Classification
     from dpmodel.classify.expressions import sensitivity
     from dpmodel.compile.leak_warning import PossibleLeakWarning
@@ -26,6 +23,9 @@ if TYPE_CHECKING:
         SpecificationError,
         UnsupportedModelError,
     )
+    from dpmodel.marks import Private, PublicPatternWarning, Records
+    from dpmodel.marks.dataset import Dataset
+    from dpmodel.marks.noisy import Noisy
     from dpmodel.models.options import AllBut, Exact, Penalty, Search, Target
     from dpmodel.plan import Plan, register_mechanism, select_mechanism
     from dpmodel.plan.no_guarantee import NoGuaranteeWarning
@@ -103,9 +103,9 @@ __all__ = [
 # and declares data does not load a hundred mechanisms.
 _HOMES = {
     "dpmodel": ("linalg", "mechanisms"),
-    "dpmodel.annotate": ("Private", "PublicPatternWarning", "Records"),
-    "dpmodel.annotate.dataset": ("Dataset",),
-    "dpmodel.annotate.noisy": ("Noisy",),
+    "dpmodel.marks": ("Private", "PublicPatternWarning", "Records"),
+    "dpmodel.marks.dataset": ("Dataset",),
+    "dpmodel.marks.noisy": ("Noisy",),
     "dpmodel.classify.classifier": ("Classification",),
     "dpmodel.classify.expressions": ("sensitivity",),
     "dpmodel.compile.leak_warning": ("PossibleLeakWarning",),

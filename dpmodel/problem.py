@@ -12,7 +12,6 @@ from typing import Any, TypeVar, cast
 
 import cvxpy as cp
 
-from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification, classify
 from dpmodel.classify.expressions import ExpressionTree, expression_tree
 from dpmodel.classify.private_lp import PrivateLP, RecordsLP
@@ -35,6 +34,7 @@ from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, Sp
 from dpmodel.execute import Executed, check_budget, execute
 from dpmodel.execute.misplaced import refuse_misplaced
 from dpmodel.execute.progress import shown
+from dpmodel.marks.private import Private
 from dpmodel.models.contract import PrivateModel
 from dpmodel.models.explanation import Explanation, explain, explain_postprocessing, explain_regression, refusal
 from dpmodel.models.feasible_picture import feasible_picture

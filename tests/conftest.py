@@ -14,7 +14,7 @@ os.environ["COLUMNS"] = "120"  # printed tables fit the terminal: the same one w
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any reading of a private value is an error."""
-    from dpmodel.annotate import vault
+    from dpmodel.marks import vault
 
     def refuse(parameter: Any) -> Any:
         raise AssertionError("a private value was read")

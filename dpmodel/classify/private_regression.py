@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dpmodel._types import Floats
-from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification
 from dpmodel.compile.regression.domain import Domain
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.row_bounds import RowBounds
 from dpmodel.compile.regression.rows import Reader, Rows, Table
+from dpmodel.marks.private import Private
 from dpmodel.numerics.public_facts import PublicFacts
 
 if TYPE_CHECKING:

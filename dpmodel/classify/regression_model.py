@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.annotate.records import DEFAULT_RECORDS, refuse_unnamed
 from dpmodel.classify.classifier import Cell, Classification, record_words
 from dpmodel.classify.private_multinomial import PrivateMultinomial
 from dpmodel.classify.private_outputs import PrivateOutputs
@@ -27,6 +26,7 @@ from dpmodel.compile.regression.recognise import Outputs, Recognised
 from dpmodel.compile.regression.row_bounds import RowBounds
 from dpmodel.compile.standard_form.affine_map import ThetaBlock
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.records import DEFAULT_RECORDS, refuse_unnamed
 
 _NORMS = (1.0, 2.0, math.inf)
 _KEYS = ("l1", "l2", "linf")

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.layout import sum_by
+from dpmodel.marks.layout import sum_by
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from dpmodel._types import Integers, PrivateArray
-from dpmodel.annotate.sources.contract import RowSource
-from dpmodel.annotate.sources.limits import Limits
 from dpmodel.errors import SourceError
+from dpmodel.marks.rows import Limits, RowSource
 
 T = TypeVar("T")
 R = TypeVar("R", covariant=True)

@@ -14,11 +14,11 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.annotate import vault
-from dpmodel.annotate.private import Private
 from dpmodel.compile.refusals import short
 from dpmodel.compile.regression.forms import is_private, kind
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
+from dpmodel.marks import vault
+from dpmodel.marks.private import Private
 
 # Rows that are left: enough for records that are not alike to show it (sums of neighbouring ones, a first or last one).
 FEWEST = 11

@@ -8,8 +8,8 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dpmodel.annotate.private import Private
 from dpmodel.compile.standard_form.cvxpy_bridge import has_name
+from dpmodel.marks.private import Private
 from dpmodel.users_line import users_line
 
 _hinted = False

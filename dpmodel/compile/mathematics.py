@@ -9,8 +9,8 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dpmodel.annotate.private import Private
 from dpmodel.compile.written import LATEX, TEXT, Notation, latex_words, written
+from dpmodel.marks.private import Private
 from dpmodel.text import escaped, wrapped
 
 _MOST = 24  # constraints that are written out

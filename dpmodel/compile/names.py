@@ -9,7 +9,7 @@ from typing import Any
 import cvxpy as cp
 
 from dpmodel._types import Axis, Labels
-from dpmodel.annotate.private import Private
+from dpmodel.marks.private import Private
 
 # Per axis; None where nothing is known.
 _Axes = list[Axis | None]

@@ -8,9 +8,9 @@ from typing import Any
 import cvxpy as cp
 from cvxpy import constraints
 
-from dpmodel.annotate.private import Private
 from dpmodel.compile.written import written
 from dpmodel.errors import UnsupportedModelError
+from dpmodel.marks.private import Private
 from dpmodel.text import shortened
 
 _LONG = 80

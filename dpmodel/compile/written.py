@@ -12,7 +12,7 @@ from typing import Any
 
 import cvxpy as cp
 
-from dpmodel.annotate.private import Private
+from dpmodel.marks.private import Private
 from dpmodel.text import cell_text, number
 
 # How tightly a piece binds: sums, products, powers and transposes, single symbols.

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpmodel.annotate.sources.passes import watched
 from dpmodel.execute.progress import Report, shown
 from dpmodel.execute.wall import charge_then_run, check_budget
+from dpmodel.marks.rows import watched
 from dpmodel.mechanisms.contract import STOPPED, Request
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.models.contract import PrivateModel, Ran

@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.classifier import classes_and_places, require_classes
 from dpmodel.learn.costs import Counted
@@ -22,6 +21,7 @@ from dpmodel.linalg.public_facts import expected_of, field_of, is_integer
 from dpmodel.linalg.results import AffineSubspace
 from dpmodel.linalg.solve import solve_system
 from dpmodel.linalg.vectors import counts_of, sealed, vectors_model
+from dpmodel.marks.records import Neighbors
 from dpmodel.models.request import basic_request
 from dpmodel.numerics.fields.echelon import ExactRows
 from dpmodel.numerics.fields.field import GF, QQ, Field

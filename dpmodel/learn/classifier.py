@@ -13,11 +13,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate import Private
-from dpmodel.annotate.elements import array_of, elements, key, refuse_united
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.data import checked
 from dpmodel.learn.linear_model import PrivateLinearModel, estimator
+from dpmodel.marks import Private
+from dpmodel.marks.domain import array_of, elements, key, refuse_united
 from dpmodel.text import number
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.annotate.elements import frame_columns, is_frame
 from dpmodel.errors import SpecificationError
 from dpmodel.learn._extra import validate_data
+from dpmodel.marks.domain import frame_columns, is_frame
 
 # scikit-learn's messages that speak of shapes, types and names only. Others may print entries.
 _HARMLESS = (

@@ -12,10 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.annotate import Private, Records
-from dpmodel.annotate.declared_bounds import read_bounds
-from dpmodel.annotate.values import Handed
 from dpmodel.errors import SpecificationError
+from dpmodel.marks import Private, Records
+from dpmodel.marks.bounds import read_bounds
+from dpmodel.marks.values import Handed
 
 _BLOCK = 1 << 17  # entries that are mapped at once, within a processor's cache
 

@@ -9,13 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.classifier import PrivateClassifier, classes_and_places, require_classes
 from dpmodel.learn.data import checked
 from dpmodel.learn.exact_release import keep_release
 from dpmodel.learn.linear_model import _rng
 from dpmodel.linalg.feasible_point import feasible_point
+from dpmodel.marks.records import Neighbors
 from dpmodel.models.exact_rows import checked_margin
 from dpmodel.privacy import Budget
 

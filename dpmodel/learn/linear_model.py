@@ -14,14 +14,14 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from dpmodel._types import Floats
-from dpmodel.annotate import Private, Records
-from dpmodel.annotate.bounds import Unit
-from dpmodel.annotate.elements import elements
-from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.costs import Counted, names_before, norms_before
 from dpmodel.learn.data import checked
 from dpmodel.learn.features import Features, features_of
+from dpmodel.marks import Private, Records
+from dpmodel.marks.domain import elements
+from dpmodel.marks.layout import Unit
+from dpmodel.marks.records import Neighbors
 from dpmodel.privacy import Budget
 from dpmodel.problem import Problem
 

@@ -13,11 +13,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpmodel._types import Floats
-from dpmodel.annotate.dataset.declared import Declared
-from dpmodel.annotate.dataset.encoder import Encoder
-from dpmodel.annotate.dataset.reading import placed
-from dpmodel.annotate.dataset.table import computed
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.dataset.declared import Declared
+from dpmodel.marks.dataset.encoder import Encoder
+from dpmodel.marks.dataset.reading import placed
+from dpmodel.marks.dataset.table import computed
 
 T = TypeVar("T")
 

@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from dpmodel._types import Floats
-from dpmodel.annotate import Private
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.data import checked
 from dpmodel.learn.features import pair_of
 from dpmodel.learn.linear_model import PrivateLinearModel, estimator
+from dpmodel.marks import Private
 
 
 @estimator

@@ -17,7 +17,6 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from dpmodel.annotate.elements import elements
 from dpmodel.errors import SpecificationError, unsaid
 from dpmodel.execute import RunError, charge_then_run, check_budget
 from dpmodel.execute.progress import shown, silent
@@ -28,6 +27,7 @@ from dpmodel.learn.data import checked
 from dpmodel.learn.linear_model import PrivateLinearModel, _rng
 from dpmodel.learn.regressor import PrivateQuantileRegressor, PrivateRegressor
 from dpmodel.learn.selection import GRID, every, share_of_each, stopped, sum_of_scores
+from dpmodel.marks.domain import elements
 from dpmodel.privacy import Budget, Charge, noise_source, public_generator, validate_privacy
 from dpmodel.release.release import Guarantee
 from dpmodel.text import number

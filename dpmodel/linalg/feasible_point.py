@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.annotate.records import Neighbors
 from dpmodel.linalg.inequalities_input import inequalities_input
 from dpmodel.linalg.results import Result, shown
 from dpmodel.linalg.solve import ProgressArgument, solve_system
+from dpmodel.marks.records import Neighbors
 from dpmodel.models.request import basic_request
 from dpmodel.numerics.fields.field import QQ
 from dpmodel.privacy import Budget

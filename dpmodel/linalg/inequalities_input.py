@@ -17,9 +17,9 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from dpmodel._types import Floats
-from dpmodel.annotate.elements import EXACT_INTEGERS, array_of
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.linalg.public_facts import expected_of, is_real, not_finite, require_neighbors
+from dpmodel.marks.domain import EXACT_INTEGERS, array_of
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.models.exact_rows import checked_margin
 from dpmodel.numerics.fields.entries import rational

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
-from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.inequalities_input import public_inequalities
 from dpmodel.linalg.point_in_hull import require_levels
 from dpmodel.linalg.public_facts import EXPECTED, each_of, field_of, is_integer, require_neighbors
 from dpmodel.linalg.vectors import vectors_model
+from dpmodel.marks.records import Neighbors
 from dpmodel.mechanisms.linalg.systems import PrivatePoints, PrivateSystem
 from dpmodel.models.request import basic_request
 from dpmodel.models.systems import system as model_of

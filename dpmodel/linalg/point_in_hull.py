@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.public_facts import each_of, expected_of, not_finite, require_neighbors
 from dpmodel.linalg.results import Result
 from dpmodel.linalg.solve import ProgressArgument, solve_system
+from dpmodel.marks.records import Neighbors
 from dpmodel.mechanisms.linalg.systems import PrivatePoints
 from dpmodel.models.request import basic_request
 from dpmodel.numerics.fields.entries import integers, matrix, rational

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.annotate.records import NEIGHBORS
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.records import NEIGHBORS
 from dpmodel.numerics.fields.field import Field
 
 # A public guess of the number of records where one is needed, that number is private and nothing was said.

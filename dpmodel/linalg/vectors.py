@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.annotate.elements import array_of
-from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.public_facts import EXPECTED, expected_of, field_of, rank_of, require_neighbors, share_of
 from dpmodel.linalg.results import AffineSubspace, Equations, Subspace, frozen
 from dpmodel.linalg.solve import ProgressArgument, solve_system
+from dpmodel.marks.domain import array_of
+from dpmodel.marks.records import Neighbors
 from dpmodel.mechanisms.linalg.found import Found
 from dpmodel.mechanisms.linalg.stable_span.mechanism import CONSISTENT_PART
 from dpmodel.mechanisms.linalg.systems import PrivateVectors, VectorTask

@@ -22,9 +22,9 @@ from dpmodel.compile.standard_form.form import private_theta, public_theta
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, exact_rows, never_rounded
 from dpmodel.privacy import NoiseSource, gaussian_mu, zcdp_rho
-from dpmodel.privacy.discrete import LARGEST_SCALE, IntArray
 from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Distribution, Gaussian, Laplace
 from dpmodel.privacy.noise import DiscreteNoiseSource
+from dpmodel.privacy.sampling import LARGEST_SCALE, IntArray
 
 Kind = Literal["auto", "laplace", "gaussian", "discrete-laplace", "discrete-gaussian"]
 KINDS: tuple[Kind, ...] = ("auto", "laplace", "gaussian", "discrete-laplace", "discrete-gaussian")

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import Classification, record_words
 from dpmodel.classify.impossibility import remedies
 from dpmodel.classify.private_lp import PrivateLP
@@ -18,6 +17,7 @@ from dpmodel.compile.standard_form.affine_map import AffineMap
 from dpmodel.compile.standard_form.alike_rows import FewRows
 from dpmodel.compile.standard_form.footprint import Footprint
 from dpmodel.errors import DPModelError, ImpossibilityError
+from dpmodel.marks.private import Private
 from dpmodel.mechanisms.contract import STOPPED, Outcome
 from dpmodel.mechanisms.forecast import Forecast, Violation, says_nothing
 from dpmodel.numerics.solvers import SOLVER_ERROR

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.annotate.noisy import Noisy
 from dpmodel.classify.classifier import Classification
 from dpmodel.compile.likelihood.feasible import contradiction, require_consistent
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.standard_form.cvxpy_bridge import evaluate_objective, write_values
 from dpmodel.errors import DPModelError, UnsupportedModelError
+from dpmodel.marks.noisy import Noisy
 from dpmodel.mechanisms.contract import Outcome, Request
 from dpmodel.mechanisms.forecast import Seconds
 from dpmodel.models.contract import Candidate, PrivateModel, Ran, reasons

@@ -10,13 +10,13 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import record_words
 from dpmodel.classify.impossibility import impossibility_error
 from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, evaluate_objective
 from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
+from dpmodel.marks.private import Private
 from dpmodel.mechanisms.contract import YES, Outcome, Request, Verdict
 from dpmodel.mechanisms.forecast import Forecast, Violation
 from dpmodel.mechanisms.known import Known, capped, stated

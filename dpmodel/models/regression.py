@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import record_words
 from dpmodel.classify.private_multinomial import PrivateMultinomial
 from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
@@ -17,6 +16,7 @@ from dpmodel.classify.regression_lower_bounds import regression_lower_bounds
 from dpmodel.compile.standard_form.cvxpy_bridge import write_values
 from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.private import Private
 from dpmodel.mechanisms.contract import YES, Outcome, Request, Verdict
 from dpmodel.mechanisms.forecast import ExcessRisk
 from dpmodel.models.contract import Candidate, PrivateModel, Ran

@@ -13,11 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Labels
-from dpmodel.annotate import vault
-from dpmodel.annotate.private import Private
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_outputs import AnyRegression
 from dpmodel.compile.names import names_of
+from dpmodel.marks import vault
+from dpmodel.marks.private import Private
 from dpmodel.mechanisms.contract import NOTHING_FOUND, STOPPED, Outcome
 from dpmodel.models.contract import Ran, WrongOutcome
 from dpmodel.models.explanation import accuracy_of, guarantee_of

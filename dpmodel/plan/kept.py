@@ -21,9 +21,9 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.annotate.private import Private
-from dpmodel.annotate.records import DEFAULT_RECORDS, Records
 from dpmodel.compile.standard_form.form import StandardForm
+from dpmodel.marks.private import Private
+from dpmodel.marks.records import DEFAULT_RECORDS, Records
 from dpmodel.numerics.public_facts import PublicFacts
 from dpmodel.plan.comparison import Plan
 

@@ -3,13 +3,27 @@
 `distributions` describe, `noise` draws, `selection` picks, `conversions` and `accounting` count, `ledger` and `budget`
 refuse. This room knows no other room of the package.
 
-What is private by default is drawn in five files, to be read in this order: `random_bits` (digits of uniform numbers),
-`exact_noise` (integers), `exact_source` (real numbers), `exact_choice` (selection), `checked_source` (what is refused).
+What is private by default is drawn in two files, to be read in this order: `sampling` (digits of uniform numbers,
+integers, selection), `noise` (real numbers, and what is refused).
 """
 
-from dpmodel.privacy.accounting import Composition, Cost, PerStep, StepKind, compose, per_step, pure_composition_delta
+from dpmodel.privacy.accounting import (
+    LEAST_DELTA,
+    Composition,
+    Cost,
+    PerStep,
+    PoissonCoins,
+    StepKind,
+    compose,
+    per_step,
+    poisson_coins,
+    poisson_sample,
+    pure_composition_delta,
+    random_labels,
+    subsampled_epsilon,
+    subsampled_multiplier,
+)
 from dpmodel.privacy.budget import Budget
-from dpmodel.privacy.checked_source import SelectionKind
 from dpmodel.privacy.conversions import (
     PrivacyLoss,
     gaussian_delta,
@@ -23,18 +37,18 @@ from dpmodel.privacy.conversions import (
     zcdp_rho,
 )
 from dpmodel.privacy.distributions import Distribution, Gaussian, Laplace, TruncatedLaplace
-from dpmodel.privacy.exact_source import ExactSource
 from dpmodel.privacy.ledger import Charge, NewLedgerWarning
 from dpmodel.privacy.noise import (
     DiscreteNoiseSource,
+    ExactSource,
     NoiseSource,
     NotPrivateWarning,
     PublicGenerator,
     SeededSource,
+    SelectionKind,
     noise_source,
     public_generator,
 )
-from dpmodel.privacy.opendp_source import OpenDPSource
 from dpmodel.privacy.selection import (
     AboveThreshold,
     above_threshold_error,
@@ -42,15 +56,6 @@ from dpmodel.privacy.selection import (
     exponential_mechanism_error,
     permute_and_flip,
     permute_and_flip_error,
-)
-from dpmodel.privacy.subsampling import (
-    LEAST_DELTA,
-    PoissonCoins,
-    poisson_coins,
-    poisson_sample,
-    random_labels,
-    subsampled_epsilon,
-    subsampled_multiplier,
 )
 
 __all__ = [
@@ -68,7 +73,6 @@ __all__ = [
     "NewLedgerWarning",
     "NoiseSource",
     "NotPrivateWarning",
-    "OpenDPSource",
     "PerStep",
     "PoissonCoins",
     "PrivacyLoss",

@@ -16,7 +16,7 @@ from scipy.special import gammainc, ndtri
 
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy._checks import FloatArray, check_half_width, count_of, fraction
-from dpmodel.privacy.discrete import LARGEST_SCALE, discrete_normal, two_sided_geometric
+from dpmodel.privacy.sampling import LARGEST_SCALE, discrete_normal, two_sided_geometric
 from dpmodel.text import array_text, number
 
 if TYPE_CHECKING:

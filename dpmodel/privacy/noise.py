@@ -1,4 +1,4 @@
-"""Noise: what a source is, and which one is asked for.
+"""Sources of noise: what a source is, which one a caller gets, and the default one.
 
 `ExactSource` is the default; `OpenDPSource` draws the same distributions by other code; `SeededSource` is numpy's
 generator for tests, which is reproducible and therefore not private.
@@ -12,17 +12,27 @@ into the sensitivity.
 from __future__ import annotations
 
 import math
+import sys
 import warnings
-from typing import Protocol, runtime_checkable
+from fractions import Fraction
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from dpmodel.errors import SpecificationError
-from dpmodel.privacy._checks import FloatArray, count_of
-from dpmodel.privacy.checked_source import CheckedSource, SelectionKind
-from dpmodel.privacy.discrete import IntArray, discrete_normal, two_sided_geometric
-from dpmodel.privacy.exact_source import ExactSource
-from dpmodel.privacy.opendp_source import OpenDPSource
+from dpmodel.privacy._checks import FloatArray, check_half_width, check_scale, count_of, finite_array, score_vector
+from dpmodel.privacy.sampling import (
+    IntArray,
+    Scale,
+    check_discrete_scale,
+    discrete_gaussian,
+    discrete_laplace,
+    discrete_normal,
+    exact_choice,
+    truncated_laplace,
+    two_sided_geometric,
+    whole_array,
+)
 from dpmodel.users_line import users_line
 
 
@@ -60,6 +70,49 @@ class DiscreteNoiseSource(Protocol):
 
     def discrete_gaussian(self, values: object, scale: float) -> IntArray:
         """``values`` plus independent noise of P(k) ~ exp(-k^2 / (2 scale^2)): rho = D2^2 / (2 scale^2) in zCDP."""
+
+
+class CheckedSource:
+    """The methods of `NoiseSource` and `DiscreteNoiseSource`, checked; a source fills in the four at the end."""
+
+    def laplace(self, values: object, scale: float) -> FloatArray:
+        return self._real(finite_array(values, "values"), check_scale(scale), False)
+
+    def gaussian(self, values: object, scale: float) -> FloatArray:
+        return self._real(finite_array(values, "values"), check_scale(scale), True)
+
+    def discrete_laplace(self, values: object, scale: float) -> IntArray:
+        return self._whole(whole_array(values), check_discrete_scale(scale), False)
+
+    def discrete_gaussian(self, values: object, scale: float) -> IntArray:
+        return self._whole(whole_array(values), check_discrete_scale(scale), True)
+
+    def truncated_laplace(self, values: object, scale: float, half_width: float) -> FloatArray:
+        scale = check_scale(scale)
+        half_width = check_half_width(scale, half_width)
+        return self._truncated(finite_array(values, "values"), scale, half_width)
+
+    def noisy_max(self, scores: object, scale: float, *, kind: SelectionKind) -> int:
+        vector, scale = score_vector(scores), check_scale(scale)
+        if kind not in ("exponential", "permute_and_flip"):
+            raise SpecificationError(
+                f"unknown kind of selection {kind!r}",
+                why="two kinds of selection are known",
+                remedy="pass kind='exponential' or kind='permute_and_flip'",
+            )
+        return self._selected(vector, scale, kind == "exponential")
+
+    def _real(self, array: FloatArray, scale: float, gaussian: bool) -> FloatArray:
+        raise NotImplementedError
+
+    def _whole(self, array: IntArray, scale: float, gaussian: bool) -> IntArray:
+        raise NotImplementedError
+
+    def _truncated(self, array: FloatArray, scale: float, half_width: float) -> FloatArray:
+        raise NotImplementedError
+
+    def _selected(self, scores: FloatArray, scale: float, exponential: bool) -> int:
+        raise NotImplementedError
 
 
 class SeededSource(CheckedSource):
@@ -116,6 +169,8 @@ def noise_source(rng: int | str | np.random.Generator | NoiseSource | None = Non
     if rng is None:
         return ExactSource()
     if isinstance(rng, str) and rng == "opendp":
+        from dpmodel.privacy.opendp_source import OpenDPSource
+
         return OpenDPSource()
     if isinstance(rng, (np.random.Generator, int, np.integer)) and not isinstance(rng, bool):
         return SeededSource(rng if isinstance(rng, np.random.Generator) else int(rng))
@@ -135,3 +190,88 @@ PublicGenerator = np.random.Generator
 def public_generator(seed: int) -> PublicGenerator:
     """A generator for simulations on public facts (forecasts). Never for noise on private numbers."""
     return np.random.default_rng(seed)
+
+
+SelectionKind = Literal["exponential", "permute_and_flip"]
+
+
+# ---- The default source: exact integer noise, carried to real numbers
+#
+# Real numbers. Let g = 2^k be the power of two with 2^80 g <= scale < 2^81 g. A value v counts as the nearest multiple
+# w g of g, and what is released of it is a function of the integer w + Z, Z integer noise of scale ``scale / g``
+# (`sampling`).
+#
+# Privacy. Rounding moves two values apart by at most g, so it adds at most n g to the l1 (sqrt(n) g to the l2) distance
+# of two vectors of n entries: n 2^-80 at most to epsilon, 1e-15 for n = 10^9. Beyond that the privacy is that of
+# discrete noise: D1 / scale for Laplace, rho = D2^2 / (2 scale^2) for Gaussian. Discrete Gaussian noise this fine is a
+# rounded Gaussian up to relative changes of 2^-70 in its tails, far inside the margin that `accounting.gaussian_mu`
+# leaves.
+#
+# All the rest is post-processing, if what is computed in floating point is a function of the integer S = w + Z and of
+# nothing else (`add_on_grid`). It is. With B = 2^61:
+#
+# - w = top B + rest, ``top`` a whole float and |rest| <= B: multiplying by powers of two, cutting digits off and taking
+# away what was cut are exact. Z = high B + low with |low| < B.
+# - rest + low = carry B + digit with -B/2 <= digit < B/2, in 64-bit integers: all sums stay below 2^63.
+# - So S = (top + high + carry) B + digit, and S alone decides the integer top + high + carry and ``digit``.
+# - The float sum of ``top`` and ``high + carry`` is that integer, correctly rounded: a function of the integer, not of
+# how it was split. All that follows is computed from this float and ``digit``.
+#
+# No branch depends on a value. Values beyond 2^1000 scale are clipped there or farther out, which moves no two apart.
+#
+# Selection is `exact_choice`. Truncated noise is cut as an integer, before it meets the value.
+
+
+_GRID_BITS = 80
+_DIGIT_BITS = 61  # those of Scale.of(scale, grid)
+_LARGEST = sys.float_info.max
+
+
+class ExactSource(CheckedSource):
+    """Noise with exactly the stated distribution, from the operating system's random bits, vectorised."""
+
+    is_private = True
+
+    def _real(self, array: FloatArray, scale: float, gaussian: bool) -> FloatArray:
+        grid = _grid(scale)
+        draw = discrete_gaussian if gaussian else discrete_laplace
+        return add_on_grid(array, draw(Scale.of(scale, grid), array.size), grid)
+
+    def _whole(self, array: IntArray, scale: float, gaussian: bool) -> IntArray:
+        draw, parts = discrete_gaussian if gaussian else discrete_laplace, Scale.of(scale)
+        # Scales up to 2^45 have bits <= 26, so |noise| < 2^62; values are at most 2^53.
+        high, low = draw(parts, array.size).reshape(2, *array.shape)
+        return np.asarray(array + (high << parts.bits) + low)
+
+    def _truncated(self, array: FloatArray, scale: float, half_width: float) -> FloatArray:
+        """Noise beyond half_width is drawn again: exactly the distribution around the rounded value, conditioned on the
+        window. The result is rounded to a float, which shifts its window by at most half an ulp; like all rounding it
+        belongs in the sensitivity, and the relative 1e-9 by which `truncated_laplace_half_width` rounds up leaves
+        room for it at ordinary magnitudes. About 1 + scale/half_width draws are made for one."""
+        grid = _grid(scale)
+        most = Fraction(half_width) // Fraction(2) ** grid
+        return add_on_grid(array, truncated_laplace(Scale.of(scale, grid), array.size, most), grid)
+
+    def _selected(self, scores: FloatArray, scale: float, exponential: bool) -> int:
+        return exact_choice(scores, scale, exponential)
+
+
+def _grid(scale: float) -> int:
+    """k with 2^(k + 80) <= scale < 2^(k + 81)."""
+    return math.frexp(scale)[1] - 1 - _GRID_BITS
+
+
+def add_on_grid(values: FloatArray, noise: IntArray, grid: int) -> FloatArray:
+    """``values``, rounded to multiples of 2^grid, plus ``noise`` (2, size) in that unit: a function of the sums."""
+    high, low = noise.reshape(2, *values.shape)
+    unit = grid + _DIGIT_BITS
+    # Whatever numpy was told to warn of: values decide nothing but the result. What leaves the floats is cut.
+    with np.errstate(all="ignore"):
+        limit = np.ldexp(_LARGEST, unit)
+        values = np.clip(values, -limit, limit)
+        top = np.trunc(np.ldexp(values, -unit))
+        rest = np.rint(np.ldexp(values - np.ldexp(top, unit), -grid)).astype(np.int64)
+        carry = (rest + low + 2 ** (_DIGIT_BITS - 1)) >> _DIGIT_BITS
+        digit = rest + low - (carry << _DIGIT_BITS)
+        sums = np.ldexp(top + (high + carry), unit) + np.ldexp(digit.astype(np.float64), grid)
+        return np.asarray(np.clip(sums, -_LARGEST, _LARGEST))

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.errors import MissingExtraError, install
 from dpmodel.privacy._checks import FloatArray
-from dpmodel.privacy.checked_source import CheckedSource
-from dpmodel.privacy.discrete import IntArray
+from dpmodel.privacy.noise import CheckedSource
+from dpmodel.privacy.sampling import IntArray
 
 _GRID_BITS = 80  # grid = scale * 2^-80 or finer
 
@@ -23,7 +24,7 @@ class OpenDPSource(CheckedSource):
     -----
     OpenDP rounds a value to a multiple of 2^k before it adds discrete noise. Its default, k = -1074, makes the integers
     1074 bits long; with 2^k <= scale * 2^-80 it is three times faster. What the rounding adds to epsilon is what
-    `exact_source` says of the same grid. Every measurement built here is asked for its privacy map, which must stay
+    `ExactSource` says of the same grid. Every measurement built here is asked for its privacy map, which must stay
     within a relative 1e-6 of d/scale (d^2/(2 scale^2) for Gaussian) at d = scale and at d = scale * 1e-6, or else
     OpenDP's default grid is used.
     """
@@ -69,7 +70,12 @@ class OpenDPSource(CheckedSource):
 
 @lru_cache(maxsize=1)
 def _opendp() -> Any:
-    import opendp.prelude as odp  # 1.7 s and 265 MB: only for those who ask for it
+    try:
+        import opendp.prelude as odp  # 1.7 s and 265 MB: only where it is wanted
+    except ImportError:
+        odp = None
+    if odp is None:
+        raise MissingExtraError("opendp is not installed", why="rng='opendp' draws from it", remedy=install("opendp"))
 
     odp.enable_features("contrib")
     return odp

@@ -17,8 +17,7 @@ import numpy as np
 
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy._checks import count_of, finite_array, fraction, positive, score_vector
-from dpmodel.privacy.checked_source import SelectionKind
-from dpmodel.privacy.noise import NoiseSource
+from dpmodel.privacy.noise import NoiseSource, SelectionKind
 
 
 def _pure_epsilon(epsilon: float | None, rho: float | None, per_epsilon_squared: float) -> float:

@@ -14,12 +14,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Labels
-from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.blocks import require_one_publication
 from dpmodel.compile.likelihood.face import neg_log_likelihood
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.likelihood.terms import distribution_weights
 from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.marks.noisy import Noisy
 from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LeastSquaresTree
 from dpmodel.models.postprocessing import FREE, Published, release_of
 from dpmodel.plan.comparison import Plan

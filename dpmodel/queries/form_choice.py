@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.blocks import name_of
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.likelihood.terms import checked_setting
 from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.marks.noisy import Noisy
 from dpmodel.mechanisms.forecast import Seconds
 from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LeastSquaresTree
 from dpmodel.models.contract import Candidate

@@ -11,11 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, Labels
-from dpmodel.annotate.elements import elements
-from dpmodel.annotate.labels import labels_of
-from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.postprocessing import picks
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.domain import elements
+from dpmodel.marks.layout import labels_of
+from dpmodel.marks.noisy import Noisy
 from dpmodel.numerics.trees.tree import Tree
 from dpmodel.queries.consistent import (
     Consistent,

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.annotate.dataset.open_table import columns_of
-from dpmodel.annotate.elements import elements
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.dataset.open_table import columns_of
+from dpmodel.marks.domain import elements
 from dpmodel.numerics.trees.tree import Tree
 
 Names = tuple[Hashable, ...]

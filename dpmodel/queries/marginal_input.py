@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Integers
-from dpmodel.annotate.domain import Domain
-from dpmodel.annotate.elements import key
-from dpmodel.annotate.noisy import Noisy
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.domain import Domain, key
+from dpmodel.marks.noisy import Noisy
 from dpmodel.queries.workload import Marginal
 
 # Columns along one axis, and their values there (None: in the order of the domain).

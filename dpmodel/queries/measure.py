@@ -7,9 +7,6 @@ from typing import Any, overload
 
 import cvxpy as cp
 
-from dpmodel.annotate.dataset.means import Means
-from dpmodel.annotate.noisy import Noisy
-from dpmodel.annotate.private import Private
 from dpmodel.classify.classifier import record_words
 from dpmodel.classify.impossibility import impossibility_error
 from dpmodel.compile.names import labels_of_expression
@@ -18,6 +15,9 @@ from dpmodel.compile.standard_form.footprint import sensitivity_of
 from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.execute import charge_then_run, check_budget
+from dpmodel.marks.dataset.aggregates import Means
+from dpmodel.marks.noisy import Noisy
+from dpmodel.marks.private import Private
 from dpmodel.mechanisms.contract import no_progress
 from dpmodel.mechanisms.direct_measurement import KINDS, DirectMeasurement
 from dpmodel.privacy import Budget, noise_source, validate_privacy

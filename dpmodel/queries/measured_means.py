@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Floats, Labels
-from dpmodel.annotate.dataset.means import Means
-from dpmodel.annotate.noisy import Noisy
+from dpmodel.marks.dataset.aggregates import Means
+from dpmodel.marks.noisy import Noisy
 from dpmodel.release.frames import long_frame
 from dpmodel.text import named_text, wrapped
 

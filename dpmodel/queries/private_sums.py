@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import PrivateArray
-from dpmodel.annotate.elements import array_of
-from dpmodel.annotate.private import Private
-from dpmodel.annotate.records import Records
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.domain import array_of
+from dpmodel.marks.private import Private
+from dpmodel.marks.records import Records
 from dpmodel.numerics.trees.tree import Tree
 
 

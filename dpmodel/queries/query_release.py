@@ -13,11 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.annotate.dataset import Dataset
-from dpmodel.annotate.domain import Domain, Outside
-from dpmodel.annotate.private import Private
-from dpmodel.annotate.records import NEIGHBORS, Neighbors, Records
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.dataset import Dataset
+from dpmodel.marks.domain import Domain, Outside
+from dpmodel.marks.private import Private
+from dpmodel.marks.records import NEIGHBORS, Neighbors, Records
 from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT, MeasureAndFit
 from dpmodel.plan.comparison import Plan
 from dpmodel.problem import Problem

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Integers, Mask
-from dpmodel.annotate.domain import Domain
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.domain import Domain
 from dpmodel.queries.workload import Marginal, Tables
 
 # Combinations of values that are held at once while allowed cells are listed.

@@ -12,10 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, Labels
-from dpmodel.annotate.domain import Domain
-from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.marks.domain import Domain
+from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy.distributions import Laplace
 from dpmodel.queries.consistent import (
     Consistent,

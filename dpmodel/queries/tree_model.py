@@ -10,10 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.private import Private
-from dpmodel.annotate.records import Neighbors, Records
 from dpmodel.compile.likelihood.postprocessing import Postprocessing, picks
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.private import Private
+from dpmodel.marks.records import Neighbors, Records
 from dpmodel.mechanisms.postprocess.rounding.trees import round_tree
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from dpmodel.queries.consistent import Round, assembled, public_array, refuse_contradiction

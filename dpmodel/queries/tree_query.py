@@ -13,9 +13,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.postprocessing import picks
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.noisy import Noisy
 from dpmodel.numerics.trees.tree import Tree
 from dpmodel.queries.consistent import (
     Consistent,

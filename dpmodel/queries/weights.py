@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.annotate.domain import Domain
+from dpmodel.marks.domain import Domain
 from dpmodel.queries.workload import Marginal
 
 Loss = Literal["mean", "max"]

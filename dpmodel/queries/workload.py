@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.annotate.domain import Domain
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.domain import Domain
 
 Marginal = tuple[str, ...]
 

@@ -28,11 +28,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpmodel._types import Floats
-from dpmodel.annotate import Private, Records
 from dpmodel.classify.impossibility import LowerBound
 from dpmodel.classify.impossibility import lower_bound as least_error
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.public_facts import is_integer, is_real
+from dpmodel.marks import Private, Records
 from dpmodel.problem import Problem
 from dpmodel.text import number, wrapped
 

@@ -14,7 +14,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dpmodel.annotate import Private
+from dpmodel.marks import Private
 from dpmodel.problem import Problem
 
 PLANTS = ("Seattle", "San Diego")

@@ -20,13 +20,13 @@ from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
 from models import MODELS, Model, random_value
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from dpmodel.annotate import Private
-from dpmodel.annotate.layout import free_entries
 from dpmodel.compile.standard_form import cvxpy_bridge
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
 from dpmodel.compile.standard_form.cvxpy_bridge import lower
 from dpmodel.compile.standard_form.form import standard_form as form_of
 from dpmodel.errors import UnsupportedModelError
+from dpmodel.marks import Private
+from dpmodel.marks.layout import free_entries
 
 
 def draw_values(problem: cp.Problem, rng: np.random.Generator) -> dict[str, Any]:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.annotate import Private
 from dpmodel.compile.standard_form.affine_map import AffineMap
 from dpmodel.compile.standard_form.cvxpy_bridge import lower
 from dpmodel.compile.standard_form.footprint import Footprint, footprint
+from dpmodel.marks import Private
 
 GIGABYTE = 1e9
 

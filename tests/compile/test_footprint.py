@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from models import MODELS, Model, random_value
 from neighbours import PARTS, FootprintExceededError, check, owned_of, records_of
 
-from dpmodel.annotate import DEFAULT_RECORDS, Private, Records, vault
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock
 from dpmodel.compile.standard_form.cvxpy_bridge import lower
 from dpmodel.compile.standard_form.footprint import (
@@ -26,6 +25,7 @@ from dpmodel.compile.standard_form.footprint import (
     most_touched,
     sensitivity_of,
 )
+from dpmodel.marks import DEFAULT_RECORDS, Private, Records, vault
 
 BY_NAME = {model.name: model for model in MODELS}
 

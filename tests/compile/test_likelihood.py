@@ -13,10 +13,10 @@ import pytest
 import scipy.sparse as sp
 from scipy import stats
 
-from dpmodel.annotate.noisy import Noisy
-from dpmodel.annotate.private import Private
 from dpmodel.compile.likelihood.face import Published, neg_log_likelihood, published, recognise_postprocessing
 from dpmodel.errors import MissingValueError, SpecificationError, UnsupportedModelError
+from dpmodel.marks.noisy import Noisy
+from dpmodel.marks.private import Private
 from dpmodel.numerics.trees.tree import Tree
 from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 

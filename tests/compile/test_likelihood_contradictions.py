@@ -6,10 +6,10 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.face import neg_log_likelihood, published, recognise_postprocessing
 from dpmodel.compile.likelihood.feasible import contradiction, require_consistent
 from dpmodel.errors import InfeasibleError
+from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy.distributions import Laplace
 
 

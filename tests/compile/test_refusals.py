@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from walking import assert_no_trace
 
-from dpmodel.annotate import Private
 from dpmodel.compile.refusals import short, where_used
 from dpmodel.compile.standard_form.cvxpy_bridge import lower
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
+from dpmodel.marks import Private
 
 SECRET = np.array([7321.4375, 8642.8125])
 x = cp.Variable(2, name="x")

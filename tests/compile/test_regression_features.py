@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from regression_spellings import SPELLINGS, Leaves, N
 
-from dpmodel.annotate import Private, Records
 from dpmodel.classify import regression_model
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.classify.regression_lower_bounds import lasso_lower_bound
@@ -21,6 +20,7 @@ from dpmodel.classify.regression_model import private_regression
 from dpmodel.compile.regression.features import Features, tidy
 from dpmodel.compile.regression.recognise import recognise
 from dpmodel.errors import SpecificationError
+from dpmodel.marks import Private, Records
 
 ORDERS = (1.0, 2.0, math.inf)
 

@@ -11,9 +11,9 @@ from models import MODELS
 from regression_spellings import PUBLIC, ROOTS, SHIFT, Leaves, N, P
 from test_regression import minimise
 
-from dpmodel.annotate import Private, Records
 from dpmodel.compile.regression.recognise import recognise
 from dpmodel.errors import DPModelError, MissingValueError, SpecificationError, UnsupportedModelError
+from dpmodel.marks import Private, Records
 from dpmodel.problem import Problem
 
 TRAPS: dict[str, tuple[Any, ...]] = {  # name -> (objective, words of the message)

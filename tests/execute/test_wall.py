@@ -114,7 +114,7 @@ def test_no_time_that_private_data_can_move_is_reported(name: str, monkeypatch: 
     problem.plan(**{key: value for key, value in how.items() if key != "rng"})
     hours = 0.0
     real = time.perf_counter
-    from dpmodel.annotate import vault
+    from dpmodel.marks import vault
 
     read = vault.unseal
 

@@ -32,7 +32,7 @@ LEVEL = {
     "classify": 40,
     "compile": 30,
     "numerics": 25,
-    "annotate": 20,
+    "marks": 20,
     "release.plots": 7,  # draws what it is handed
     # The bottom: what everybody may use and what knows nobody above.
     "privacy": 10,
@@ -234,7 +234,7 @@ def test_private_values_are_read_where_they_may_be():
     """The vault by the compiler alone, what it hands on by mechanisms alone, and there in ``run`` or a helper of it."""
     unsealing = {FILES[path] for path, names in attributes().items() if "unseal" in names}
     assert unsealing <= {
-        "dpmodel.annotate.private",
+        "dpmodel.marks.private",
         "dpmodel.compile.standard_form.form",
         "dpmodel.compile.standard_form.alike_rows",
         "dpmodel.compile.regression.read_rows",

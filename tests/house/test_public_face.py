@@ -196,7 +196,7 @@ def test_taxonomy_is_table_1():
 
 def test_no_error_class_of_the_package_stands_outside_the_base():
     found = set()
-    for name in ["errors", "problem", "numerics.cone_program", "privacy.budget", "privacy.ledger", "annotate.private"]:
+    for name in ["errors", "problem", "numerics.cone_program", "privacy.budget", "privacy.ledger", "marks.private"]:
         module = importlib.import_module(f"dpmodel.{name}")
         found |= {thing for thing in vars(module).values() if inspect.isclass(thing) and issubclass(thing, Exception)}
     mine = {thing for thing in found if thing.__module__.startswith("dpmodel")}

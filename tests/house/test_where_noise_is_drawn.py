@@ -54,7 +54,7 @@ def test_noise_is_drawn_in_main_files_and_named_kernels():
     outside = set()
     for path, tree in trees().items():
         name = path.relative_to(ROOT).as_posix()
-        if not name.startswith(("privacy/", "annotate/")) and draws(tree) and not runs(tree):
+        if not name.startswith(("privacy/", "marks/")) and draws(tree) and not runs(tree):
             outside.add(name)
     assert outside <= KERNELS, f"draws outside: {sorted(outside - KERNELS)}"
     assert outside == KERNELS, f"no draws any more in {sorted(KERNELS - outside)}"

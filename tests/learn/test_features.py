@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.annotate import Records, vault
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.features import features_of, pair_of
+from dpmodel.marks import Records, vault
 
 LOW, HIGH = np.array([0.0, -2.0, 5.0]), np.array([100.0, 3.0, 6.0])
 PAIRS = np.column_stack([LOW, HIGH])

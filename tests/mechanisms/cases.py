@@ -17,9 +17,9 @@ from scipy.optimize import brentq
 
 import dpmodel as dpm
 from dpmodel._types import Floats
-from dpmodel.annotate import Private, Records
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.public_set import base_program
+from dpmodel.marks import Private, Records
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.noise_once.margins import interior_direction
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program

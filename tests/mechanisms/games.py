@@ -15,8 +15,8 @@ from replaying import Draw, Transcript
 
 import dpmodel as dpm
 from dpmodel._types import Floats
-from dpmodel.annotate import Private, Records
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.marks import Private, Records
 from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron

@@ -17,7 +17,7 @@ from games import Game, game
 from neighbours import Owned, Unit, candidates, owned_of, records_of
 
 from dpmodel._types import Floats
-from dpmodel.annotate import Private, Records
+from dpmodel.marks import Private, Records
 
 Declared = dict[str, dict[str, Any]]
 Model = tuple[Game, Declared]

@@ -13,7 +13,7 @@ from audits import BROKEN, HONEST, Audit, lower_bound
 from families import PORTFOLIO
 
 import dpmodel as dpm
-from dpmodel.annotate import Private
+from dpmodel.marks import Private
 from dpmodel.mechanisms.contract import Outcome, Progress, Request, no_progress
 from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION

@@ -20,8 +20,8 @@ from scipy.stats import binom, chi2, norm
 
 import dpmodel as dpm
 from dpmodel._types import Floats
-from dpmodel.annotate import Private, Records
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.marks import Private, Records
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.cutting_planes import rounds as cutting
 from dpmodel.mechanisms.lp.engines import routes

@@ -21,7 +21,7 @@ from replaying import Transcript
 from scipy.stats import laplace
 
 from dpmodel._types import Floats
-from dpmodel.annotate import Private, Records
+from dpmodel.marks import Private, Records
 from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT
 from dpmodel.mechanisms.lp.dense_weights.mechanism import DENSE_MULTIPLICATIVE_WEIGHTS, Plan

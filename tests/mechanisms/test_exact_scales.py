@@ -26,7 +26,8 @@ import dpmodel as dpm
 from dpmodel.learn import PrivateRidge, PrivateSearchCV
 from dpmodel.learn.selection import GRID
 from dpmodel.plan import kept
-from dpmodel.privacy import subsampling, zcdp_rho
+from dpmodel.privacy import accounting as subsampling
+from dpmodel.privacy import zcdp_rho
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 ROOM, HERE = Path(dpm.__file__).parent, Path(__file__).parent

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodel as dpm
-from dpmodel.annotate import Private
+from dpmodel.marks import Private
 from dpmodel.models.program import Program
 from dpmodel.plan.planner import make_plan
 

@@ -20,8 +20,8 @@ from replaying import Transcript
 from scipy.stats import norm
 
 import dpmodel as dpm
-from dpmodel.annotate import Private
 from dpmodel.classify.private_outputs import PrivateOutputs
+from dpmodel.marks import Private
 from dpmodel.mechanisms.contract import Outcome, Request
 from dpmodel.mechanisms.lp.engines import mechanism as engines
 from dpmodel.mechanisms.lp.engines import routes

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.annotate import vault
+from dpmodel.marks import vault
 
 pytest.importorskip("matplotlib")
 EPSILONS = [0.5, 1.0, 4.0]

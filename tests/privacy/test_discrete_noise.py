@@ -10,8 +10,8 @@ import pytest
 from auditing import epsilon_lower_bound, fits_frequencies
 
 from dpmodel.errors import SpecificationError
-from dpmodel.privacy.discrete import discrete_normal, two_sided_geometric
 from dpmodel.privacy.noise import DiscreteNoiseSource, NoiseSource, SeededSource, noise_source
+from dpmodel.privacy.sampling import discrete_normal, two_sided_geometric
 
 FALSE_ALARM = 1e-7
 DISTRIBUTIONS = ("discrete_laplace", "discrete_gaussian")

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from random_words import MASK, digits_of, give
 from scipy.stats import chi2_contingency
 
-from dpmodel.privacy import ExactSource, OpenDPSource, exact_choice
-from dpmodel.privacy.exact_choice import exact_choice as choose
+from dpmodel.privacy import ExactSource
+from dpmodel.privacy import sampling as exact_choice
+from dpmodel.privacy.opendp_source import OpenDPSource
+from dpmodel.privacy.sampling import exact_choice as choose
 
 
 @pytest.fixture(autouse=True)

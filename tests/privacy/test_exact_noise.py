@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from random_words import MASK, digits_of, give
 from scipy.stats import chi2_contingency
 
-from dpmodel.privacy import ExactSource, OpenDPSource, exact_noise
-from dpmodel.privacy.exact_noise import Scale, discrete_laplace, truncated_laplace
-from dpmodel.privacy.exact_source import add_on_grid
-from dpmodel.privacy.random_bits import LIBRARY_ERROR, random_words
+from dpmodel.privacy import ExactSource
+from dpmodel.privacy import sampling as exact_noise
+from dpmodel.privacy.noise import add_on_grid
+from dpmodel.privacy.opendp_source import OpenDPSource
+from dpmodel.privacy.sampling import LIBRARY_ERROR, Scale, discrete_laplace, random_words, truncated_laplace
 
 NEGATIVE = 2**63
 SCALES = [0.05, 0.4, 1.0, 3.3, 1000.5, 2.0**20 - 0.25]

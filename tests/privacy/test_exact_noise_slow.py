@@ -15,7 +15,7 @@ from auditing import clopper_pearson, fits_frequencies
 from scipy.stats import laplace, norm
 
 from dpmodel.privacy import ExactSource
-from dpmodel.privacy.exact_noise import Scale, discrete_gaussian, discrete_laplace
+from dpmodel.privacy.sampling import Scale, discrete_gaussian, discrete_laplace
 
 pytestmark = pytest.mark.slow
 

@@ -13,12 +13,12 @@ from dpmodel.privacy import (
     Gaussian,
     Laplace,
     NotPrivateWarning,
-    OpenDPSource,
     SeededSource,
     TruncatedLaplace,
     noise_source,
     opendp_source,
 )
+from dpmodel.privacy.opendp_source import OpenDPSource
 
 PRIVATE = [ExactSource(), OpenDPSource()]
 SOURCES = [*PRIVATE, SeededSource(11)]

@@ -11,7 +11,6 @@ from dpmodel.errors import SpecificationError
 from dpmodel.privacy import (
     AboveThreshold,
     ExactSource,
-    OpenDPSource,
     SeededSource,
     above_threshold_error,
     exponential_mechanism,
@@ -19,6 +18,7 @@ from dpmodel.privacy import (
     permute_and_flip,
     permute_and_flip_error,
 )
+from dpmodel.privacy.opendp_source import OpenDPSource
 
 SCORES = np.array([0.0, 1.0, 3.0])
 RANGE, EPSILON = 3.0, 2.0  # scale 1.5

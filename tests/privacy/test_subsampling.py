@@ -10,14 +10,14 @@ from scipy.stats import binom, norm
 
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy import (
-    OpenDPSource,
     SeededSource,
     gaussian_epsilon,
     poisson_sample,
     subsampled_epsilon,
     subsampled_multiplier,
 )
-from dpmodel.privacy.subsampling import _LEAST_MULTIPLIER
+from dpmodel.privacy.accounting import _LEAST_MULTIPLIER
+from dpmodel.privacy.opendp_source import OpenDPSource
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 

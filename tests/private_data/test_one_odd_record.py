@@ -16,8 +16,8 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel import learn, linalg
-from dpmodel.annotate import vault
-from dpmodel.annotate.elements import key
+from dpmodel.marks import vault
+from dpmodel.marks.domain import key
 
 pd = pytest.importorskip("pandas")
 

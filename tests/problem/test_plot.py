@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.annotate import vault
+from dpmodel.marks import vault
 from dpmodel.release.plots.feasible_set import HalfPlane, polygon
 
 pytest.importorskip("matplotlib")

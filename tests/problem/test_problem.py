@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.annotate import vault
 from dpmodel.compile.standard_form import form as compiled_form
+from dpmodel.marks import vault
 
 _HUGE = 1e6  # epsilon at which noise is far below the tolerance
 _DELTA = 1e-6

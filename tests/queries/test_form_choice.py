@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.annotate.noisy import Noisy
+from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy.distributions import DiscreteLaplace, Gaussian, Laplace
 from dpmodel.queries.form_choice import Setting, settled
 

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 import dpmodel as dpm
-from dpmodel.annotate import vault
-from dpmodel.annotate.noisy import Noisy
 from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.marks import vault
+from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy.distributions import Gaussian, Laplace
 from dpmodel.queries.hierarchy import hierarchy
 

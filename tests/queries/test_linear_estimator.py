@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
 import dpmodel as dpm
-from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm
+from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy.distributions import Laplace
 from dpmodel.queries import linear_estimator
 from dpmodel.queries.linear_estimator import _fill, _sparse

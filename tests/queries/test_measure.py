@@ -14,8 +14,8 @@ import scipy.sparse as sp
 from auditing import epsilon_lower_bound, kolmogorov_distance, kolmogorov_limit
 from scipy import stats
 
-from dpmodel.annotate import Private, Records
-from dpmodel.annotate.noisy import Noisy
+from dpmodel.marks import Private, Records
+from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy import Budget, SeededSource, gaussian_mu, zcdp_rho
 from dpmodel.privacy.distributions import DiscreteLaplace, Distribution
 from dpmodel.queries.measure import measure

@@ -10,8 +10,6 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dpmodel.annotate import Private, Records
-from dpmodel.annotate.noisy import Noisy
 from dpmodel.errors import (
     BudgetExceededError,
     ImpossibilityError,
@@ -20,6 +18,8 @@ from dpmodel.errors import (
     UnsupportedModelError,
 )
 from dpmodel.execute import RunError
+from dpmodel.marks import Private, Records
+from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy import Budget, NotPrivateWarning, SeededSource
 from dpmodel.privacy.distributions import Laplace
 from dpmodel.queries.measure import measure

@@ -9,8 +9,8 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dpmodel.annotate import Private
 from dpmodel.errors import SpecificationError
+from dpmodel.marks import Private
 from dpmodel.privacy import gaussian_mu, zcdp_rho
 from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from dpmodel.queries.measure import measure

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 import dpmodel as dpm
-from dpmodel.annotate import vault
-from dpmodel.annotate.dataset.means import Means
 from dpmodel.errors import SpecificationError
+from dpmodel.marks import vault
+from dpmodel.marks.dataset.aggregates import Means
 
 GROUPS = 1_500
 LOW, HIGH = 0.0, 100.0

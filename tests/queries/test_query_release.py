@@ -10,9 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.annotate import vault
-from dpmodel.annotate.domain import Domain
 from dpmodel.compile.standard_form.footprint import sensitivity_of
+from dpmodel.marks import vault
+from dpmodel.marks.domain import Domain
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT
 from dpmodel.mechanisms.lp.noise_once.measurement import measurements

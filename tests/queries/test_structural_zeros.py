@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.annotate.domain import Domain
-from dpmodel.annotate.noisy import Noisy
+from dpmodel.marks.domain import Domain
+from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy.distributions import Laplace
 from dpmodel.queries import structural_zeros, tables_fit
 from dpmodel.queries.structural_zeros import allowed_cells

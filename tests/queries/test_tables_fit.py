@@ -11,8 +11,8 @@ import pytest
 from scipy.optimize import linprog
 
 import dpmodel as dpm
-from dpmodel.annotate.noisy import Noisy
 from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy.distributions import Gaussian, Laplace
 from dpmodel.queries.measure import measure
 from dpmodel.queries.query_release import MOST_CELLS

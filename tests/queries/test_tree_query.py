@@ -10,9 +10,9 @@ import pytest
 from scipy.optimize import linprog
 
 import dpmodel as dpm
-from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy.distributions import Gaussian, Laplace
 from dpmodel.queries.measure import measure
 from dpmodel.queries.tree_query import tree_query

@@ -9,9 +9,9 @@ import scipy.sparse as sp
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.face import neg_log_likelihood, published
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy.distributions import Gaussian, Laplace
 from dpmodel.queries.hierarchy import hierarchy
 from dpmodel.queries.linear_estimator import _sparse, _tree

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodel as dpm
-from dpmodel.annotate.domain import Domain
+from dpmodel.marks.domain import Domain
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.measure_and_fit import measured
 from dpmodel.queries import query_release

@@ -13,7 +13,7 @@ from private_programs import CASES, OTHERS, SECRETS
 
 import dpmodel as dpm
 from dpmodel import linalg
-from dpmodel.annotate.vault import unseal  # itself: a test may watch the name
+from dpmodel.marks.vault import unseal  # itself: a test may watch the name
 
 Data = Any
 

@@ -14,7 +14,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dpmodel.annotate import Private, Records
+from dpmodel.marks import Private, Records
 
 ANNOTATION = (
     "unit",

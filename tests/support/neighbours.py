@@ -16,8 +16,8 @@ import clarabel
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.annotate import DEFAULT_RECORDS
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
+from dpmodel.marks import DEFAULT_RECORDS
 
 PARTS = ("objective", "offset", "scalar", "matrix")
 # Solver answers are shrunk by this to lie inside the bounds for certain.

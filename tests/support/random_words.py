@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dpmodel.privacy import random_bits
+from dpmodel.privacy import sampling as random_bits
 
 MASK = 2**64 - 1
 

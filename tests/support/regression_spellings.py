@@ -9,7 +9,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dpmodel.annotate import Private, Records
+from dpmodel.marks import Private, Records
 
 N, P = 7, 3
 ROOTS = np.sqrt(np.arange(1.0, N + 1))

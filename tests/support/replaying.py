@@ -19,8 +19,8 @@ from unittest import mock
 
 import numpy as np
 
-from dpmodel.annotate import vault
 from dpmodel.linalg import solve as solving
+from dpmodel.marks import vault
 from dpmodel.mechanisms.linalg import systems
 from dpmodel.privacy import Budget, SeededSource
 from dpmodel.privacy.conversions import gaussian_mu, zcdp_epsilon

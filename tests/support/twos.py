@@ -18,7 +18,7 @@ import numpy as np
 from games import Game, game
 
 from dpmodel._types import Floats
-from dpmodel.annotate import Private, Records
+from dpmodel.marks import Private, Records
 
 PARTS = ("objective", "scalar", "matrix")
 # Numbers of each part: costs, right-hand sides, entries of two rows of A.

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dpmodel.annotate.private import Private
+from dpmodel.marks.private import Private
 from tests.zoo import cones, finance, flows, health, pipelines, places, production, systems, tables  # noqa: F401
 from tests.zoo.registry import MODELS, SIZES, Case
 

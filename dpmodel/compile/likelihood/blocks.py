@@ -9,11 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.affine_tree import AffineReader, flat
 from dpmodel.compile.likelihood.objective import Objective, Residual
 from dpmodel.compile.likelihood.terms import Published
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.noisy import Noisy
 
 # Whole published numbers of two measurements may agree by chance: below this probability they count as one.
 _CHANCE = 1e-6

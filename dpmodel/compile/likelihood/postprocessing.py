@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Mask
-from dpmodel.annotate.noisy import Noisy
+from dpmodel.marks.noisy import Noisy
 from dpmodel.numerics.public_facts import PublicFacts
 
 

@@ -9,8 +9,6 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.annotate.noisy import Noisy
-from dpmodel.annotate.private import Private
 from dpmodel.compile.affine_tree import AffineReader, NotAffine, flat
 from dpmodel.compile.likelihood.blocks import arranged, blocks_of, name_of
 from dpmodel.compile.likelihood.constraints import Constraints, Origins
@@ -20,6 +18,8 @@ from dpmodel.compile.likelihood.terms import Published
 from dpmodel.compile.refusals import constraint_label, refuse_undisciplined, refuse_unserved
 from dpmodel.compile.standard_form.form import public_values
 from dpmodel.errors import SpecificationError, UnsupportedModelError
+from dpmodel.marks.noisy import Noisy
+from dpmodel.marks.private import Private
 from dpmodel.privacy import public_generator
 
 _AGREE = 1e-8

@@ -8,9 +8,9 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dpmodel.annotate.noisy import Noisy
-from dpmodel.annotate.private import Private
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.noisy import Noisy
+from dpmodel.marks.private import Private
 
 _FORMS = ("likelihood", "least-squares")
 # Of the scale: only discrete distributions of scales below 0.2 deviate so little.
@@ -77,7 +77,7 @@ def neg_log_likelihood(x: Any, noisy: Noisy, *, alpha: float = 1.0, form: str = 
     Examples
     --------
     >>> import cvxpy as cp
-    >>> from dpmodel.annotate.noisy import Noisy
+    >>> from dpmodel.marks.noisy import Noisy
     >>> from dpmodel.privacy.distributions import Laplace
     >>> x = cp.Variable(2, nonneg=True, name="x")
     >>> counts = Noisy([3.2, -1.4], noise=Laplace(2.0), name="counts")

@@ -8,7 +8,6 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.annotate.private import Private
 from dpmodel.compile.regression.features import Features, tidy
 from dpmodel.compile.regression.forms import (
     Form,
@@ -22,6 +21,7 @@ from dpmodel.compile.regression.forms import (
     unfit,
     vector_of,
 )
+from dpmodel.marks.private import Private
 
 _ONE = np.asarray(1.0)
 

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.annotate.sources.contract import RowSource
 from dpmodel.compile.block_sums import HeldNumbers, summed
 from dpmodel.compile.regression.features import through
 from dpmodel.compile.regression.rows import Rows, added, cached_rows
+from dpmodel.marks.rows import RowSource
 
 T = TypeVar("T")
 

@@ -17,8 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.annotate.private import Private
 from dpmodel.compile.regression.row_bounds import derived, length, product
+from dpmodel.marks.private import Private
 
 # The largest singular value of a map is computed up to this many columns (or rows); beyond, a bound that is cheap.
 _MOST_SINGULAR = 500

@@ -13,12 +13,12 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.annotate.private import Private
 from dpmodel.compile.cut_rows import CutRows, rows_of_one_source
 from dpmodel.compile.refusals import refuse_blocks
 from dpmodel.compile.regression.features import Features, Label
 from dpmodel.compile.regression.multinomial import recognise_regression
 from dpmodel.compile.regression.recognise import Outputs, Recognised
+from dpmodel.marks.private import Private
 
 
 def recognise_blocks(problem: cp.Problem) -> Recognised | Outputs | None:

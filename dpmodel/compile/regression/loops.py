@@ -16,7 +16,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.annotate.private import Private
 from dpmodel.compile.regression.forms import (
     exponent,
     is_number,
@@ -27,6 +26,7 @@ from dpmodel.compile.regression.forms import (
     rebuilt,
     unfit,
 )
+from dpmodel.marks.private import Private
 
 _ENTRYWISE = ("add", "negate", "multiply", "divide", "maximum", "minimum", "abs", "logistic", "huber", "power")
 _SHAPES = ("promote", "broadcast", "reshape", "transpose", "conjugate", "sum", "max", "min")

@@ -13,7 +13,6 @@ import cvxpy as cp
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.annotate.private import Private
 from dpmodel.compile.regression.affine import form_of
 from dpmodel.compile.regression.features import Features
 from dpmodel.compile.regression.forms import (
@@ -31,6 +30,7 @@ from dpmodel.compile.regression.forms import (
     vector_of,
 )
 from dpmodel.compile.regression.loops import Loops
+from dpmodel.marks.private import Private
 
 _LOSSES = (
     "squares (cp.sum_squares), absolute values (cp.norm1, cp.abs), cp.huber, maxima of two affine parts (quantile, "

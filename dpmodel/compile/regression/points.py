@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.annotate.private import Private
+from dpmodel.marks.private import Private
 from dpmodel.privacy import public_generator
 
 # Private parameters with more entries are stood for by sparse ones, of about so many entries, at least so many a row:

@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.annotate.private import Private
 from dpmodel.compile.refusals import short
 from dpmodel.compile.regression.features import Features, Label
 from dpmodel.compile.regression.forms import NotPerRecord, is_private, kind, unfit
@@ -26,6 +25,7 @@ from dpmodel.compile.regression.predictions import Prediction, close, read_predi
 from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.compile.regression.read_penalty import read_penalty, whole_penalty
 from dpmodel.errors import UnsupportedModelError
+from dpmodel.marks.private import Private
 
 # The claimed normal form and the user's objective are compared at this many random points, to this accuracy.
 _POINTS = 3

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.layout import sum_by as sum_by
-from dpmodel.annotate.per_entry import some
+from dpmodel.marks.layout import some
+from dpmodel.marks.layout import sum_by as sum_by
 from dpmodel.numerics.cones import ConeBlock, ConeKind
 
 

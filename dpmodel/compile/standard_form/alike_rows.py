@@ -17,9 +17,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.annotate import vault
-from dpmodel.annotate.private import Private
-from dpmodel.annotate.sources.contract import RowSource
 from dpmodel.compile.block_sums import HeldNumbers, held_numbers
 from dpmodel.compile.cut_rows import FEWEST, CutRows, rows_of_one_source
 from dpmodel.compile.refusals import refuse_blocks
@@ -28,6 +25,9 @@ from dpmodel.compile.standard_form.affine_map import AffineMap, coordinates_of
 from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, lower
 from dpmodel.compile.standard_form.form import StandardForm, require_private_values
 from dpmodel.errors import DPModelError, UnsupportedModelError
+from dpmodel.marks import vault
+from dpmodel.marks.private import Private
+from dpmodel.marks.rows import RowSource
 
 # Private numbers of the small program, from which on one of more records says nothing else.
 ENTRIES = 100_000

@@ -11,11 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.bounds import Ball
-from dpmodel.annotate.per_entry import alike, all_equal, each, same_for_all
-from dpmodel.annotate.private import Private
-from dpmodel.compile.standard_form.affine_map import LinearMap, ThetaBlock, sum_by
+from dpmodel.compile.standard_form.affine_map import LinearMap, ThetaBlock
 from dpmodel.compile.standard_form.extremes import group_ids, largest_group, max_linear, max_squares, most_items
+from dpmodel.marks.bounds import Ball
+from dpmodel.marks.layout import alike, all_equal, each, same_for_all, sum_by
+from dpmodel.marks.private import Private
 
 # Up to this side a Gram matrix's largest eigenvalue is computed exactly; beyond, its row sums bound it.
 _DENSE_GRAM = 600

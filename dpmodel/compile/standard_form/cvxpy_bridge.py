@@ -29,13 +29,13 @@ from cvxpy.reductions.matrix_stuffing import extract_mip_idx
 from cvxpy.reductions.solution import Solution
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.private import Private
 from dpmodel.compile.affine_tree import NotAffine, numbering
 from dpmodel.compile.refusals import constraint_label, refuse_blocks, refuse_undisciplined, refuse_unserved
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, private_mask
 from dpmodel.compile.standard_form.table_products import apart, substituted
 from dpmodel.compile.standard_form.tensor_reader import AtBound, TensorReader
 from dpmodel.errors import SpecificationError, UnsupportedModelError
+from dpmodel.marks.private import Private
 from dpmodel.numerics.cones import ConeBlock, ConeKind
 
 _KINDS: dict[type, ConeKind] = {

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.bounds import Ball
-from dpmodel.annotate.layout import sum_by
+from dpmodel.marks.bounds import Ball
+from dpmodel.marks.layout import sum_by
 
 _SEARCH_STEPS = 40
 

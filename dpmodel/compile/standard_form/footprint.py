@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.private import Private
-from dpmodel.annotate.records import DEFAULT_RECORDS, Records, refuse_unnamed
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of
 from dpmodel.compile.standard_form.block_view import block_view
 from dpmodel.compile.standard_form.extremes import most_items
+from dpmodel.marks.private import Private
+from dpmodel.marks.records import DEFAULT_RECORDS, Records, refuse_unnamed
 
 
 @dataclass(frozen=True)

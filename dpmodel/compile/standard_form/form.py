@@ -11,12 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.annotate import vault
-from dpmodel.annotate.layout import free_entries
-from dpmodel.annotate.per_entry import alike, all_equal, each, same_for_all
-from dpmodel.annotate.private import Private
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, by_columns, coordinates_of, sum_by
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, by_columns, coordinates_of
 from dpmodel.errors import MissingValueError, SpecificationError
+from dpmodel.marks import vault
+from dpmodel.marks.layout import alike, all_equal, each, free_entries, same_for_all, sum_by
+from dpmodel.marks.private import Private
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.private import Private
 from dpmodel.compile.affine_tree import pairs
 from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, joined
+from dpmodel.marks.private import Private
 
 _CONSTRAINTS = (cp.constraints.Inequality, cp.constraints.Equality)
 

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.records import Neighbors
+from dpmodel.marks.records import Neighbors
 from dpmodel.mechanisms.known import Known
 from dpmodel.numerics.fields.echelon import ExactRows, Field
 from dpmodel.numerics.public_facts import PublicFacts

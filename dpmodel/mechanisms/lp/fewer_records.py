@@ -14,13 +14,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, Mask
-from dpmodel.annotate.layout import Layout
-from dpmodel.annotate.per_entry import same_for_all, some
-from dpmodel.annotate.private import Private
 from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.compile.standard_form.affine_map import LinearMap, ThetaBlock, coordinates_of
 from dpmodel.compile.standard_form.extremes import most_items
 from dpmodel.compile.standard_form.form import StandardForm
+from dpmodel.marks.layout import Layout, same_for_all, some
+from dpmodel.marks.private import Private
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.private_rows import first_records, owners, public_polyhedron
 from dpmodel.numerics.public_facts import cached

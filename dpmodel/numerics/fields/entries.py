@@ -12,8 +12,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel._types import Array
-from dpmodel.annotate.elements import EXACT_INTEGERS, array_of
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.domain import EXACT_INTEGERS, array_of
 
 
 def matrix(data: Any, what: str, field: Any = None) -> Array:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Array, Mask
-from dpmodel.annotate.elements import EXACT_INTEGERS
 from dpmodel.errors import SpecificationError
+from dpmodel.marks.domain import EXACT_INTEGERS
 from dpmodel.numerics.fields import entries
 from dpmodel.numerics.fields.echelon import Basis, spanning_basis
 from dpmodel.numerics.fields.finite import PrimeField

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.layout import sum_by
+from dpmodel.marks.layout import sum_by
 from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron, absolute_values
 

@@ -36,11 +36,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dpmodel as dpm
-from dpmodel.annotate.sources.contract import RowSource, SourceRows
-from dpmodel.annotate.sources.dask import DaskBlocks
-from dpmodel.annotate.sources.memory import MemoryBlocks
-from dpmodel.annotate.sources.parquet import ParquetBlocks
 from dpmodel.compile.regression.losses import Loss
+from dpmodel.marks.row_sources import DaskBlocks, MemoryBlocks, ParquetBlocks
+from dpmodel.marks.rows import RowSource, SourceRows
 from dpmodel.mechanisms.regression.descent.steps import part_gradient
 from dpmodel.mechanisms.regression.sufficient_statistics.layout import layout_of
 from dpmodel.mechanisms.regression.sufficient_statistics.measure import summed

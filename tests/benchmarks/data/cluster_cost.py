@@ -17,8 +17,8 @@ import cvxpy as cp
 import numpy as np
 
 import dpmodel as dpm
-from dpmodel.annotate.sources.contract import RowSource, SourceRows
-from dpmodel.annotate.sources.memory import MemoryBlocks
+from dpmodel.marks.row_sources import MemoryBlocks
+from dpmodel.marks.rows import RowSource, SourceRows
 from tests.benchmarks.measuring import Table, header, parser, short
 
 MECHANISMS = ("sufficient-statistics", "noisy-descent", "frank-wolfe", "objective-perturbation")

@@ -33,8 +33,8 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.annotate.sources.contract import SourceRows
-from dpmodel.annotate.sources.parquet import ParquetBlocks
+from dpmodel.marks.row_sources import ParquetBlocks
+from dpmodel.marks.rows import SourceRows
 from dpmodel.mechanisms.contract import no_progress
 from dpmodel.mechanisms.lp.dense_weights.mechanism import DENSE_MULTIPLICATIVE_WEIGHTS
 from dpmodel.mechanisms.lp.dense_weights.weights import RecomputedWeights

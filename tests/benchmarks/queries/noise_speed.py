@@ -15,7 +15,8 @@ from time import perf_counter
 import numpy as np
 
 import dpmodel as dpm
-from dpmodel.privacy import ExactSource, OpenDPSource, SeededSource
+from dpmodel.privacy import ExactSource, SeededSource
+from dpmodel.privacy.opendp_source import OpenDPSource
 from tests.benchmarks.measuring import Expectations, Table, header, parser, seconds, short
 
 KINDS = ("discrete_laplace", "discrete_gaussian", "laplace", "gaussian")

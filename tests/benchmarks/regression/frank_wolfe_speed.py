@@ -21,7 +21,8 @@ import scipy.sparse as sp
 from dpmodel.compile.regression.domain import L1Ball
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.regression.frank_wolfe.vertices import FrankWolfe
-from dpmodel.privacy import ExactSource, OpenDPSource, SeededSource
+from dpmodel.privacy import ExactSource, SeededSource
+from dpmodel.privacy.opendp_source import OpenDPSource
 from tests.support.regressions import regression
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dpmodel.annotate.records import Neighbors
+from dpmodel.marks.records import Neighbors
 from dpmodel.mechanisms.linalg.stable_span.mechanism import passing
 from dpmodel.mechanisms.linalg.systems import PrivateVectors
 from dpmodel.numerics.fields.field import QQ

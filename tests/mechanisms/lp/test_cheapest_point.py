@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.annotate import Private, Records
+from dpmodel.marks import Private, Records
 from dpmodel.mechanisms.contract import Request, Verdict
 from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT as MECHANISM
 from dpmodel.mechanisms.lp.private_rows import private_rows

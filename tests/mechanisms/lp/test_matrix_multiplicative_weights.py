@@ -29,7 +29,7 @@ from replaying import Transcript
 from scipy.optimize import brentq
 from scipy.stats import gamma
 
-from dpmodel.annotate import Private, Records
+from dpmodel.marks import Private, Records
 from dpmodel.mechanisms.lp.multiplicative_weights import coefficients as matrix_multiplicative_weights
 from dpmodel.mechanisms.lp.multiplicative_weights import game as primal_weights
 from dpmodel.mechanisms.lp.multiplicative_weights.coefficients import NOISY_MULTIPLICATIVE_WEIGHTS

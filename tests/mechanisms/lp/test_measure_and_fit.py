@@ -14,7 +14,7 @@ from replaying import Transcript
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.annotate import Private, Records
+from dpmodel.marks import Private, Records
 from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT, in_row_units, measured
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, best_measurement

@@ -12,7 +12,7 @@ from cases import CASES, Case, Opened, Truth, cone_gap, direction_of, violation
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.annotate import Private, Records
+from dpmodel.marks import Private, Records
 from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp.engines.routes import noise_hides_costs, objective_span
 from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, design, row_margins

@@ -14,7 +14,7 @@ from replaying import Transcript
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.annotate import Private, Records
+from dpmodel.marks import Private, Records
 from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp.engines.contract import Task
 from dpmodel.mechanisms.lp.point_exponential.mechanism import POINT_EXPONENTIAL as ENGINE

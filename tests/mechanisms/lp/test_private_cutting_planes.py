@@ -19,7 +19,7 @@ from scipy.optimize import linprog
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.annotate import Private, Records
+from dpmodel.marks import Private, Records
 from dpmodel.mechanisms.contract import Outcome, Request, no_progress
 from dpmodel.mechanisms.lp.cutting_planes import rounds as cutting
 from dpmodel.mechanisms.lp.cutting_planes.mechanism import PRIVATE_CUTTING_PLANES as MECHANISM

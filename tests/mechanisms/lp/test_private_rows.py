@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.annotate import Private, Records
+from dpmodel.marks import Private, Records
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, plain_linear, private_rows, public_polyhedron
 
 Values = dict[str, np.ndarray]

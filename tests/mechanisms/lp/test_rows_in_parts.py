@@ -23,13 +23,13 @@ from test_dense_measure import measures
 
 import dpmodel as dpm
 from dpmodel._types import PrivateArray
-from dpmodel.annotate.sources.contract import RowSource, SourceRows
-from dpmodel.annotate.sources.memory import MemoryBlocks
 from dpmodel.classify import private_lp
 from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.compile import block_sums
 from dpmodel.compile.standard_form import alike_rows
 from dpmodel.errors import MissingValueError, SourceError, SpecificationError, UnsupportedModelError
+from dpmodel.marks.row_sources import MemoryBlocks
+from dpmodel.marks.rows import RowSource, SourceRows
 from dpmodel.mechanisms.lp.dense_weights.weights import HeldWeights, RecomputedWeights
 from dpmodel.mechanisms.lp.fewer_records import fewer_records
 from dpmodel.mechanisms.lp.private_rows import private_rows
@@ -165,7 +165,7 @@ def test_a_sparse_table_stays_sparse(mechanism: str, neighbors: Any, monkeypatch
     rows = model_of(asked).read_rows()
     assert isinstance(rows, alike_rows.MemoryRows)
     (part,) = private_rows(model_of(asked)).table(rows).in_memory or ()
-    assert part.blocks[0][0] is dpm.annotate.vault.unseal(asked.parameters()[0])  # no copy of it
+    assert part.blocks[0][0] is dpm.marks.vault.unseal(asked.parameters()[0])  # no copy of it
 
 
 def test_a_sparse_table_in_another_program_is_written_out(monkeypatch: pytest.MonkeyPatch) -> None:

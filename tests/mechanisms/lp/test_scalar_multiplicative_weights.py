@@ -16,7 +16,7 @@ from replaying import Transcript
 from scipy.optimize import brentq
 from scipy.stats import binom, gamma
 
-from dpmodel.annotate import Private, Records
+from dpmodel.marks import Private, Records
 from dpmodel.mechanisms.lp.multiplicative_weights import game as primal_weights
 from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import MULTIPLICATIVE_WEIGHTS, scalar_rows
 from dpmodel.mechanisms.published.algorithm_4 import ALGORITHM_4

@@ -20,8 +20,8 @@ from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel._types import Floats
-from dpmodel.annotate import Private
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.marks import Private
 from dpmodel.mechanisms.contract import no_progress
 from dpmodel.mechanisms.lp.noise_once import solve_released
 from dpmodel.mechanisms.lp.noise_once.design import design, row_margins

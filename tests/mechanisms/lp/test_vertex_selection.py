@@ -15,7 +15,7 @@ from auditing import fits_frequencies
 from test_point_selection import permute_and_flip_distribution
 
 import dpmodel as dpm
-from dpmodel.annotate import Private, Records
+from dpmodel.marks import Private, Records
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.vertex_exponential.mechanism import VertexExponential, _range, candidates
 from dpmodel.plan.registry import by_name

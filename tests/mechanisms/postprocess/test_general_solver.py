@@ -8,11 +8,11 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.annotate.noisy import Noisy
 from dpmodel.compile.likelihood.face import neg_log_likelihood, published, recognise_postprocessing
 from dpmodel.compile.likelihood.feasible import require_consistent
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.errors import InfeasibleError
+from dpmodel.marks.noisy import Noisy
 from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.postprocess import general_solver
 from dpmodel.mechanisms.postprocess.general_solver import GENERAL_SOLVER, GeneralSolver

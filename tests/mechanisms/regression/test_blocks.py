@@ -16,11 +16,11 @@ from blocks import MODELS, Broken, P, features_of, labels_of, problem, table
 from descents import replayed, seeded, spent
 
 import dpmodel as dpm
-from dpmodel.annotate.sources.contract import MOST_BLOCKS, RowSource, SourceRows, in_order
-from dpmodel.annotate.sources.memory import MemoryBlocks
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile import block_sums as block_module
 from dpmodel.errors import SourceError, SpecificationError, UnsupportedModelError
+from dpmodel.marks.row_sources import MemoryBlocks
+from dpmodel.marks.rows import MOST_BLOCKS, RowSource, SourceRows, in_order
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT
 from dpmodel.mechanisms.regression.descent.subsampled import SubsampledDescent
@@ -221,7 +221,7 @@ def test_scaled_like_an_array() -> None:
         inside = dpm.Private(features_of(data), unit="row", **given)
         outside = dpm.Private(SourceRows(ragged(data), features_of, P), unit="row", **given)
         assert outside.sensitivity == inside.sensitivity
-        kept = dpm.annotate.vault.unseal(inside).reshape(data[:, :-1].shape, order="F")
+        kept = dpm.marks.vault.unseal(inside).reshape(data[:, :-1].shape, order="F")
         np.testing.assert_allclose(outside.limits.hold(features_of(data)), kept, rtol=1e-14)
 
 

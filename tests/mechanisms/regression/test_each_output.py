@@ -167,7 +167,7 @@ def test_solve_charges_once_and_writes_back() -> None:
 
 
 def dict_of(asked: dpm.Problem) -> dict[str, np.ndarray]:
-    from dpmodel.annotate.vault import unseal
+    from dpmodel.marks.vault import unseal
 
     return {p.name(): np.reshape(unseal(p), p.shape, order="F") for p in asked.parameters()}
 

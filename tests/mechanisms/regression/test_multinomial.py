@@ -16,8 +16,6 @@ from descents import Replay, moves, replayed, seeded
 from scipy.optimize import minimize
 
 import dpmodel as dpm
-from dpmodel.annotate.sources.contract import SourceRows
-from dpmodel.annotate.sources.memory import MemoryBlocks
 from dpmodel.classify.classifier import Classification
 from dpmodel.classify.private_multinomial import PrivateMultinomial
 from dpmodel.compile.regression.domain import Box, FreeSpace
@@ -25,6 +23,8 @@ from dpmodel.compile.regression.losses import Softmax, softmax
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.row_bounds import RowBounds
 from dpmodel.compile.regression.rows import Rows
+from dpmodel.marks.row_sources import MemoryBlocks
+from dpmodel.marks.rows import SourceRows
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.regression.class_populations import ClassPopulations
 from dpmodel.mechanisms.regression.descent.metric import descent_metric

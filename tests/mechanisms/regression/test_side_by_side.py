@@ -12,13 +12,13 @@ import scipy.sparse as sp
 from regressions import regression
 
 from dpmodel._types import PrivateArray
-from dpmodel.annotate.private import Private
-from dpmodel.annotate.values import Handed
-from dpmodel.annotate.vault import unseal
 from dpmodel.compile.regression import rows as rows_module
 from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, L2Ball, Product, Simplex
 from dpmodel.compile.regression.row_bounds import RowBounds
 from dpmodel.compile.regression.rows import WHOLE, Rows
+from dpmodel.marks.private import Private
+from dpmodel.marks.values import Handed
+from dpmodel.marks.vault import unseal
 from dpmodel.mechanisms.regression.mirror_descent.maps import mirror_maps
 from dpmodel.mechanisms.regression.synthetic import populations_of, simulated_risks
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpmodel.annotate.records import Neighbors
+from dpmodel.marks.records import Neighbors
 from dpmodel.mechanisms.linalg.dp_lp.synthetic import synthetic_program
 from dpmodel.mechanisms.linalg.systems import PUBLIC_INTEGERS
 from dpmodel.numerics.fields.integer_flat import FractionRows, fractions, region_of

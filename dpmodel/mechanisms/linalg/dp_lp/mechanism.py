@@ -10,8 +10,8 @@ import numpy as np
 from scipy.optimize import linprog
 
 from dpmodel._types import Floats, Mask
-from dpmodel.annotate.records import Neighbors
 from dpmodel.errors import InfeasibleError
+from dpmodel.marks.records import Neighbors
 from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped

@@ -23,7 +23,7 @@ from dpmodel.mechanisms.linalg.systems import PrivateVectors, known_of
 from dpmodel.numerics.fields.echelon import Basis
 from dpmodel.numerics.fields.field import Field
 from dpmodel.privacy import DiscreteNoiseSource, NoiseSource
-from dpmodel.privacy.discrete import LARGEST_SCALE
+from dpmodel.privacy.sampling import LARGEST_SCALE
 from dpmodel.text import number
 
 

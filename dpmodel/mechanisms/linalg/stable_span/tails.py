@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.annotate.records import Neighbors
+from dpmodel.marks.records import Neighbors
 
 # Weighted sums of independent noises: weight or weights, scale, how many with each weight.
 Noises = list[tuple[float | Floats, float, int]]

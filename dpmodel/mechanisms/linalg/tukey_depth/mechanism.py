@@ -18,7 +18,7 @@ from dpmodel.mechanisms.linalg.stable_span.tails import least
 from dpmodel.mechanisms.linalg.systems import PrivatePoints, known_of
 from dpmodel.mechanisms.linalg.tukey_depth.scores import cut_depths
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
-from dpmodel.privacy.subsampling import poisson_sample
+from dpmodel.privacy.accounting import poisson_sample
 from dpmodel.text import number
 
 MOST_CANDIDATES = 2_000_000

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.annotate.magnitude import scale_units
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import ThetaBlock
+from dpmodel.marks.magnitude import scale_units
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.fewer_records import as_noisy, fewer_records

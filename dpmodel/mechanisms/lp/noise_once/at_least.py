@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.special import chdtri, ndtri
 
-from dpmodel.annotate.per_entry import all_equal
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.block_view import AlikeView
 from dpmodel.compile.standard_form.footprint import record_blocks, sensitivity_under
+from dpmodel.marks.layout import all_equal
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.noise_once.design import Kind, private_columns, x_bound

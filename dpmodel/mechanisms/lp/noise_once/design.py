@@ -20,8 +20,8 @@ import numpy.typing as npt
 from scipy.special import chdtri, ndtri
 
 from dpmodel._types import Floats
-from dpmodel.annotate.layout import sum_by
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.marks.layout import sum_by
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.noise_once.margins import margin
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement

@@ -31,11 +31,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.annotate.records import Records
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, numbered, sum_by
+from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, numbered
 from dpmodel.compile.standard_form.footprint import Sensitivity, entry_sensitivities, most_touched, sensitivity_of
 from dpmodel.compile.standard_form.form import value_range
+from dpmodel.marks.layout import sum_by
+from dpmodel.marks.records import Records
 from dpmodel.numerics.public_facts import cached
 
 CLAMP = 2.0**40

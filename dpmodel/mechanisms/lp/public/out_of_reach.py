@@ -13,8 +13,8 @@ import numpy as np
 from cvxpy import INFEASIBLE, OPTIMAL
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.per_entry import same_for_all
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.marks.layout import same_for_all
 from dpmodel.mechanisms.lp.engines.routes import cost_range, objective_span, private_objective
 from dpmodel.mechanisms.lp.public.points import (
     MOST_ENTRIES,

@@ -15,12 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.annotate.per_entry import each, same_for_all
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.standard_form.affine_map import LinearMap, joined
 from dpmodel.compile.standard_form.form import entry_ends, value_range, widened
 from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.errors import InfeasibleError
+from dpmodel.marks.layout import each, same_for_all
 from dpmodel.mechanisms.known import Known
 from dpmodel.mechanisms.lp.engines.routes import cost_range, objective_span, private_objective
 from dpmodel.mechanisms.lp.fewer_records import fewer_records

@@ -11,11 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.annotate.layout import sum_by
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm
 from dpmodel.compile.likelihood.structure import margins_of
 from dpmodel.compile.likelihood.tree_of import form_of_nodes
 from dpmodel.errors import InfeasibleError
+from dpmodel.marks.layout import sum_by
 from dpmodel.mechanisms.postprocess.admm.engine import Result, Status, minimise
 from dpmodel.mechanisms.postprocess.admm.linear import InconsistentEqualities, XUpdate, diagonal_update, x_update
 from dpmodel.mechanisms.postprocess.admm.repair import Polytope

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.annotate.layout import sum_by
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.likelihood.tree_of import tree_problem
 from dpmodel.errors import InfeasibleError
+from dpmodel.marks.layout import sum_by
 from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge

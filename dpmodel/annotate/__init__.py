@@ -1,6 +1,0 @@
-"""What the user marks: which parameters are private, and how far one record can move them."""
-
-from dpmodel.annotate.private import Private, PublicPatternWarning
-from dpmodel.annotate.records import DEFAULT_RECORDS, Records
-
-__all__ = ["DEFAULT_RECORDS", "Private", "PublicPatternWarning", "Records"]

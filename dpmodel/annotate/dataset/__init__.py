@@ -1,5 +1,0 @@
-"""Private parameters from tables: data frames, lazy engines, databases and files."""
-
-from dpmodel.annotate.dataset.dataset import Dataset
-
-__all__ = ["Dataset"]

@@ -1,1 +1,0 @@
-"""Where private rows lie that no single array holds: blocks in memory, in files, on workers."""
