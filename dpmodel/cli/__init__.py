@@ -8,10 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import dpmodel
-from dpmodel.cli.demo import show_demo
-from dpmodel.cli.explore import show_explorer
-from dpmodel.cli.ledger import show_ledger
-from dpmodel.cli.model_file import explain_file, plan_file
+from dpmodel.cli.commands import explain_file, plan_file, show_demo, show_explorer, show_ledger
 from dpmodel.text import wrapped
 
 

@@ -8,10 +8,9 @@ field of an exact system. Nothing is taken from the data by default.
 """
 
 from dpmodel.learn import _extra  # first: names the extra when scikit-learn is missing
-from dpmodel.learn.affine_subspace_classifier import AffineSubspaceClassifier
 from dpmodel.learn.classifier import PrivateLinearSVC, PrivateLogisticRegression
 from dpmodel.learn.costs import CompositionWarning
-from dpmodel.learn.halfspace_classifier import HalfspaceClassifier
+from dpmodel.learn.exact_classifiers import AffineSubspaceClassifier, HalfspaceClassifier
 from dpmodel.learn.public_encoder import PublicEncoder
 from dpmodel.learn.regressor import (
     PrivateHuberRegressor,

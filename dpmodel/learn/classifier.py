@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 from dpmodel._types import Floats, Integers
 from dpmodel.errors import SpecificationError
-from dpmodel.learn.data import checked
+from dpmodel.learn.features import checked
 from dpmodel.learn.linear_model import PrivateLinearModel, estimator
 from dpmodel.marks import Private
 from dpmodel.marks.domain import array_of, elements, key, refuse_united

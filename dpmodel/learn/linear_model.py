@@ -16,8 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.costs import Counted, names_before, norms_before
-from dpmodel.learn.data import checked
-from dpmodel.learn.features import Features, features_of
+from dpmodel.learn.features import Features, checked, features_of
 from dpmodel.marks import Private, Records
 from dpmodel.marks.domain import elements
 from dpmodel.marks.layout import Unit

@@ -10,8 +10,7 @@ from sklearn.base import RegressorMixin
 
 from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
-from dpmodel.learn.data import checked
-from dpmodel.learn.features import pair_of
+from dpmodel.learn.features import checked, pair_of
 from dpmodel.learn.linear_model import PrivateLinearModel, estimator
 from dpmodel.marks import Private
 

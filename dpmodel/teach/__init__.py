@@ -3,7 +3,7 @@
 from dpmodel.teach import gadgets
 from dpmodel.teach.demonstration import demonstrate
 from dpmodel.teach.lower_bound_figure import figure
+from dpmodel.teach.lower_bounds import Transportation, transportation
 from dpmodel.teach.quiz import Question, quiz
-from dpmodel.teach.transportation_problem import Transportation, transportation
 
 __all__ = ["Question", "Transportation", "demonstrate", "figure", "gadgets", "quiz", "transportation"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dpmodel.cli.explore import PAGE
+from dpmodel.cli.commands import PAGE
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 

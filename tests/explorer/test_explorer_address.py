@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpmodel.cli.explore import PAGE
+from dpmodel.cli.commands import PAGE
 
 pytestmark = pytest.mark.slow
 

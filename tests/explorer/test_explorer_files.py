@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import dpmodel as dpm
-from dpmodel.cli.explore import PAGE
+from dpmodel.cli.commands import PAGE
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "docs" / "write_explorer.py"

@@ -49,7 +49,7 @@ def test_explain_with_a_budget_tells_what_would_do_better(tmp_path: Path, capsys
 
 
 def test_demo_strict_covers_every_true_demand(capsys: pytest.CaptureFixture[str]) -> None:
-    from dpmodel.teach.transportation_problem import DEMAND
+    from dpmodel.teach.lower_bounds import DEMAND
 
     assert main(["demo", "--strict", "--json"]) == 0
     release = json.loads(capsys.readouterr().out)

@@ -26,7 +26,6 @@ DRAWS = {
 RUNS = {"run", "run_as_requested", "point"}
 # Draws that several mechanisms share, each with its privacy argument in the file's docstring.
 KERNELS = {
-    "learn/selection.py",
     "mechanisms/lp/dense_weights/oracles.py",
     "mechanisms/lp/multiplicative_weights/game.py",
     "mechanisms/regression/descent/steps.py",

@@ -18,7 +18,7 @@ from walking import assert_no_trace
 import dpmodel as dpm
 from dpmodel.errors import DPModelError, UnsupportedModelError
 from dpmodel.learn import HalfspaceClassifier
-from dpmodel.learn.halfspace_classifier import _rows
+from dpmodel.learn.exact_classifiers import _rows
 
 TRUE, SHIFT = np.array([3.0, -4.0, 0.0]), 20.0
 # scikit-learn copies and fits again and again.

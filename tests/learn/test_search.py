@@ -34,8 +34,8 @@ from dpmodel.learn import (
     PublicEncoder,
 )
 from dpmodel.learn import search as searching
-from dpmodel.learn.selection import GRID as GRID_OF_SCORES
-from dpmodel.learn.selection import sum_of_scores
+from dpmodel.learn.search import GRID as GRID_OF_SCORES
+from dpmodel.learn.search import sum_of_scores
 
 N = 3000
 RNG = np.random.default_rng(0)

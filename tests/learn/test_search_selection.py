@@ -13,7 +13,7 @@ from dpmodel.execute.progress import silent
 from dpmodel.learn import PrivateSearchCV, search
 from dpmodel.learn.linear_model import estimator
 from dpmodel.learn.regressor import PrivateRegressor
-from dpmodel.learn.selection import GRID, every, share_of_each, stopped, sum_of_scores
+from dpmodel.learn.search import GRID, every, share_of_each, stopped, sum_of_scores
 from dpmodel.privacy import Cost, SeededSource, compose
 from dpmodel.release.release import Accuracy, Guarantee, Release
 

@@ -24,7 +24,7 @@ from scipy.stats import norm
 
 import dpmodel as dpm
 from dpmodel.learn import PrivateRidge, PrivateSearchCV
-from dpmodel.learn.selection import GRID
+from dpmodel.learn.search import GRID
 from dpmodel.plan import kept
 from dpmodel.privacy import accounting as subsampling
 from dpmodel.privacy import zcdp_rho
@@ -35,9 +35,9 @@ CLOSE = 4e-3  # rounding allowances enlarge scales by less than this share
 
 # Where noise is drawn: the face on whose neighbours half of it is found out, or the test that has the formula.
 DRAWS = {
-    "learn/selection.py:_uniform": "test_a_search_draws_what_its_proof_says",
-    "learn/selection.py:every": "test_a_search_draws_what_its_proof_says",
-    "learn/selection.py:stopped": "test_a_search_draws_what_its_proof_says",
+    "learn/search.py:_uniform": "test_a_search_draws_what_its_proof_says",
+    "learn/search.py:every": "test_a_search_draws_what_its_proof_says",
+    "learn/search.py:stopped": "test_a_search_draws_what_its_proof_says",
     "mechanisms/direct_measurement.py:run": "measure-laplace",
     "mechanisms/linalg/block_votes.py:run": "test_votes_of_blocks_move_by_two",
     "mechanisms/linalg/dense_weights/mechanism.py:run": "feasible_point-dense-weights",
@@ -265,7 +265,7 @@ def test_tests_of_a_search_for_the_objective_share_a_tenth(
 @pytest.mark.parametrize(("epsilon", "share"), [(0.5, 0.5), (3.0, 0.2)])
 @pytest.mark.parametrize("strategy", ["every", "random-stopping"])
 def test_a_search_draws_what_its_proof_says(strategy: str, share: float, epsilon: float) -> None:
-    """``learn/selection.py``: a row's score moves by GRID, so two scores part by 2 GRID, and one by GRID."""
+    """``learn/search.py``: a row's score moves by GRID, so two scores part by 2 GRID, and one by GRID."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (90, 2))
     y = X @ [1.0, -0.5]

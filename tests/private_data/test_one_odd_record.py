@@ -216,11 +216,11 @@ def of_affine_classifier(records: Any) -> list[Any]:
         y = np.ones(len(records), dtype=int)
         return learn.AffineSubspaceClassifier(classes=(0, 1)).fit(records, y)
 
-    return of_conducted("dpmodel.learn.affine_subspace_classifier", call, unscaled)
+    return of_conducted("dpmodel.learn.exact_classifiers", call, unscaled)
 
 
 def of_halfspace(records: Any) -> list[Any]:
-    where = importlib.import_module("dpmodel.learn.halfspace_classifier")
+    where = importlib.import_module("dpmodel.learn.exact_classifiers")
     kept = where.feasible_point
     where.feasible_point = raise_captured
     try:

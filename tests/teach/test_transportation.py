@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpmodel.teach import transportation
-from dpmodel.teach.transportation_problem import DEMAND
+from dpmodel.teach.lower_bounds import DEMAND
 
 
 def test_optimum_of_the_book_at_almost_no_privacy() -> None:

@@ -27,7 +27,7 @@ def test_it_is_the_default_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     for function in (dpm.Problem.solve, dpm.Problem.plan, basic_request, Request, Options):
         assert inspect.signature(function).parameters["feasibility"].default == "centred", function
     seen: list[argparse.Namespace] = []
-    monkeypatch.setattr("dpmodel.cli.model_file.problem_in", lambda file: (_ for _ in ()).throw(SystemExit(7)))
+    monkeypatch.setattr("dpmodel.cli.commands.problem_in", lambda file: (_ for _ in ()).throw(SystemExit(7)))
     monkeypatch.setattr("dpmodel.cli.argparse.ArgumentParser.parse_args", _kept(seen))
     with pytest.raises(SystemExit):
         main(["plan", "file.py", "--epsilon", "1"])
