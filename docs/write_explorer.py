@@ -14,8 +14,8 @@ from typing import Any, get_args
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.classify.impossibility import lower_bound, remedies
 from dpmodel.mechanisms.contract import Feasibility
+from dpmodel.programs.theorems import lower_bound, remedies
 from dpmodel.teach import gadgets, quiz
 
 FILE = Path(__file__).parents[1] / "dpmodel" / "explorer" / "data.js"

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpmodel import linalg, mechanisms
-    from dpmodel.classify.classifier import Classification
-    from dpmodel.classify.expressions import sensitivity
-    from dpmodel.compile.leak_warning import PossibleLeakWarning
     from dpmodel.compile.likelihood.face import neg_log_likelihood, published
+    from dpmodel.compile.refusals import PossibleLeakWarning
     from dpmodel.errors import (
         BudgetExceededError,
         DPModelError,
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
     from dpmodel.privacy import Budget, NotPrivateWarning
     from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Gaussian, Geometric, Laplace
     from dpmodel.problem import Problem
+    from dpmodel.programs.classifier import Classification
+    from dpmodel.programs.expressions import sensitivity
     from dpmodel.queries import QueryRelease, query_release
     from dpmodel.queries.hierarchy import hierarchy
     from dpmodel.queries.measure import measure
@@ -106,9 +106,9 @@ _HOMES = {
     "dpmodel.marks": ("Private", "PublicPatternWarning", "Records"),
     "dpmodel.marks.dataset": ("Dataset",),
     "dpmodel.marks.noisy": ("Noisy",),
-    "dpmodel.classify.classifier": ("Classification",),
-    "dpmodel.classify.expressions": ("sensitivity",),
-    "dpmodel.compile.leak_warning": ("PossibleLeakWarning",),
+    "dpmodel.programs.classifier": ("Classification",),
+    "dpmodel.programs.expressions": ("sensitivity",),
+    "dpmodel.compile.refusals": ("PossibleLeakWarning",),
     "dpmodel.compile.likelihood.face": ("neg_log_likelihood", "published"),
     "dpmodel.errors": (
         "BudgetExceededError",

@@ -12,24 +12,21 @@ from typing import Any, TypeVar, cast
 
 import cvxpy as cp
 
-from dpmodel.classify.classifier import Classification, classify
-from dpmodel.classify.expressions import ExpressionTree, expression_tree
 from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.classify.private_outputs import AnyRegression
 from dpmodel.classify.regression_model import private_outputs, private_regression
-from dpmodel.compile.leak_warning import warn_of_leaves, warn_of_no_private
+from dpmodel.compile.bridge import Lowered, forget_cached_forms, forget_solution, lower
+from dpmodel.compile.footprint import Footprint, footprint
+from dpmodel.compile.form import public_theta, public_values, standard_form
 from dpmodel.compile.likelihood.face import recognise_postprocessing
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.mathematics import model_html, model_latex, model_text
-from dpmodel.compile.refusals import where_used
+from dpmodel.compile.public_set import PublicSet, base_program
+from dpmodel.compile.refusals import warn_of_leaves, warn_of_no_private, where_used
 from dpmodel.compile.regression.fewer_rows import recognise_blocks
 from dpmodel.compile.regression.multinomial import recognise_regression
 from dpmodel.compile.regression.recognise import Outputs, Recognised
-from dpmodel.compile.standard_form.alike_rows import FewRows, few_rows, row_maker, rows_read
-from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, forget_cached_forms, forget_solution, lower
-from dpmodel.compile.standard_form.footprint import Footprint, footprint
-from dpmodel.compile.standard_form.form import public_theta, public_values, standard_form
-from dpmodel.compile.standard_form.public_set import PublicSet, base_program
+from dpmodel.compile.rows import FewRows, few_rows, row_maker, rows_read
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.execute import Executed, check_budget, execute
 from dpmodel.execute.misplaced import refuse_misplaced
@@ -50,6 +47,8 @@ from dpmodel.plan.comparison import Plan
 from dpmodel.plan.planner import Compared, make_plan
 from dpmodel.plan.registry import AnyMechanism
 from dpmodel.privacy import Budget
+from dpmodel.programs.classifier import Classification, classify
+from dpmodel.programs.expressions import ExpressionTree, expression_tree
 from dpmodel.release.release import Accuracy, Guarantee, Release
 from dpmodel.text import shortened
 

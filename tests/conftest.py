@@ -25,8 +25,8 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def nothing_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans are kept for the process, and tests change what mechanisms do; a hint is given once a process."""
-    from dpmodel.compile import leak_warning
+    from dpmodel.compile import refusals
     from dpmodel.plan import kept
 
     kept.forget()
-    monkeypatch.setattr(leak_warning, "_hinted", True)
+    monkeypatch.setattr(refusals, "_hinted", True)

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # as a script and from Sphinx al
 
 from sheet import BLUE, GREEN, GREY, INK, ORANGE, PALE, Point, Sheet
 
-from dpmodel.classify.taxonomy import cell as taxonomy_cell
+from dpmodel.programs.taxonomy import cell as taxonomy_cell
 
 HERE = Path(__file__).parent
 WIDTH, HEIGHT = 750, 250

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpmodel._types import PrivateArray
-from dpmodel.classify.classifier import Classification
+from dpmodel.compile.affine_map import AffineMap
+from dpmodel.compile.form import StandardForm, private_theta
+from dpmodel.compile.public_set import PublicSet
 from dpmodel.compile.regression.rows import cached_rows
-from dpmodel.compile.standard_form.affine_map import AffineMap
-from dpmodel.compile.standard_form.alike_rows import BlockRows, MemoryRows
-from dpmodel.compile.standard_form.form import StandardForm, private_theta
-from dpmodel.compile.standard_form.public_set import PublicSet
+from dpmodel.compile.rows import BlockRows, MemoryRows
 from dpmodel.marks.rows import MOST_BLOCKS
 from dpmodel.numerics.public_facts import PublicFacts
+from dpmodel.programs.classifier import Classification
 
 # What is read of a program: theta (P,) with the private values, or the rows of records where they lie.
 PrivateNumbers = PrivateArray | BlockRows | MemoryRows

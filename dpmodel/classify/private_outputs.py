@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpmodel.classify.classifier import Classification
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.outputs import PublicColumns
 from dpmodel.compile.regression.rows import Table
 from dpmodel.marks.private import Private
 from dpmodel.numerics.public_facts import PublicFacts
+from dpmodel.programs.classifier import Classification
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dpmodel._types import Floats
-from dpmodel.classify.classifier import Classification
 from dpmodel.compile.regression.domain import Domain
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
@@ -15,6 +14,7 @@ from dpmodel.compile.regression.row_bounds import RowBounds
 from dpmodel.compile.regression.rows import Reader, Rows, Table
 from dpmodel.marks.private import Private
 from dpmodel.numerics.public_facts import PublicFacts
+from dpmodel.programs.classifier import Classification
 
 if TYPE_CHECKING:
     from dpmodel.compile.regression.public_part import PublicPart

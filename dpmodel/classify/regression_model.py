@@ -12,10 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.classify.classifier import Cell, Classification, record_words
 from dpmodel.classify.private_multinomial import PrivateMultinomial
 from dpmodel.classify.private_outputs import PrivateOutputs
 from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.compile.affine_map import ThetaBlock
 from dpmodel.compile.regression.domain import Domain
 from dpmodel.compile.regression.domain_general import ConvexSet
 from dpmodel.compile.regression.domain_of import domain_of
@@ -24,9 +24,9 @@ from dpmodel.compile.regression.outputs import PublicColumns
 from dpmodel.compile.regression.read_rows import reader, reader_of_all
 from dpmodel.compile.regression.recognise import Outputs, Recognised
 from dpmodel.compile.regression.row_bounds import RowBounds
-from dpmodel.compile.standard_form.affine_map import ThetaBlock
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.records import DEFAULT_RECORDS, refuse_unnamed
+from dpmodel.programs.classifier import Cell, Classification, record_words
 
 _NORMS = (1.0, 2.0, math.inf)
 _KEYS = ("l1", "l2", "linf")

@@ -16,9 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock
-from dpmodel.compile.standard_form.footprint import largest, most_touched, sensitivity_of
-from dpmodel.compile.standard_form.form import private_theta, public_theta
+from dpmodel.compile.affine_map import AffineMap, LinearMap, ThetaBlock
+from dpmodel.compile.footprint import largest, most_touched, sensitivity_of
+from dpmodel.compile.form import private_theta, public_theta
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, exact_rows, never_rounded
 from dpmodel.privacy import NoiseSource, gaussian_mu, zcdp_rho

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.form import require_private_values
+from dpmodel.compile.form import require_private_values
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.contract import NOTHING_FOUND, Outcome, Request
 from dpmodel.mechanisms.linalg.found import Found

@@ -6,21 +6,20 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpmodel.classify.classifier import Classification, record_words
-from dpmodel.classify.impossibility import remedies
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
-from dpmodel.classify.reached import reached
-from dpmodel.classify.sentences import sentences
+from dpmodel.compile.affine_map import AffineMap
+from dpmodel.compile.footprint import Footprint
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
-from dpmodel.compile.standard_form.affine_map import AffineMap
-from dpmodel.compile.standard_form.alike_rows import FewRows
-from dpmodel.compile.standard_form.footprint import Footprint
+from dpmodel.compile.rows import FewRows
 from dpmodel.errors import DPModelError, ImpossibilityError
 from dpmodel.marks.private import Private
 from dpmodel.mechanisms.contract import STOPPED, Outcome
 from dpmodel.mechanisms.forecast import Forecast, Violation, says_nothing
 from dpmodel.numerics.solvers import SOLVER_ERROR
+from dpmodel.programs.classifier import Classification, record_words
+from dpmodel.programs.theorems import remedies
+from dpmodel.programs.words import reached, sentences
 from dpmodel.release.plain import plain_fields
 from dpmodel.release.release import Accuracy, Guarantee, Release
 from dpmodel.text import escaped, html_table, number, screenful, table, wrapped

@@ -13,8 +13,8 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.footprint import entry_sensitivities
-from dpmodel.compile.standard_form.public_set import base_program
+from dpmodel.compile.footprint import entry_sensitivities
+from dpmodel.compile.public_set import base_program
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.lp.private_rows import plain_linear
 from dpmodel.models.contract import Candidate

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.classify.classifier import Classification
+from dpmodel.compile.bridge import evaluate_objective, write_values
 from dpmodel.compile.likelihood.feasible import contradiction, require_consistent
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
-from dpmodel.compile.standard_form.cvxpy_bridge import evaluate_objective, write_values
 from dpmodel.errors import DPModelError, UnsupportedModelError
 from dpmodel.marks.noisy import Noisy
 from dpmodel.mechanisms.contract import Outcome, Request
@@ -20,6 +19,7 @@ from dpmodel.models.contract import Candidate, PrivateModel, Ran, reasons
 from dpmodel.models.options import Options
 from dpmodel.models.released import checked_point, values_of
 from dpmodel.models.request import public_request
+from dpmodel.programs.classifier import Classification
 from dpmodel.release.release import Accuracy, Guarantee, Release
 from dpmodel.text import number
 

@@ -10,11 +10,9 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dpmodel.classify.classifier import record_words
-from dpmodel.classify.impossibility import impossibility_error
 from dpmodel.classify.private_lp import PrivateLP, RecordsLP
-from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, evaluate_objective
-from dpmodel.compile.standard_form.form import require_private_values
+from dpmodel.compile.bridge import Lowered, evaluate_objective
+from dpmodel.compile.form import require_private_values
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
 from dpmodel.marks.private import Private
 from dpmodel.mechanisms.contract import YES, Outcome, Request, Verdict
@@ -40,6 +38,8 @@ from dpmodel.models.program_request import program_request
 from dpmodel.models.released import checked_point, collect, named_constraints, private_parameters
 from dpmodel.models.simulation import settled
 from dpmodel.numerics.cone_program import probe_solver
+from dpmodel.programs.classifier import record_words
+from dpmodel.programs.theorems import impossibility_error
 from dpmodel.release.release import Release
 from dpmodel.text import number
 

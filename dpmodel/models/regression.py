@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.classify.classifier import record_words
 from dpmodel.classify.private_multinomial import PrivateMultinomial
 from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
 from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.classify.regression_lower_bounds import regression_lower_bounds
-from dpmodel.compile.standard_form.cvxpy_bridge import write_values
-from dpmodel.compile.standard_form.form import require_private_values
+from dpmodel.compile.bridge import write_values
+from dpmodel.compile.form import require_private_values
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.private import Private
 from dpmodel.mechanisms.contract import YES, Outcome, Request, Verdict
@@ -24,6 +23,7 @@ from dpmodel.models.explanation import private_of
 from dpmodel.models.options import Options
 from dpmodel.models.released import checked_point, collect, private_parameters
 from dpmodel.models.request import finite_number, public_request
+from dpmodel.programs.classifier import record_words
 from dpmodel.release.release import Release
 from dpmodel.text import number
 

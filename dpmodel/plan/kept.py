@@ -21,7 +21,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.compile.standard_form.form import StandardForm
+from dpmodel.compile.form import StandardForm
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import DEFAULT_RECORDS, Records
 from dpmodel.numerics.public_facts import PublicFacts

@@ -7,12 +7,10 @@ from typing import Any, overload
 
 import cvxpy as cp
 
-from dpmodel.classify.classifier import record_words
-from dpmodel.classify.impossibility import impossibility_error
+from dpmodel.compile.bridge import lower
+from dpmodel.compile.footprint import sensitivity_of
+from dpmodel.compile.form import require_private_values
 from dpmodel.compile.names import labels_of_expression
-from dpmodel.compile.standard_form.cvxpy_bridge import lower
-from dpmodel.compile.standard_form.footprint import sensitivity_of
-from dpmodel.compile.standard_form.form import require_private_values
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.execute import charge_then_run, check_budget
 from dpmodel.marks.dataset.aggregates import Means
@@ -22,6 +20,8 @@ from dpmodel.mechanisms.contract import no_progress
 from dpmodel.mechanisms.direct_measurement import KINDS, DirectMeasurement
 from dpmodel.privacy import Budget, noise_source, validate_privacy
 from dpmodel.problem import Problem
+from dpmodel.programs.classifier import record_words
+from dpmodel.programs.theorems import impossibility_error
 from dpmodel.queries.measured_means import MeasuredMeans
 
 _LABEL = "the measured expression"

@@ -28,12 +28,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpmodel._types import Floats
-from dpmodel.classify.impossibility import LowerBound
-from dpmodel.classify.impossibility import lower_bound as least_error
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg.public_facts import is_integer, is_real
 from dpmodel.marks import Private, Records
 from dpmodel.problem import Problem
+from dpmodel.programs.theorems import LowerBound
+from dpmodel.programs.theorems import lower_bound as least_error
 from dpmodel.text import number, wrapped
 
 Bits = npt.NDArray[np.int8]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpmodel.classify.classifier import Cell
-from dpmodel.classify.taxonomy import CELLS, LEVELS, PARTS
 from dpmodel.errors import SpecificationError
 from dpmodel.problem import Problem
+from dpmodel.programs.classifier import Cell
+from dpmodel.programs.taxonomy import CELLS, LEVELS, PARTS
 from dpmodel.text import wrapped
 
 THEOREMS = tuple(dict.fromkeys(cell.theorem for cell in CELLS))

@@ -20,10 +20,10 @@ from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
 from models import MODELS, Model, random_value
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from dpmodel.compile.standard_form import cvxpy_bridge
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
-from dpmodel.compile.standard_form.cvxpy_bridge import lower
-from dpmodel.compile.standard_form.form import standard_form as form_of
+from dpmodel.compile import bridge
+from dpmodel.compile.affine_map import AffineMap, LinearMap
+from dpmodel.compile.bridge import lower
+from dpmodel.compile.form import standard_form as form_of
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.marks import Private
 from dpmodel.marks.layout import free_entries
@@ -255,7 +255,7 @@ def test_what_no_backend_writes_is_refused_in_words(monkeypatch: Any) -> None:
     def apply(self: Any, problem: Any) -> Any:
         raise ValueError("The truth value of an array is ambiguous, 7321.4375")
 
-    for way in (ConeMatrixStuffing, cvxpy_bridge._Stuffing):
+    for way in (ConeMatrixStuffing, bridge._Stuffing):
         monkeypatch.setattr(way, "apply", apply)
     x, p = cp.Variable(2), Private(shape=2, name="p", linf=1)
     with pytest.raises(UnsupportedModelError, match="function of its parameters") as caught:

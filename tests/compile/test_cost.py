@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.compile.standard_form.affine_map import AffineMap
-from dpmodel.compile.standard_form.cvxpy_bridge import lower
-from dpmodel.compile.standard_form.footprint import Footprint, footprint
+from dpmodel.compile.affine_map import AffineMap
+from dpmodel.compile.bridge import lower
+from dpmodel.compile.footprint import Footprint, footprint
 from dpmodel.marks import Private
 
 GIGABYTE = 1e9

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from neighbours import largest_by_clarabel
 
-from dpmodel.compile.standard_form.extremes import group_ids, max_linear, max_squares
+from dpmodel.compile.affine_map import group_ids, max_linear, max_squares
 from dpmodel.marks.bounds import Ball
 
 AMOUNT = st.one_of(st.sampled_from([1.0, 2.0, 0.5]), st.floats(0.05, 8.0))

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from models import MODELS, Model, random_value
 from neighbours import PARTS, FootprintExceededError, check, owned_of, records_of
 
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock
-from dpmodel.compile.standard_form.cvxpy_bridge import lower
-from dpmodel.compile.standard_form.footprint import (
+from dpmodel.compile.affine_map import AffineMap, LinearMap, ThetaBlock
+from dpmodel.compile.bridge import lower
+from dpmodel.compile.footprint import (
     NO_SENSITIVITY,
     Footprint,
     Sensitivity,
@@ -338,15 +338,15 @@ def test_nothing_depends_on_the_values() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_large_gram_matrix_is_bounded_without_being_formed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never below the spectral norm, and equal to the bound of the Gram matrix where coefficients are not negative."""
-    from dpmodel.compile.standard_form import block_view
+    from dpmodel.compile import footprint as footprint_module
 
     rng = np.random.default_rng(seed)
     A = rng.integers(0 if seed % 2 else -2, 3, (7, 5)).astype(float)
     data = Private(shape=5, name="data", unit="all", l2=1.0)
     sensitivity = footprint(lower(cp.Problem(cp.Minimize(0), [cp.Variable(7) == A @ data])).affine).parts["scalar"].l2
-    monkeypatch.setattr(block_view, "_DENSE_GRAM", 1)
+    monkeypatch.setattr(footprint_module, "_DENSE_GRAM", 1)
     formed = footprint(lower(cp.Problem(cp.Minimize(0), [cp.Variable(7) == A @ data])).affine).parts["scalar"].l2
-    monkeypatch.setattr(block_view, "_MOST_PRODUCTS", 0.0)
+    monkeypatch.setattr(footprint_module, "_MOST_PRODUCTS", 0.0)
     bounded = footprint(lower(cp.Problem(cp.Minimize(0), [cp.Variable(7) == A @ data])).affine).parts["scalar"].l2
     assert sensitivity == pytest.approx(np.linalg.norm(A, 2), rel=1e-6)
     assert bounded >= sensitivity * (1 - 1e-12)

@@ -12,13 +12,11 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.compile.standard_form import cvxpy_bridge
-from dpmodel.compile.standard_form.affine_map import AffineMap
-from dpmodel.compile.standard_form.block_view import AlikeView
-from dpmodel.compile.standard_form.cvxpy_bridge import lower
-from dpmodel.compile.standard_form.extremes import largest_group, most_items
-from dpmodel.compile.standard_form.footprint import entry_sensitivities, footprint
-from dpmodel.compile.standard_form.table_products import apart
+from dpmodel.compile import bridge
+from dpmodel.compile.affine_map import AffineMap, largest_group, most_items
+from dpmodel.compile.bridge import lower
+from dpmodel.compile.footprint import AlikeView, entry_sensitivities, footprint
+from dpmodel.compile.table_products import apart
 
 SHAPE = (7, 4)
 PATTERN = sp.coo_array((np.random.default_rng(3).random(SHAPE) < 0.5) * 1.0)
@@ -140,7 +138,7 @@ def test_products_kept_apart_give_the_same_standard_form(monkeypatch: pytest.Mon
         assert bool(apart(problem)[1]) == kept, number
         ours = lower(problem)
         with monkeypatch.context() as patch:
-            patch.setattr(cvxpy_bridge, "apart", as_it_stands)
+            patch.setattr(bridge, "apart", as_it_stands)
             theirs = lower(problem)
         assert written_out(ours.affine) == written_out(theirs.affine), number
 
@@ -149,7 +147,7 @@ def test_solutions_and_duals_are_written_back(monkeypatch: pytest.MonkeyPatch) -
     """The values that a solve gives the variables and constraints are the same ones in the same places."""
     found = []
     for separate in (apart, as_it_stands):
-        monkeypatch.setattr(cvxpy_bridge, "apart", separate)
+        monkeypatch.setattr(bridge, "apart", separate)
         A = dpm.Private(np.eye(6, 4) * 2, name="A", unit="row", bounds=[0, 2])
         x, y = cp.Variable(4, name="x", bounds=[0, 3]), cp.Variable(name="y")
         problem = dpm.Problem(cp.Minimize(cp.sum(x) + y), [y >= 1, A @ x <= 5, cp.sum(x) >= 2 - y])

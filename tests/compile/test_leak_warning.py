@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import dpmodel as dpm
-from dpmodel.compile import leak_warning
+from dpmodel.compile import refusals
 
 DATA = np.array([20.25, 31.5, 25.75])
 TABLE = np.array([[20.25, 1.5], [31.5, 2.5], [25.75, 3.5]])
@@ -25,7 +25,7 @@ TABLE = np.array([[20.25, 1.5], [31.5, 2.5], [25.75, 3.5]])
 @pytest.fixture
 def first_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process in which nothing was hinted at yet."""
-    monkeypatch.setattr(leak_warning, "_hinted", False)
+    monkeypatch.setattr(refusals, "_hinted", False)
 
 
 def warned(call: Callable[[], Any]) -> list[str]:
@@ -136,7 +136,7 @@ def test_labels_of_a_regression_and_what_is_measured_with_a_constant(first_hint:
     X, w = dpm.Private(TABLE, name="X", unit="row", bounds=[0, 99]), cp.Variable(2)
     (text,) = warned(dpm.Problem(cp.Minimize(cp.sum_squares(X @ w - DATA)), [cp.norm(w) <= 1]).classify)
     assert "as many rows as private parameter 'X'" in text
-    monkeypatch.setattr(leak_warning, "_hinted", False)
+    monkeypatch.setattr(refusals, "_hinted", False)
     b = dpm.Private(DATA, name="b", unit="entry", linf=1)
     assert warned(lambda: dpm.measure(b - np.array([1.0, 2.0, 3.0]), 1))
 
@@ -144,7 +144,7 @@ def test_labels_of_a_regression_and_what_is_measured_with_a_constant(first_hint:
 def test_the_hint_does_not_depend_on_private_values(monkeypatch: pytest.MonkeyPatch) -> None:
     public, texts = np.array([1.0, 2.0, 3.0]), []
     for private in (None, DATA, DATA[::-1].copy(), public.copy(), np.zeros(3)):
-        monkeypatch.setattr(leak_warning, "_hinted", False)
+        monkeypatch.setattr(refusals, "_hinted", False)
         texts.append(warned(lambda private=private: beside(public, private, shape=3).plan(epsilon=1)))
     assert texts == [texts[0]] * 5 and len(texts[0]) == 1
 

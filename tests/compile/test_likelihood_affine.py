@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.compile.affine_tree import AffineReader, flat
+from dpmodel.compile.affine_reader import AffineReader, flat
 
 
 def affine_cases():

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from walking import assert_no_trace
 
+from dpmodel.compile.bridge import lower
 from dpmodel.compile.refusals import short, where_used
-from dpmodel.compile.standard_form.cvxpy_bridge import lower
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.marks import Private
 

@@ -15,11 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodel as dpm
-from dpmodel.compile.affine_tree import NotAffine, pairs
-from dpmodel.compile.standard_form import cvxpy_bridge
-from dpmodel.compile.standard_form.affine_map import AffineMap
-from dpmodel.compile.standard_form.cvxpy_bridge import Lowered, lower
-from dpmodel.compile.standard_form.tensor_reader import TensorReader
+from dpmodel.compile import bridge
+from dpmodel.compile.affine_map import AffineMap
+from dpmodel.compile.affine_reader import NotAffine, TensorReader, pairs
+from dpmodel.compile.bridge import Lowered, lower
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from tests.zoo import cones, finance, flows, health, places, production, systems, tables  # noqa: F401
 from tests.zoo.registry import MODELS, Case, Model
@@ -34,14 +33,14 @@ def by_cvxpy(problem: cp.Problem, monkeypatch: pytest.MonkeyPatch) -> Lowered:
         raise NotAffine("everything")
 
     with monkeypatch.context() as patch:
-        patch.setattr(cvxpy_bridge._Stuffing, "apply", refuses)
-        patch.setattr(cvxpy_bridge, "_Bounds", CvxAttr2Constr)
-        patch.setattr(cvxpy_bridge, "apart", lambda problem: (problem, ()))
+        patch.setattr(bridge._Stuffing, "apply", refuses)
+        patch.setattr(bridge, "_Bounds", CvxAttr2Constr)
+        patch.setattr(bridge, "apart", lambda problem: (problem, ()))
         return lower(problem)
 
 
 def is_read(lowered: Lowered) -> bool:
-    return type(lowered._chain.reductions[-1]) is cvxpy_bridge._Stuffing
+    return type(lowered._chain.reductions[-1]) is bridge._Stuffing
 
 
 def told(objects: Any, *names: str) -> list[list[Any]]:

@@ -11,8 +11,8 @@ import pytest
 import scipy.stats as st
 
 import dpmodel as dpm
-from dpmodel.classify.impossibility import lower_bound
 from dpmodel.privacy import SeededSource
+from dpmodel.programs.theorems import lower_bound
 from dpmodel.teach import gadgets, quiz
 
 pytestmark = pytest.mark.slow

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.compile.standard_form.cvxpy_bridge import lower
-from dpmodel.compile.standard_form.footprint import footprint
+from dpmodel.compile.bridge import lower
+from dpmodel.compile.footprint import footprint
 from dpmodel.errors import SpecificationError
 from dpmodel.marks import Private, Records, vault
 

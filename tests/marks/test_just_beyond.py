@@ -17,7 +17,7 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.compile.block_sums import held_numbers
+from dpmodel.compile.rows import held_numbers
 from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.marks import vault
 from dpmodel.marks.row_sources import MemoryBlocks

@@ -17,8 +17,8 @@ import pytest
 import scipy.sparse as sp
 from walking import assert_no_trace
 
-from dpmodel.compile.standard_form.cvxpy_bridge import lower
-from dpmodel.compile.standard_form.footprint import footprint
+from dpmodel.compile.bridge import lower
+from dpmodel.compile.footprint import footprint
 from dpmodel.errors import SpecificationError
 from dpmodel.marks import DEFAULT_RECORDS, Private, PublicPatternWarning, Records, vault
 

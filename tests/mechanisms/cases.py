@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 import dpmodel as dpm
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.public_set import base_program
+from dpmodel.compile.public_set import base_program
 from dpmodel.marks import Private, Records
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.noise_once.margins import interior_direction

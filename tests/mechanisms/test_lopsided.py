@@ -21,8 +21,8 @@ from replaying import Replay, Transcript
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.affine_map import LinearMap
-from dpmodel.compile.standard_form.footprint import sensitivity_of
+from dpmodel.compile.affine_map import LinearMap
+from dpmodel.compile.footprint import sensitivity_of
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.dense_weights import mechanism as dense_multiplicative_weights
 from dpmodel.mechanisms.lp.dense_weights import oracles as linear_oracles

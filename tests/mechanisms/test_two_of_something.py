@@ -16,8 +16,8 @@ from twos import PARTS, Twos, drawn, entries, largest
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.cvxpy_bridge import lower
-from dpmodel.compile.standard_form.footprint import footprint
+from dpmodel.compile.bridge import lower
+from dpmodel.compile.footprint import footprint
 from dpmodel.marks import Records
 from dpmodel.mechanisms.contract import Request
 from dpmodel.plan.registry import by_name

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.compile.standard_form.public_set import PublicSet
+from dpmodel.compile.public_set import PublicSet
 from dpmodel.numerics.by_arithmetic import maximum
 
 N = 3
@@ -86,7 +86,7 @@ def test_an_objective_of_nothing() -> None:
 
 
 def test_a_point_of_second_order_cones_is_seen_without_a_solver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpmodel.compile.standard_form.public_set.solve_cone_program", None)
+    monkeypatch.setattr("dpmodel.compile.public_set.solve_cone_program", None)
     b = dpm.Private(shape=1, name="b", unit="entry", linf=1)
     x = cp.Variable(N, nonneg=True, name="x")
     for centre, inside in ((1.0, True), (2.0, False), (-1.0, True)):
@@ -98,7 +98,7 @@ def test_a_point_of_second_order_cones_is_seen_without_a_solver(monkeypatch: pyt
 
 
 def test_a_point_of_exponential_cones_is_seen_without_a_solver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpmodel.compile.standard_form.public_set.solve_cone_program", None)
+    monkeypatch.setattr("dpmodel.compile.public_set.solve_cone_program", None)
     b = dpm.Private(shape=1, name="b", unit="entry", linf=1)
     x = cp.Variable(N, nonneg=True, name="x")
     public = dpm.Problem(cp.Maximize(cp.sum(cp.entr(x))), [cp.sum(x) == 1, x[:1] >= b])._door(None).data.public

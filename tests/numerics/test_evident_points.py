@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 import dpmodel as dpm
-from dpmodel.compile.standard_form import public_set as public_sets
+from dpmodel.compile import public_set as public_sets
 from dpmodel.numerics import solvers
 from dpmodel.numerics.cone_program import ConeSolution
 from dpmodel.numerics.polytopes import polyhedron
@@ -120,7 +120,7 @@ def test_the_public_set_of_a_query_release_takes_no_linear_program(sizes, monkey
     domain = dict(zip("abcd", sizes, strict=True))
     release = query_release(None, list(itertools.combinations("abcd", 2)), domain=domain, total=50, over="marginals")
     model = release.problem._model(None)
-    monkeypatch.setattr("dpmodel.compile.standard_form.public_set.solve_cone_program", None)
+    monkeypatch.setattr("dpmodel.compile.public_set.solve_cone_program", None)
     assert model.public.feasible
     polytope = Polyhedron.of(model.public.program)
     monkeypatch.setattr(Polyhedron, "minimise", None)
@@ -137,7 +137,7 @@ def squares(limit):
 
 def test_a_set_of_squares_without_a_limit_shows_that_it_is_not_empty(monkeypatch):
     assert squares(700).feasible and not squares(500).feasible  # 600 is the least
-    monkeypatch.setattr("dpmodel.compile.standard_form.public_set.solve_cone_program", None)
+    monkeypatch.setattr("dpmodel.compile.public_set.solve_cone_program", None)
     assert squares(None).feasible
 
 
@@ -209,7 +209,7 @@ def correlations(n, most):
 def test_a_semidefinite_set_may_show_without_a_program_that_it_is_not_empty(monkeypatch):
     assert not correlations(4, 1.5).feasible
     assert correlations(4, 0.9).feasible
-    monkeypatch.setattr("dpmodel.compile.standard_form.public_set.solve_cone_program", None)
+    monkeypatch.setattr("dpmodel.compile.public_set.solve_cone_program", None)
     assert correlations(4, -0.5).feasible
 
 
@@ -281,7 +281,7 @@ def test_a_solver_that_stops_early_bounds_little_or_nothing(status, most, monkey
     x = cp.Variable(2)
     found = public_set(-cp.sum(x), [cp.norm(x - 1) <= 1])
     told = ConeSolution(status, -3.0, np.full(found.program.c.size, 1.5), None, 0.0)
-    monkeypatch.setattr("dpmodel.compile.standard_form.public_set.maximum", lambda *given: None)
-    monkeypatch.setattr("dpmodel.compile.standard_form.public_set.solve_cone_program", lambda *given, **named: told)
+    monkeypatch.setattr("dpmodel.compile.public_set.maximum", lambda *given: None)
+    monkeypatch.setattr("dpmodel.compile.public_set.solve_cone_program", lambda *given, **named: told)
     assert found.support(-found.form.c0) == pytest.approx(most)
     assert ("feasible" in vars(found)) == (status != "user_limit")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodel as dpm
-from dpmodel.compile.standard_form.public_set import PublicSet, base_program
+from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.numerics import cone_program
 from dpmodel.numerics.implied_bounds import implied_bounds
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.compile.standard_form.public_set import base_program
+from dpmodel.compile.public_set import base_program
 from dpmodel.numerics import solvers
 from dpmodel.numerics.array_program import ArrayProgram
 from dpmodel.numerics.cone_program import ConeProgram, _in_arrays, solve_cone_program

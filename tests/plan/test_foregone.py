@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.compile.standard_form.public_set import base_program
+from dpmodel.compile.public_set import base_program
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.models import foregone
 from dpmodel.numerics.cone_program import solve_cone_program

@@ -304,7 +304,7 @@ def test_plans_are_frozen():
 def test_planning_twice_gives_the_same_and_solves_nothing_again(monkeypatch):
     problem = box_problem()
     first = problem.plan(epsilon=1, delta=1e-6).to_dict()
-    from dpmodel.compile.standard_form import public_set
+    from dpmodel.compile import public_set
 
     monkeypatch.setattr(public_set, "solve_cone_program", lambda *a, **k: pytest.fail("solved again"))
     assert problem.plan(epsilon=1, delta=1e-6).to_dict() == first

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.compile.standard_form import form as compiled_form
+from dpmodel.compile import form as compiled_form
 from dpmodel.marks import vault
 
 _HUGE = 1e6  # epsilon at which noise is far below the tolerance

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.compile.standard_form.footprint import sensitivity_of
+from dpmodel.compile.footprint import sensitivity_of
 from dpmodel.marks import vault
 from dpmodel.marks.domain import Domain
 from dpmodel.mechanisms.contract import Request

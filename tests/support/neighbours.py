@@ -16,7 +16,7 @@ import clarabel
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
+from dpmodel.compile.affine_map import AffineMap, LinearMap
 from dpmodel.marks import DEFAULT_RECORDS
 
 PARTS = ("objective", "offset", "scalar", "matrix")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodel as dpm
-from dpmodel.classify import impossibility
+from dpmodel.programs import theorems as impossibility
 from dpmodel.teach import gadgets
 
 BALANCED = [0, 1, 1, 0, 1, 0]

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 import dpmodel as dpm
-from dpmodel.classify.taxonomy import PARTS
+from dpmodel.programs.taxonomy import PARTS
 from dpmodel.teach.quiz import THEOREMS, VERDICTS
 
 SEEDS = range(80)

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.compile.affine_tree import AffineReader, flat
+from dpmodel.compile.affine_reader import AffineReader, flat
 from dpmodel.compile.likelihood.objective import Objective, Residual
 from dpmodel.compile.likelihood.terms import Published
 from dpmodel.errors import SpecificationError

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.compile.affine_tree import Affine, AffineReader, flat
+from dpmodel.compile.affine_reader import Affine, AffineReader, flat
 from dpmodel.compile.likelihood.objective import Outside
 from dpmodel.compile.refusals import constraint_label
 from dpmodel.errors import SpecificationError

@@ -10,7 +10,7 @@ import cvxpy as cp
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.compile.affine_tree import (
+from dpmodel.compile.affine_reader import (
     Affine,
     AffineReader,
     Gather,

@@ -9,14 +9,14 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.compile.affine_tree import AffineReader, NotAffine, flat
+from dpmodel.compile.affine_reader import AffineReader, NotAffine, flat
+from dpmodel.compile.form import public_values
 from dpmodel.compile.likelihood.blocks import arranged, blocks_of, name_of
 from dpmodel.compile.likelihood.constraints import Constraints, Origins
 from dpmodel.compile.likelihood.objective import Objective, Outside
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.likelihood.terms import Published
 from dpmodel.compile.refusals import constraint_label, refuse_undisciplined, refuse_unserved
-from dpmodel.compile.standard_form.form import public_values
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.marks.noisy import Noisy
 from dpmodel.marks.private import Private

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.compile.block_sums import HeldNumbers, summed
 from dpmodel.compile.regression.features import through
 from dpmodel.compile.regression.rows import Rows, added, cached_rows
+from dpmodel.compile.rows import HeldNumbers, summed
 from dpmodel.marks.rows import RowSource
 
 T = TypeVar("T")

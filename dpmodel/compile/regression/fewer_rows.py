@@ -13,11 +13,11 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.compile.cut_rows import CutRows, rows_of_one_source
 from dpmodel.compile.refusals import refuse_blocks
 from dpmodel.compile.regression.features import Features, Label
 from dpmodel.compile.regression.multinomial import recognise_regression
 from dpmodel.compile.regression.recognise import Outputs, Recognised
+from dpmodel.compile.rows import CutRows, rows_of_one_source
 from dpmodel.marks.private import Private
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.compile.affine_tree import Affine, AffineReader, NotAffine
+from dpmodel.compile.affine_reader import Affine, AffineReader, NotAffine
 from dpmodel.compile.refusals import short
 from dpmodel.compile.regression.features import Features
 from dpmodel.errors import MissingValueError, SpecificationError, UnsupportedModelError

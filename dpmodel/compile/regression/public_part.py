@@ -17,11 +17,11 @@ import cvxpy as cp
 import numpy as np
 
 from dpmodel._types import Floats
+from dpmodel.compile.bridge import forget_solution
 from dpmodel.compile.refusals import constraint_label
 from dpmodel.compile.regression.domain import no_minimum
 from dpmodel.compile.regression.forms import require_values
 from dpmodel.compile.regression.public_twin import Lifted, Twin, lifted
-from dpmodel.compile.standard_form.cvxpy_bridge import forget_solution
 from dpmodel.errors import InfeasibleError, UnsupportedModelError
 from dpmodel.marks.private import Private
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers

@@ -12,10 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
+from dpmodel.compile.bridge import lower
+from dpmodel.compile.form import standard_form
+from dpmodel.compile.public_set import base_program
 from dpmodel.compile.regression.forms import rows_of
-from dpmodel.compile.standard_form.cvxpy_bridge import lower
-from dpmodel.compile.standard_form.form import standard_form
-from dpmodel.compile.standard_form.public_set import base_program
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 

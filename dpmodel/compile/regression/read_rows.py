@@ -9,12 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.compile.block_sums import held_numbers
+from dpmodel.compile.form import require_private_values
 from dpmodel.compile.regression.blocks import BlockReader, BlockTable
 from dpmodel.compile.regression.features import Features, Label
 from dpmodel.compile.regression.recognise import Recognised
 from dpmodel.compile.regression.rows import Reader, Rows, Table
-from dpmodel.compile.standard_form.form import require_private_values
+from dpmodel.compile.rows import held_numbers
 from dpmodel.marks import vault
 from dpmodel.marks.private import Private
 

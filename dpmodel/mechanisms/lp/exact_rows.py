@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.form import value_range
+from dpmodel.compile.form import value_range
 from dpmodel.marks.records import Neighbors
 from dpmodel.mechanisms.contract import YES, Verdict
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivateVectors

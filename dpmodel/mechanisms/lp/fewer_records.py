@@ -15,9 +15,8 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, Mask
 from dpmodel.classify.private_lp import PrivateLP, RecordsLP
-from dpmodel.compile.standard_form.affine_map import LinearMap, ThetaBlock, coordinates_of
-from dpmodel.compile.standard_form.extremes import most_items
-from dpmodel.compile.standard_form.form import StandardForm
+from dpmodel.compile.affine_map import LinearMap, ThetaBlock, coordinates_of, most_items
+from dpmodel.compile.form import StandardForm
 from dpmodel.marks.layout import Layout, same_for_all, some
 from dpmodel.marks.private import Private
 from dpmodel.mechanisms.contract import Request

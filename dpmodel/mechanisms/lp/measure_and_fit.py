@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.public_set import base_program
+from dpmodel.compile.public_set import base_program
 from dpmodel.mechanisms.contract import (
     YES,
     Mechanism,

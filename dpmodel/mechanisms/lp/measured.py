@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from dpmodel.classify.private_lp import PrivateLP, RecordsLP
-from dpmodel.compile.standard_form.form import entry_ends
-from dpmodel.compile.standard_form.public_set import base_program
+from dpmodel.compile.form import entry_ends
+from dpmodel.compile.public_set import base_program
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.engines.synthetic_rows import SyntheticLP, drawn_databases

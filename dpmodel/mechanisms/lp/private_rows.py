@@ -16,11 +16,10 @@ import scipy.sparse as sp
 
 from dpmodel._types import Array, Floats, Integers, Mask, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
-from dpmodel.compile.standard_form.affine_map import AffineMap
-from dpmodel.compile.standard_form.alike_rows import BlockRows, MemoryRows
-from dpmodel.compile.standard_form.extremes import most_items
-from dpmodel.compile.standard_form.footprint import most_touched, record_blocks
-from dpmodel.compile.standard_form.form import StandardForm, ranges_in_order
+from dpmodel.compile.affine_map import AffineMap, most_items
+from dpmodel.compile.footprint import most_touched, record_blocks
+from dpmodel.compile.form import StandardForm, ranges_in_order
+from dpmodel.compile.rows import BlockRows, MemoryRows
 from dpmodel.marks.layout import each, same_for_all, sum_by
 from dpmodel.mechanisms.contract import Verdict
 from dpmodel.mechanisms.lp.row_tables import RowPart, RowsHere, RowTable, Treatment, Widths, row_table

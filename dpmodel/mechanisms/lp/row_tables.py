@@ -15,9 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.compile.block_sums import summed
 from dpmodel.compile.regression.rows import added
-from dpmodel.compile.standard_form.alike_rows import BlockRows, MemoryRows, RecordRows
+from dpmodel.compile.rows import BlockRows, MemoryRows, RecordRows, summed
 
 T = TypeVar("T")
 # Relative rows whose own width is below this (their numbers are zero or nearly subnormal) read ``0 <= 0``.

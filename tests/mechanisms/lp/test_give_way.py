@@ -16,7 +16,7 @@ from scipy.stats import binom
 import dpmodel as dpm
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.public_set import base_program
+from dpmodel.compile.public_set import base_program
 from dpmodel.mechanisms.contract import Outcome, Request
 from dpmodel.mechanisms.lp.noise_once.design import design
 from dpmodel.mechanisms.lp.noise_once.give_way import least_each, short_rows

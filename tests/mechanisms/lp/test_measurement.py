@@ -17,10 +17,10 @@ from neighbours import Owned, owned_of, records_of
 import dpmodel as dpm
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.affine_map import LinearMap
-from dpmodel.compile.standard_form.footprint import Sensitivity
-from dpmodel.compile.standard_form.form import standard_form
-from dpmodel.compile.standard_form.public_set import PublicSet
+from dpmodel.compile.affine_map import LinearMap
+from dpmodel.compile.footprint import Sensitivity
+from dpmodel.compile.form import standard_form
+from dpmodel.compile.public_set import PublicSet
 from dpmodel.errors import SpecificationError
 from dpmodel.marks import DEFAULT_RECORDS, Private, Records
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement, exact_rows, measurements

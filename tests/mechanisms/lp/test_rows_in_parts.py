@@ -25,8 +25,7 @@ import dpmodel as dpm
 from dpmodel._types import PrivateArray
 from dpmodel.classify import private_lp
 from dpmodel.classify.private_lp import PrivateLP, RecordsLP
-from dpmodel.compile import block_sums
-from dpmodel.compile.standard_form import alike_rows
+from dpmodel.compile import rows as row_module
 from dpmodel.errors import MissingValueError, SourceError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.row_sources import MemoryBlocks
 from dpmodel.marks.rows import RowSource, SourceRows
@@ -157,19 +156,19 @@ def sparse_program(matrix: sp.csr_array, **given: Any) -> dpm.Problem:
 def test_a_sparse_table_stays_sparse(mechanism: str, neighbors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for largest in (1 << 24, 100):
-        monkeypatch.setattr(alike_rows, "_SPARSE", largest)
+        monkeypatch.setattr(row_module, "_SPARSE", largest)
         asked = sparse_program(incidence(), max_l1=3, records=dpm.Records("people", neighbors))
         found.append(solved(asked, mechanism, goal=dpm.Target(6.0)))
         assert isinstance(model_of(asked), RecordsLP) == (largest == 100)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
     rows = model_of(asked).read_rows()
-    assert isinstance(rows, alike_rows.MemoryRows)
+    assert isinstance(rows, row_module.MemoryRows)
     (part,) = private_rows(model_of(asked)).table(rows).in_memory or ()
     assert part.blocks[0][0] is dpm.marks.vault.unseal(asked.parameters()[0])  # no copy of it
 
 
 def test_a_sparse_table_in_another_program_is_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alike_rows, "_SPARSE", 100)
+    monkeypatch.setattr(row_module, "_SPARSE", 100)
     A = dpm.Private(incidence(), name="A", unit="row", positions="private", bounds=(0, 1), max_l1=3)
     x = cp.Variable(12, nonneg=True)
     for constraint in (cp.sum(A @ x) >= 5, A[:100] @ x >= 1):
@@ -244,9 +243,9 @@ def test_a_block_counted_twice_is_caught(mechanism: str, monkeypatch: pytest.Mon
     with pytest.raises(SourceError, match="counted twice"):
         largest_loss(mechanism, lambda data: Broken(ragged(data).blocks))
     if mechanism == HINGE:
-        blind = block_sums.Counted
+        blind = row_module.Counted
         together = lambda combine, a, b: blind(combine(a.value, b.value), a.blocks | b.blocks)  # noqa: E731
-        monkeypatch.setattr(block_sums, "_together", together)
+        monkeypatch.setattr(row_module, "_together", together)
         assert largest_loss(mechanism, lambda data: Broken(np.array_split(data, 2))) > 1.2
 
 
@@ -300,7 +299,7 @@ def test_no_term_goes_through_more_additions_than_rounding_allows(
 ) -> None:
     """Rounding is allowed for by the longest way of a term into the sum, which grows with the rows' number far slower
     than that."""
-    for module in (private_lp, alike_rows):
+    for module in (private_lp, row_module):
         monkeypatch.setattr(module, "cached_rows", lambda width: 8)
     model = model_of(problem(name, MemoryBlocks(np.split(table(), np.cumsum(sizes)[:-1]))))
     assert isinstance(model, RecordsLP)
@@ -344,7 +343,7 @@ def test_plans_are_as_long_as_their_columns(unread: None) -> None:
 
 def test_what_the_plan_says_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows that are written out say what all of them say."""
-    monkeypatch.setattr(alike_rows, "ENTRIES", 100)
+    monkeypatch.setattr(row_module, "ENTRIES", 100)
     inside, outside = (model_of(problem("two rows each", data)) for data in (table(), ragged(table())))
     few = fewer_records(outside)
     assert few is not None and few.form.affine.rows < inside.form.affine.rows

@@ -17,7 +17,7 @@ from descents import replayed, seeded, spent
 
 import dpmodel as dpm
 from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile import block_sums as block_module
+from dpmodel.compile import rows as block_module
 from dpmodel.errors import SourceError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.row_sources import MemoryBlocks
 from dpmodel.marks.rows import MOST_BLOCKS, RowSource, SourceRows, in_order

@@ -16,7 +16,6 @@ from descents import Replay, moves, replayed, seeded
 from scipy.optimize import minimize
 
 import dpmodel as dpm
-from dpmodel.classify.classifier import Classification
 from dpmodel.classify.private_multinomial import PrivateMultinomial
 from dpmodel.compile.regression.domain import Box, FreeSpace
 from dpmodel.compile.regression.losses import Softmax, softmax
@@ -40,6 +39,7 @@ from dpmodel.mechanisms.regression.multinomial import (
 from dpmodel.mechanisms.regression.synthetic import populations_of, simulated_risks
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import gaussian_mu
+from dpmodel.programs.classifier import Classification
 
 REQUEST = Request(1.0, 1e-6)
 

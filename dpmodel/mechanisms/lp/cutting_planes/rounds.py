@@ -12,8 +12,8 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.affine_map import LinearMap
-from dpmodel.compile.standard_form.footprint import entry_sensitivities, sensitivity_of
+from dpmodel.compile.affine_map import LinearMap
+from dpmodel.compile.footprint import entry_sensitivities, sensitivity_of
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, Measurement, measurements
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.affine_map import ThetaBlock
+from dpmodel.compile.affine_map import ThetaBlock
 from dpmodel.marks.magnitude import scale_units
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.engines.routes import objective_span

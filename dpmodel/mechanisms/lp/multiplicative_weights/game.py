@@ -45,8 +45,8 @@ from scipy.special import gammainccinv
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap
-from dpmodel.compile.standard_form.footprint import entries_under, record_blocks, sensitivity_of
+from dpmodel.compile.affine_map import AffineMap, LinearMap
+from dpmodel.compile.footprint import entries_under, record_blocks, sensitivity_of
 from dpmodel.mechanisms.contract import YES, Progress, Verdict, counted
 from dpmodel.mechanisms.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
-from dpmodel.compile.standard_form.affine_map import LinearMap, numbered
-from dpmodel.compile.standard_form.footprint import Sensitivity, record_blocks, sensitivity_of, sensitivity_under
+from dpmodel.compile.affine_map import LinearMap, numbered
+from dpmodel.compile.footprint import Sensitivity, record_blocks, sensitivity_of, sensitivity_under
 from dpmodel.marks.layout import sum_by
 from dpmodel.mechanisms.lp.multiplicative_weights.game import PrivateRowsNow, apart, both_signs, listed_rows
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
-from dpmodel.compile.standard_form.affine_map import LinearMap
-from dpmodel.compile.standard_form.footprint import sensitivity_of
+from dpmodel.compile.affine_map import LinearMap
+from dpmodel.compile.footprint import sensitivity_of
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, refuse_high
 from dpmodel.mechanisms.forecast import Bound
 from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task

@@ -12,8 +12,7 @@ import numpy as np
 from scipy.special import chdtri, ndtri
 
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.block_view import AlikeView
-from dpmodel.compile.standard_form.footprint import record_blocks, sensitivity_under
+from dpmodel.compile.footprint import AlikeView, record_blocks, sensitivity_under
 from dpmodel.marks.layout import all_equal
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.forecast import Bound, Violation

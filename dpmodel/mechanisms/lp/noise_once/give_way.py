@@ -20,7 +20,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.compile.standard_form.affine_map import AffineMap
+from dpmodel.compile.affine_map import AffineMap
 from dpmodel.mechanisms.lp.noise_once.margins import shortfalls
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.numerics.cones import ConeBlock

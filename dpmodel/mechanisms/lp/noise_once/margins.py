@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from dpmodel._types import Floats
-from dpmodel.compile.standard_form.affine_map import AffineMap
+from dpmodel.compile.affine_map import AffineMap
 from dpmodel.numerics.cones import ConeBlock
 
 

@@ -32,9 +32,9 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, numbered
-from dpmodel.compile.standard_form.footprint import Sensitivity, entry_sensitivities, most_touched, sensitivity_of
-from dpmodel.compile.standard_form.form import value_range
+from dpmodel.compile.affine_map import AffineMap, LinearMap, numbered
+from dpmodel.compile.footprint import Sensitivity, entry_sensitivities, most_touched, sensitivity_of
+from dpmodel.compile.form import value_range
 from dpmodel.marks.layout import sum_by
 from dpmodel.marks.records import Records
 from dpmodel.numerics.public_facts import cached

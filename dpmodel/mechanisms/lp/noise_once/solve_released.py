@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.public_set import base_program
+from dpmodel.compile.public_set import base_program
 from dpmodel.mechanisms.contract import Outcome, Request
 from dpmodel.mechanisms.direct_measurement import declared_integer
 from dpmodel.mechanisms.lp.noise_once.give_way import least_each, shortfall

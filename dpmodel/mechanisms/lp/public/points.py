@@ -16,9 +16,9 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.affine_map import LinearMap, joined
-from dpmodel.compile.standard_form.form import entry_ends, value_range, widened
-from dpmodel.compile.standard_form.public_set import base_program
+from dpmodel.compile.affine_map import LinearMap, joined
+from dpmodel.compile.form import entry_ends, value_range, widened
+from dpmodel.compile.public_set import base_program
 from dpmodel.errors import InfeasibleError
 from dpmodel.marks.layout import each, same_for_all
 from dpmodel.mechanisms.known import Known

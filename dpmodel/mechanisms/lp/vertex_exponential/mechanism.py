@@ -11,9 +11,9 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.standard_form.affine_map import LinearMap
-from dpmodel.compile.standard_form.footprint import entry_sensitivities, sensitivity_of
-from dpmodel.compile.standard_form.form import value_range
+from dpmodel.compile.affine_map import LinearMap
+from dpmodel.compile.footprint import entry_sensitivities, sensitivity_of
+from dpmodel.compile.form import value_range
 from dpmodel.mechanisms.contract import (
     YES,
     Mechanism,

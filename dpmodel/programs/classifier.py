@@ -14,16 +14,15 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Integers
-from dpmodel.classify.impossibility import LowerBound, lower_bound
-from dpmodel.classify.mathematics import cells_latex
-from dpmodel.classify.taxonomy import Level, Part, TaxonomyCell, squares
-from dpmodel.classify.taxonomy import cell as taxonomy_cell
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of
-from dpmodel.compile.standard_form.extremes import group_ids, most_items
-from dpmodel.compile.standard_form.footprint import Blocks, Footprint, Sensitivity, record_blocks
+from dpmodel.compile.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, group_ids, most_items
+from dpmodel.compile.footprint import Blocks, Footprint, Sensitivity, record_blocks
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import Records
+from dpmodel.programs.taxonomy import Level, Part, TaxonomyCell, squares
+from dpmodel.programs.taxonomy import cell as taxonomy_cell
+from dpmodel.programs.theorems import LowerBound, lower_bound
+from dpmodel.programs.words import cells_latex
 from dpmodel.release.plain import plain, read, revived
 from dpmodel.release.plots.taxonomy_grid import Square, taxonomy_grid
 from dpmodel.text import html_table, number, printable, screenful, wrapped

@@ -1,7 +1,7 @@
 """The only module that touches CVXPY's internals: lowering a problem, and writing a solution back.
 
 CVXPY's own reductions write a problem in cones; what is affine then is read as coefficients that are functions of the
-parameters (``tensor_reader``). Nothing is solved and no parameter needs a value. Atoms that cannot be read leave it to
+parameters (``TensorReader``). Nothing is solved and no parameter needs a value. Atoms that cannot be read leave it to
 CVXPY's stuffing, whose COO backend is the one whose cost grows with the non-zeros.
 """
 
@@ -29,11 +29,10 @@ from cvxpy.reductions.matrix_stuffing import extract_mip_idx
 from cvxpy.reductions.solution import Solution
 
 from dpmodel._types import Floats, Integers
-from dpmodel.compile.affine_tree import NotAffine, numbering
+from dpmodel.compile.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, private_mask
+from dpmodel.compile.affine_reader import AtBound, NotAffine, TensorReader, numbering
 from dpmodel.compile.refusals import constraint_label, refuse_blocks, refuse_undisciplined, refuse_unserved
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, private_mask
-from dpmodel.compile.standard_form.table_products import apart, substituted
-from dpmodel.compile.standard_form.tensor_reader import AtBound, TensorReader
+from dpmodel.compile.table_products import apart, substituted
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private
 from dpmodel.numerics.cones import ConeBlock, ConeKind
@@ -114,11 +113,6 @@ def forget_solution(problem: cp.Problem) -> None:
     problem._value = None
     problem._status = None
     problem._solution = None
-
-
-def has_name(constant: cp.Constant) -> bool:
-    """Whether the user named the constant. (Its ``name()`` would print a whole unnamed array.)"""
-    return getattr(constant, "_name", None) is not None
 
 
 def forget_cached_forms(problem: cp.Problem) -> None:

@@ -43,7 +43,7 @@ _NOTE = (
     "lower bounds, for a change of one entry by 1 unless it says B: n = number of private entries; "
     "alive: beta < (1 - delta)/(1 + exp(epsilon)); c = c(epsilon, delta, beta), "
     "c2 = c(2 epsilon, delta (1 + exp(epsilon)), beta), where "
-    "c(e, d, b) = 1/2 - (exp(e) + d)/(2 (1 + exp(e))(1 - b)). Numbers: dpmodel.classify.impossibility.lower_bound.",
+    "c(e, d, b) = 1/2 - (exp(e) + d)/(2 (1 + exp(e))(1 - b)). Numbers: dpmodel.programs.theorems.lower_bound.",
 )
 
 

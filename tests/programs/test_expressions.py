@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.classify.expressions import expression_tree
 from dpmodel.errors import SpecificationError
+from dpmodel.programs.expressions import expression_tree
 
 ENTRY = dpm.Private([20.0, 30.0, 40.0], name="entry", unit="entry", linf=2)
 ALL = dpm.Private([1.0, 2.0, 3.0], name="all", unit="all", l1=3, linf=2)

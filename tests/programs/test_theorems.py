@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from dpmodel.classify.impossibility import (
+from dpmodel.errors import ImpossibilityError, SpecificationError
+from dpmodel.programs.theorems import (
     CITATION,
     impossibility_error,
     lower_bound,
     reconstruction_lower_bound,
     remedies,
 )
-from dpmodel.errors import ImpossibilityError, SpecificationError
 from dpmodel.text import number
 
 PARTS = ("objective", "scalar", "row", "column", "matrix")

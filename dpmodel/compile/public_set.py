@@ -17,7 +17,7 @@ import numpy as np
 from cvxpy import CLARABEL, OPTIMAL, OPTIMAL_INACCURATE, SCS
 
 from dpmodel._types import Floats, Integers
-from dpmodel.compile.standard_form.form import StandardForm
+from dpmodel.compile.form import StandardForm
 from dpmodel.errors import InfeasibleError
 from dpmodel.numerics.by_arithmetic import maximum, never_ends
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program

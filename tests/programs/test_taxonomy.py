@@ -7,10 +7,10 @@ import pickle
 
 import pytest
 
-from dpmodel.classify import impossibility
-from dpmodel.classify.taxonomy import LEVELS, PARTS, cell
 from dpmodel.errors import SpecificationError
 from dpmodel.plan.tables import taxonomy
+from dpmodel.programs import theorems as impossibility
+from dpmodel.programs.taxonomy import LEVELS, PARTS, cell
 
 VERDICTS = {
     ("objective", "high"): ("no", "Theorem 37", "5.2"),

@@ -10,12 +10,12 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dpmodel.classify.classifier import record_words
-from dpmodel.compile.standard_form.cvxpy_bridge import lower
-from dpmodel.compile.standard_form.footprint import entry_sensitivities, largest, sensitivity_of
+from dpmodel.compile.bridge import lower
+from dpmodel.compile.footprint import entry_sensitivities, largest, sensitivity_of
 from dpmodel.compile.written import passed_over, written
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.private import Private
+from dpmodel.programs.classifier import record_words
 from dpmodel.release.plain import plain_fields
 from dpmodel.text import WIDTH, html_table, line_width, number, screenful, shortened, table, wrapped
 

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, by_columns, coordinates_of
+from dpmodel.compile.affine_map import AffineMap, LinearMap, by_columns, coordinates_of
 from dpmodel.errors import MissingValueError, SpecificationError
 from dpmodel.marks import vault
 from dpmodel.marks.layout import alike, all_equal, each, free_entries, same_for_all, sum_by

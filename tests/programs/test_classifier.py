@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.classify.impossibility import lower_bound
 from dpmodel.marks import Records, vault
+from dpmodel.programs.theorems import lower_bound
 
 ROOT = np.sqrt
 P = np.array([[1.0, 2.0, 0.0], [0.0, 3.0, 1.0]])

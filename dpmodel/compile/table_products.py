@@ -18,8 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.compile.affine_tree import pairs
-from dpmodel.compile.standard_form.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, joined
+from dpmodel.compile.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, joined
+from dpmodel.compile.affine_reader import pairs
 from dpmodel.marks.private import Private
 
 _CONSTRAINTS = (cp.constraints.Inequality, cp.constraints.Equality)
