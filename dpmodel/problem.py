@@ -13,8 +13,6 @@ from typing import Any, TypeVar, cast
 import cvxpy as cp
 
 from dpmodel.classify.private_lp import PrivateLP, RecordsLP
-from dpmodel.classify.private_outputs import AnyRegression
-from dpmodel.classify.regression_model import private_outputs, private_regression
 from dpmodel.compile.bridge import Lowered, forget_cached_forms, forget_solution, lower
 from dpmodel.compile.footprint import Footprint, footprint
 from dpmodel.compile.form import public_theta, public_values, standard_form
@@ -49,6 +47,8 @@ from dpmodel.plan.registry import AnyMechanism
 from dpmodel.privacy import Budget
 from dpmodel.programs.classifier import Classification, classify
 from dpmodel.programs.expressions import ExpressionTree, expression_tree
+from dpmodel.regressions.build import private_outputs, private_regression
+from dpmodel.regressions.model import AnyRegression
 from dpmodel.release.release import Accuracy, Guarantee, Release
 from dpmodel.text import shortened
 

@@ -38,8 +38,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
     -----
     K > 2 classes, each against the rest, are K models fitted within one budget: one release, whose risk is the sum of
     the K risks. Labels become an (n, K) matrix of -1 and 1, whose rows belong to the records as the rows of X do;
-    ``mechanisms/regression/each_output`` has the privacy argument. The multinomial model of
-    ``PrivateLogisticRegression`` is one model of all classes: ``mechanisms/regression/multinomial``.
+    ``regressions/each_output`` has the privacy argument. The multinomial model of
+    ``PrivateLogisticRegression`` is one model of all classes: ``regressions/several_classes``.
     """
 
     classes: Any = None

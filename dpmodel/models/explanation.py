@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
 from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.footprint import Footprint
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
@@ -20,6 +19,7 @@ from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.programs.classifier import Classification, record_words
 from dpmodel.programs.theorems import remedies
 from dpmodel.programs.words import reached, sentences
+from dpmodel.regressions.model import AnyRegression, PrivateOutputs
 from dpmodel.release.plain import plain_fields
 from dpmodel.release.release import Accuracy, Guarantee, Release
 from dpmodel.text import escaped, html_table, number, screenful, table, wrapped

@@ -8,10 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.classify.private_multinomial import PrivateMultinomial
-from dpmodel.classify.private_outputs import AnyRegression, PrivateOutputs
-from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.classify.regression_lower_bounds import regression_lower_bounds
 from dpmodel.compile.bridge import write_values
 from dpmodel.compile.form import require_private_values
 from dpmodel.errors import SpecificationError
@@ -24,6 +20,8 @@ from dpmodel.models.options import Options
 from dpmodel.models.released import checked_point, collect, private_parameters
 from dpmodel.models.request import finite_number, public_request
 from dpmodel.programs.classifier import record_words
+from dpmodel.regressions.model import AnyRegression, PrivateMultinomial, PrivateOutputs, PrivateRegression
+from dpmodel.regressions.rates import regression_lower_bounds
 from dpmodel.release.release import Release
 from dpmodel.text import number
 

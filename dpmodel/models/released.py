@@ -14,7 +14,6 @@ import scipy.sparse as sp
 
 from dpmodel._types import Labels
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.classify.private_outputs import AnyRegression
 from dpmodel.compile.names import names_of
 from dpmodel.marks import vault
 from dpmodel.marks.private import Private
@@ -22,6 +21,7 @@ from dpmodel.mechanisms.contract import NOTHING_FOUND, STOPPED, Outcome
 from dpmodel.models.contract import Ran, WrongOutcome
 from dpmodel.models.explanation import accuracy_of, guarantee_of
 from dpmodel.numerics.solvers import ANSWERS, SOLVER_ERROR
+from dpmodel.regressions.model import AnyRegression
 from dpmodel.release.release import Release
 
 _UNTIMED = "how long the run took is not released: all its steps read private data, and their time may depend on it"

@@ -12,15 +12,13 @@ from itertools import chain
 from typing import Any, ClassVar
 
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.classify.private_multinomial import PrivateMultinomial
-from dpmodel.classify.private_outputs import PrivateOutputs
-from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Mechanism, Outcome, Serves, Verdict
 from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.models.request import nearest
+from dpmodel.regressions.model import PrivateMultinomial, PrivateOutputs, PrivateRegression
 
 _LOG = logging.getLogger("dpmodel")
 
@@ -52,25 +50,25 @@ _HOMES: dict[type, tuple[str, ...]] = {
     ),
     PrivateRegression: (
         # First, so that it is taken where nothing is predicted to beat it:
-        "mechanisms.regression.public_only:PUBLIC_ONLY_REGRESSION",
-        "mechanisms.regression.sufficient_statistics.mechanism:SUFFICIENT_STATISTICS",
-        "mechanisms.regression.quantile_exponential:QUANTILE_EXPONENTIAL",
-        "mechanisms.regression.frank_wolfe.vertices:FRANK_WOLFE",
-        "mechanisms.regression.descent.full_batch:NOISY_DESCENT",
-        "mechanisms.regression.mirror_descent.mechanism:MIRROR_DESCENT",
-        "mechanisms.regression.objective_perturbation.mechanism:OBJECTIVE_PERTURBATION",
-        "mechanisms.regression.objective_perturbation.pure:PURE_OBJECTIVE_PERTURBATION",
-        "mechanisms.regression.descent.subsampled:SUBSAMPLED_DESCENT",
-        "mechanisms.regression.frank_wolfe.gaussian:GAUSSIAN_FRANK_WOLFE",
-        "mechanisms.published.adassp:ADASSP_PUBLISHED",
-        "mechanisms.published.frank_wolfe:FRANK_WOLFE_PUBLISHED",
-        "mechanisms.published.stochastic_mirror_descent:STOCHASTIC_MIRROR_DESCENT",
+        "regressions.public_only:PUBLIC_ONLY_REGRESSION",
+        "regressions.sufficient_statistics:SUFFICIENT_STATISTICS",
+        "regressions.quantile_exponential:QUANTILE_EXPONENTIAL",
+        "regressions.frank_wolfe:FRANK_WOLFE",
+        "regressions.descent:NOISY_DESCENT",
+        "regressions.mirror_descent:MIRROR_DESCENT",
+        "regressions.objective_perturbation:OBJECTIVE_PERTURBATION",
+        "regressions.pure_objective_perturbation:PURE_OBJECTIVE_PERTURBATION",
+        "regressions.descent:SUBSAMPLED_DESCENT",
+        "regressions.gaussian_frank_wolfe:GAUSSIAN_FRANK_WOLFE",
+        "as_printed.adassp:ADASSP_PUBLISHED",
+        "as_printed.frank_wolfe:FRANK_WOLFE_PUBLISHED",
+        "as_printed.stochastic_mirror_descent:STOCHASTIC_MIRROR_DESCENT",
     ),
     PrivateMultinomial: (
-        "mechanisms.regression.multinomial:PUBLIC_ONLY_MULTINOMIAL",
-        "mechanisms.regression.multinomial:MULTINOMIAL_DESCENT",
-        "mechanisms.regression.multinomial:MULTINOMIAL_OBJECTIVE_PERTURBATION",
-        "mechanisms.regression.multinomial:MULTINOMIAL_SUBSAMPLED",
+        "regressions.several_classes:PUBLIC_ONLY_MULTINOMIAL",
+        "regressions.several_classes:MULTINOMIAL_DESCENT",
+        "regressions.several_classes:MULTINOMIAL_OBJECTIVE_PERTURBATION",
+        "regressions.several_classes:MULTINOMIAL_SUBSAMPLED",
     ),
     Postprocessing: (
         "mechanisms.postprocess.exact_tree.mechanism:EXACT_TREE",
@@ -117,7 +115,7 @@ def _load(home: str, outputs: bool) -> AnyMechanism:
 
 
 def _of_outputs(mechanism: AnyMechanism) -> AnyMechanism:
-    each: AnyMechanism = import_module("dpmodel.mechanisms.regression.each_output").EachOutput(mechanism)
+    each: AnyMechanism = import_module("dpmodel.regressions.each_output").EachOutput(mechanism)
     return each
 
 

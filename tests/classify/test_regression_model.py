@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.classify.regression_model import private_regression
 from dpmodel.compile.regression.recognise import recognise
 from dpmodel.errors import InfeasibleError, MissingValueError, SpecificationError
-from dpmodel.marks import Private, Records
-from dpmodel.marks.private import PublicPatternWarning
+from dpmodel.marks.private import Private, PublicPatternWarning
+from dpmodel.marks.records import Records
+from dpmodel.regressions.build import private_regression
+from dpmodel.regressions.model import PrivateRegression
 
 N = 6
 PUBLIC = np.linspace(-1, 2, 2 * N).reshape(N, 2)

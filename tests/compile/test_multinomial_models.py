@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.classify.private_multinomial import PrivateMultinomial
 from dpmodel.errors import SpecificationError, UnsupportedModelError
-from dpmodel.mechanisms.regression.multinomial import MultinomialDescent
+from dpmodel.regressions.model import PrivateMultinomial
+from dpmodel.regressions.several_classes import MultinomialDescent
 
 N, P, K = 40, 2, 3
 RNG = np.random.default_rng(0)

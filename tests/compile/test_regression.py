@@ -13,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from regression_spellings import MIX, PUBLIC, ROOTS, SCALES, SHIFT, SPELLINGS, Leaves, N
 
-from dpmodel.classify.regression_model import private_regression
 from dpmodel.compile.regression import loops as regression_loops
 from dpmodel.compile.regression import recognise as module
 from dpmodel.compile.regression.recognise import Recognised, recognise
 from dpmodel.errors import UnsupportedModelError
-from dpmodel.marks import Private, Records, vault
+from dpmodel.marks import vault
+from dpmodel.marks.private import Private
+from dpmodel.marks.records import Records
+from dpmodel.regressions.build import private_regression
 
 
 def minimise(expression: Any, *constraints: Any) -> cp.Problem:

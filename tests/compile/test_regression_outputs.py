@@ -13,12 +13,12 @@ from regression_spellings import MIX, PUBLIC, ROOTS, SHIFT, Leaves, N, P
 from test_regression import fill, minimise
 
 import dpmodel as dpm
-from dpmodel.classify.private_outputs import PrivateOutputs
-from dpmodel.classify.regression_model import private_outputs
 from dpmodel.compile.regression import outputs as regression_outputs
 from dpmodel.compile.regression.recognise import Outputs, Recognised, recognise
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.marks import vault
+from dpmodel.regressions.build import private_outputs
+from dpmodel.regressions.model import PrivateOutputs
 
 K = 2
 

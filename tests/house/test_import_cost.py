@@ -16,7 +16,7 @@ HEAVY = {"opendp", "dp_accounting", "flint", "rich", "sklearn", "pandas", "polar
 FAMILIES = {"dpmodel.plan", "dpmodel.mechanisms", "dpmodel.problem", "dpmodel.queries", "dpmodel.linalg"}
 # Mechanisms of models that are none of programs.
 OTHERS = {
-    "dpmodel.mechanisms.regression.descent",
+    "dpmodel.regressions.descent",
     "dpmodel.mechanisms.linalg.pin_hull",
     "dpmodel.mechanisms.postprocess.admm.mechanism",
 }

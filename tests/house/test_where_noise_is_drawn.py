@@ -28,7 +28,7 @@ RUNS = {"run", "run_as_requested", "point"}
 KERNELS = {
     "mechanisms/lp/dense_weights/oracles.py",
     "mechanisms/lp/multiplicative_weights/game.py",
-    "mechanisms/regression/descent/steps.py",
+    "regressions/noisy_gradient.py",
     "teach/reconstruction.py",  # randomised response, for lessons on synthetic bits
 }
 

@@ -30,7 +30,7 @@ from dpmodel.learn import (
     PrivateSearchCV,
 )
 from dpmodel.learn.costs import learners
-from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SufficientStatistics
+from dpmodel.regressions.sufficient_statistics import SufficientStatistics
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(200, 3))

@@ -30,9 +30,9 @@ from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, NoisyPart, desi
 from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce
 from dpmodel.mechanisms.lp.strict_truncated_laplace import StrictTruncatedLaplace
 from dpmodel.mechanisms.lp.treatment import treat
-from dpmodel.mechanisms.regression import each_output
 from dpmodel.plan.registry import by_name
 from dpmodel.privacy import Gaussian, SeededSource
+from dpmodel.regressions import each_output
 
 FALSE_ALARM = 1e-8
 

@@ -61,28 +61,28 @@ DRAWS = {
     "mechanisms/lp/noise_once/mechanism.py:release": "several_parts-laplace-once",
     "mechanisms/lp/point_exponential/mechanism.py:point": "test_the_exact_privacy_loss",
     "mechanisms/lp/vertex_exponential/mechanism.py:run": "objective-vertex-exponential",
-    "mechanisms/published/adassp.py:run": "test_adassp_draws_what_its_paper_and_the_relation_demand",
+    "as_printed/adassp.py:run": "test_adassp_draws_what_its_paper_and_the_relation_demand",
     "mechanisms/published/algorithm_10.py:_improved": "test_run_asks_for_the_planned_noise",
     "mechanisms/published/algorithm_10.py:_perceptron": "test_run_asks_for_the_planned_noise",
     "mechanisms/published/algorithm_10.py:noisy_average": "test_scales_are_those_of_the_paper",
     "mechanisms/published/stable_span.py:index": "test_noise_of_the_printed_scales_doubled_for_replace_one",
-    "mechanisms/published/stochastic_mirror_descent.py:fresh_pattern": "test_pattern_of_fresh_steps",
-    "mechanisms/published/stochastic_mirror_descent.py:run": "test_transcripts_of_neighbours",
-    "mechanisms/regression/descent/steps.py:draw": "test_random_neighbours_cost_all_of_the_budget_and_no_more",
-    "mechanisms/regression/descent/subsampled.py:_multiplier": "test_what_subsampling_is_told_to_compose",
-    "mechanisms/regression/descent/subsampled.py:gradient": "test_what_subsampling_is_told_to_compose",
-    "mechanisms/regression/frank_wolfe/gaussian.py:run_as_requested":
+    "as_printed/stochastic_mirror_descent.py:fresh_pattern": "test_pattern_of_fresh_steps",
+    "as_printed/stochastic_mirror_descent.py:run": "test_transcripts_of_neighbours",
+    "regressions/noisy_gradient.py:draw": "test_random_neighbours_cost_all_of_the_budget_and_no_more",
+    "regressions/descent.py:_multiplier": "test_what_subsampling_is_told_to_compose",
+    "regressions/descent.py:gradient": "test_what_subsampling_is_told_to_compose",
+    "regressions/gaussian_frank_wolfe.py:run_as_requested":
     "test_published_noise_is_the_printed_one_where_that_is_enough",
-    "mechanisms/regression/frank_wolfe/vertices.py:select_signed": "test_signs_drawn_apart_have_the_law_of_one_choice",
-    "mechanisms/regression/objective_perturbation/mechanism.py:run": "test_run_releases_that_point",
-    "mechanisms/regression/objective_perturbation/pure.py:run": "test_what_is_drawn_pays_for_gradient_and_radius",
-    "mechanisms/regression/quantile_exponential.py:run": "test_half_the_range_would_not_do",
-    "mechanisms/regression/sufficient_statistics/mechanism.py:run_as_requested": "least_squares-sufficient-statistics",
+    "regressions/frank_wolfe.py:select_signed": "test_signs_drawn_apart_have_the_law_of_one_choice",
+    "regressions/objective_perturbation.py:run": "test_run_releases_that_point",
+    "regressions/pure_objective_perturbation.py:run": "test_what_is_drawn_pays_for_gradient_and_radius",
+    "regressions/quantile_exponential.py:run": "test_half_the_range_would_not_do",
+    "regressions/sufficient_statistics.py:run_as_requested": "least_squares-sufficient-statistics",
 }  # fmt: skip
 # They draw about made-up data, for forecasts and demonstrations.
 PUBLIC = {
-    "mechanisms/linalg/synthetic.py:public_noise", "mechanisms/regression/descent/search.py:simulated",
-    "mechanisms/regression/frank_wolfe/gaussian.py:_simulated_pick", "teach/reconstruction.py:randomised_response",
+    "mechanisms/linalg/synthetic.py:public_noise", "regressions/descent_search.py:simulated",
+    "regressions/gaussian_frank_wolfe.py:_simulated_pick", "teach/reconstruction.py:randomised_response",
 }  # fmt: skip
 
 

@@ -20,14 +20,14 @@ from replaying import Transcript
 from scipy.stats import norm
 
 import dpmodel as dpm
-from dpmodel.classify.private_outputs import PrivateOutputs
-from dpmodel.marks import Private
+from dpmodel.marks.private import Private
 from dpmodel.mechanisms.contract import Outcome, Request
 from dpmodel.mechanisms.lp.engines import mechanism as engines
 from dpmodel.mechanisms.lp.engines import routes
 from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
-from dpmodel.mechanisms.regression import each_output
 from dpmodel.plan.registry import KINDS
+from dpmodel.regressions import each_output
+from dpmodel.regressions.model import PrivateOutputs
 
 SIZE, BUDGETS = 12, [(epsilon, delta) for epsilon in (0.3, 1.0, 8.0) for delta in (1e-6, 1e-2)]
 ENGINES = [each for each in PORTFOLIO if isinstance(each, EngineMechanism)]

@@ -11,8 +11,8 @@ from families import PORTFOLIO, REGRESSIONS
 from regressions import objective as true_objective
 
 import dpmodel as dpm
-from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.mechanisms.regression.frank_wolfe.vertices import FrankWolfe
+from dpmodel.regressions.frank_wolfe import FrankWolfe
+from dpmodel.regressions.model import PrivateRegression
 
 N, P = 4000, 6
 RNG = np.random.default_rng(0)

@@ -3,11 +3,11 @@
 from typing import Any
 
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.mechanisms.contract import YES, Request, Verdict
 from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.plan.registry import KINDS
+from dpmodel.regressions.model import PrivateRegression
 
 PORTFOLIO, REGRESSIONS, POSTPROCESSING, VECTORS, INEQUALITIES, POINTS = (
     KINDS[model].mechanisms

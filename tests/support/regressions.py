@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import Domain, FreeSpace
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.row_bounds import RowBounds
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.programs.classifier import Classification
+from dpmodel.regressions.model import PrivateRegression
 
 
 def regression(

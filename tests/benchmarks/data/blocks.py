@@ -39,9 +39,8 @@ import dpmodel as dpm
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.marks.row_sources import DaskBlocks, MemoryBlocks, ParquetBlocks
 from dpmodel.marks.rows import RowSource, SourceRows
-from dpmodel.mechanisms.regression.descent.steps import part_gradient
-from dpmodel.mechanisms.regression.sufficient_statistics.layout import layout_of
-from dpmodel.mechanisms.regression.sufficient_statistics.measure import summed
+from dpmodel.regressions.moments import layout_of, summed
+from dpmodel.regressions.noisy_gradient import part_gradient
 from tests.benchmarks.measuring import PACKAGES, Expectations, Table, header, parser
 
 P = 20

@@ -20,9 +20,9 @@ import scipy.sparse as sp
 
 from dpmodel.compile.regression.domain import L1Ball
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.regression.frank_wolfe.vertices import FrankWolfe
 from dpmodel.privacy import ExactSource, SeededSource
 from dpmodel.privacy.opendp_source import OpenDPSource
+from dpmodel.regressions.frank_wolfe import FrankWolfe
 from tests.support.regressions import regression
 
 

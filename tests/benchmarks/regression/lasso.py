@@ -13,12 +13,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.as_printed.frank_wolfe import FRANK_WOLFE_PUBLISHED
 from dpmodel.compile.regression.domain import L1Ball
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.published.frank_wolfe import FRANK_WOLFE_PUBLISHED
-from dpmodel.mechanisms.regression.frank_wolfe.vertices import FRANK_WOLFE, FrankWolfe
 from dpmodel.privacy import SeededSource
+from dpmodel.regressions.frank_wolfe import FRANK_WOLFE, FrankWolfe
+from dpmodel.regressions.model import PrivateRegression
 from tests.benchmarks.measuring import parser
 from tests.support.regressions import objective, regression
 

@@ -29,12 +29,10 @@ from sklearn.metrics import roc_auc_score
 from sklearn.svm import LinearSVC
 
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT
-from dpmodel.mechanisms.regression.descent.metric import descent_metric
-from dpmodel.mechanisms.regression.descent.steps import Settings, StepNoise, descend, private_gradient
-from dpmodel.mechanisms.regression.descent.subsampled import SUBSAMPLED_DESCENT
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NotPrivateWarning, SeededSource
+from dpmodel.regressions.descent import NOISY_DESCENT, SUBSAMPLED_DESCENT
+from dpmodel.regressions.noisy_gradient import Settings, StepNoise, descend, descent_metric, private_gradient
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, spread
 from tests.support.regressions import regression
 

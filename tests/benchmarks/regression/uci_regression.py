@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
+from dpmodel.as_printed.adassp import ADASSP_PUBLISHED
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
-from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SUFFICIENT_STATISTICS
 from dpmodel.privacy import NotPrivateWarning, SeededSource
+from dpmodel.regressions.sufficient_statistics import SUFFICIENT_STATISTICS
 from tests.benchmarks.measuring import Expectations, data_path, header, parser
 from tests.support.regressions import regression
 

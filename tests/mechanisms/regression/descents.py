@@ -12,11 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 from regressions import regression
 
-from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, Product, Simplex
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.privacy import NotPrivateWarning, SeededSource
+from dpmodel.regressions.model import PrivateRegression
 
 N = 40
 

@@ -16,17 +16,16 @@ from blocks import MODELS, Broken, P, features_of, labels_of, problem, table
 from descents import replayed, seeded, spent
 
 import dpmodel as dpm
-from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile import rows as block_module
 from dpmodel.errors import SourceError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.row_sources import MemoryBlocks
 from dpmodel.marks.rows import MOST_BLOCKS, RowSource, SourceRows, in_order
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT
-from dpmodel.mechanisms.regression.descent.subsampled import SubsampledDescent
-from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SUFFICIENT_STATISTICS
 from dpmodel.plan.registry import KINDS
 from dpmodel.privacy import gaussian_mu
+from dpmodel.regressions.descent import NOISY_DESCENT, SubsampledDescent
+from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.sufficient_statistics import SUFFICIENT_STATISTICS
 
 REQUEST = Request(1.0, 1e-6)
 FEW = (NOISY_DESCENT, SUFFICIENT_STATISTICS)

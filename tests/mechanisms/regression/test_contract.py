@@ -12,19 +12,18 @@ import scipy.sparse as sp
 from families import REGRESSIONS
 from regressions import regression
 
-from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import FreeSpace, L1Ball, L2Ball
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.mechanisms.contract import Mechanism, Request
-from dpmodel.mechanisms.regression.descent.full_batch import NoisyDescent
-from dpmodel.mechanisms.regression.descent.subsampled import SubsampledDescent
-from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GaussianFrankWolfe
-from dpmodel.mechanisms.regression.frank_wolfe.vertices import FrankWolfe
-from dpmodel.mechanisms.regression.mirror_descent.mechanism import MirrorDescent
-from dpmodel.mechanisms.regression.objective_perturbation.mechanism import ObjectivePerturbation
-from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import MOST_COLUMNS
 from dpmodel.privacy import SeededSource
+from dpmodel.regressions.descent import NoisyDescent, SubsampledDescent
+from dpmodel.regressions.frank_wolfe import FrankWolfe
+from dpmodel.regressions.gaussian_frank_wolfe import GaussianFrankWolfe
+from dpmodel.regressions.mirror_descent import MirrorDescent
+from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.objective_perturbation import ObjectivePerturbation
+from dpmodel.regressions.sufficient_statistics import MOST_COLUMNS
 
 REQUEST, PURE = Request(1.0, 1e-6), Request(1.0, 0.0)
 SMALL = Request(0.1, 1e-3)  # what the shuffled mechanism serves

@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from private_data.test_what_leaves import test_the_same_answers_release_the_same_on_a_neighbour as same_answers
 
 import dpmodel as dpm
-from dpmodel.classify.private_outputs import PrivateOutputs
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.regression import each_output
-from dpmodel.mechanisms.regression.descent.full_batch import NoisyDescent
-from dpmodel.mechanisms.regression.each_output import EachOutput, _basic, _gaussian
-from dpmodel.mechanisms.regression.frank_wolfe.vertices import FRANK_WOLFE
-from dpmodel.mechanisms.regression.objective_perturbation.mechanism import OBJECTIVE_PERTURBATION
-from dpmodel.mechanisms.regression.public_only import PUBLIC_ONLY_REGRESSION
-from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SUFFICIENT_STATISTICS
 from dpmodel.privacy import SeededSource, gaussian_delta, gaussian_mu
+from dpmodel.regressions import each_output
+from dpmodel.regressions.descent import NoisyDescent
+from dpmodel.regressions.each_output import EachOutput, _basic, _gaussian
+from dpmodel.regressions.frank_wolfe import FRANK_WOLFE
+from dpmodel.regressions.model import PrivateOutputs
+from dpmodel.regressions.objective_perturbation import OBJECTIVE_PERTURBATION
+from dpmodel.regressions.public_only import PUBLIC_ONLY_REGRESSION
+from dpmodel.regressions.sufficient_statistics import SUFFICIENT_STATISTICS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -12,18 +12,17 @@ from families import REGRESSIONS
 from regressions import regression
 
 import dpmodel as dpm
-from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import L1Ball, L2Ball
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.regression.descent.full_batch import NoisyDescent
-from dpmodel.mechanisms.regression.descent.subsampled import SubsampledDescent
-from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GaussianFrankWolfe
-from dpmodel.mechanisms.regression.frank_wolfe.vertices import FrankWolfe
-from dpmodel.mechanisms.regression.mirror_descent.mechanism import MirrorDescent
-from dpmodel.mechanisms.regression.objective_perturbation.mechanism import ObjectivePerturbation
 from dpmodel.models.regression import Regression, checked_clip
 from dpmodel.plan.planner import _candidate
 from dpmodel.privacy import SeededSource
+from dpmodel.regressions.descent import NoisyDescent, SubsampledDescent
+from dpmodel.regressions.frank_wolfe import FrankWolfe
+from dpmodel.regressions.gaussian_frank_wolfe import GaussianFrankWolfe
+from dpmodel.regressions.mirror_descent import MirrorDescent
+from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.objective_perturbation import ObjectivePerturbation
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning"),

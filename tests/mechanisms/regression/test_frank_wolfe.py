@@ -17,18 +17,17 @@ from descents import Replay, moves, random_pair, replayed
 from regressions import objective, regression
 from scipy.stats import binom
 
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.as_printed.frank_wolfe import FRANK_WOLFE_PUBLISHED
 from dpmodel.compile.regression.domain import Box, FreeSpace, L1Ball, Product
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.errors import SpecificationError
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.published.frank_wolfe import FRANK_WOLFE_PUBLISHED
-from dpmodel.mechanisms.regression.frank_wolfe import vertices as frank_wolfe
-from dpmodel.mechanisms.regression.frank_wolfe.steps import Steps, excess_bound
-from dpmodel.mechanisms.regression.frank_wolfe.synthetic_walks import walked
-from dpmodel.mechanisms.regression.frank_wolfe.vertices import FRANK_WOLFE, FrankWolfe, private_walk, selection_epsilon
-from dpmodel.mechanisms.regression.synthetic import side_by_side, simulated_risks
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
+from dpmodel.regressions import frank_wolfe
+from dpmodel.regressions.frank_wolfe import FRANK_WOLFE, FrankWolfe, private_walk, selection_epsilon
+from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.synthetic import side_by_side, simulated_risks
+from dpmodel.regressions.walk import Steps, excess_bound, walked
 
 CLOSE = 4e-3  # rounding allowances enlarge ranges by less than this share
 FALSE_ALARM = 1e-7

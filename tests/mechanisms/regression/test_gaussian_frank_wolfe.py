@@ -14,11 +14,11 @@ from descents import Replay, random_pair, replayed, spent
 from regressions import objective, regression
 from scipy.stats import binom
 
-from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import L1Ball, L2Ball
 from dpmodel.mechanisms.contract import Request, no_progress
-from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GAUSSIAN_FRANK_WOLFE, GaussianFrankWolfe, _noisy
 from dpmodel.privacy import SeededSource, gaussian_mu
+from dpmodel.regressions.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE, GaussianFrankWolfe, _noisy
+from dpmodel.regressions.model import PrivateRegression
 
 FALSE_ALARM = 1e-7
 CLOSE = 4e-3

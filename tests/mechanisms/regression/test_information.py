@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 from regressions import regression
 
-from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, L2Ball, Product
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.forecast import ExcessRisk
-from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT
-from dpmodel.mechanisms.regression.excess import predicted_by
-from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GAUSSIAN_FRANK_WOLFE
-from dpmodel.mechanisms.regression.information import _FAINT, _ROOM, too_noisy
-from dpmodel.mechanisms.regression.mirror_descent.mechanism import MIRROR_DESCENT
-from dpmodel.mechanisms.regression.objective_perturbation.mechanism import OBJECTIVE_PERTURBATION
+from dpmodel.regressions.descent import NOISY_DESCENT
+from dpmodel.regressions.excess import _FAINT, _ROOM, predicted_by, too_noisy
+from dpmodel.regressions.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE
+from dpmodel.regressions.mirror_descent import MIRROR_DESCENT
+from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.objective_perturbation import OBJECTIVE_PERTURBATION
 
 DELTA = 1e-6
 

@@ -13,8 +13,15 @@ from scipy.stats import binom
 
 from dpmodel.compile.regression.domain import L1Ball, L2Ball, Simplex
 from dpmodel.mechanisms.contract import Mechanism, Request
-from dpmodel.mechanisms.regression.mirror_descent.maps import Entropic, MirrorMap, PNorm, Shape, mirror_maps
-from dpmodel.mechanisms.regression.mirror_descent.mechanism import MIRROR_DESCENT, MirrorDescent
+from dpmodel.regressions.mirror_descent import (
+    MIRROR_DESCENT,
+    Entropic,
+    MirrorDescent,
+    MirrorMap,
+    PNorm,
+    Shape,
+    mirror_maps,
+)
 
 REQUEST = Request(1.0, 1e-6)
 SIZE, RADIUS = 4, 2.0

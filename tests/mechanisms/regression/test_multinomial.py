@@ -16,7 +16,6 @@ from descents import Replay, moves, replayed, seeded
 from scipy.optimize import minimize
 
 import dpmodel as dpm
-from dpmodel.classify.private_multinomial import PrivateMultinomial
 from dpmodel.compile.regression.domain import Box, FreeSpace
 from dpmodel.compile.regression.losses import Softmax, softmax
 from dpmodel.compile.regression.penalty import Penalty
@@ -25,10 +24,13 @@ from dpmodel.compile.regression.rows import Rows
 from dpmodel.marks.row_sources import MemoryBlocks
 from dpmodel.marks.rows import SourceRows
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.regression.class_populations import ClassPopulations
-from dpmodel.mechanisms.regression.descent.metric import descent_metric
-from dpmodel.mechanisms.regression.descent.steps import Settings, StepNoise, descend, private_gradient
-from dpmodel.mechanisms.regression.multinomial import (
+from dpmodel.mechanisms.spend import Spend
+from dpmodel.privacy import gaussian_mu
+from dpmodel.programs.classifier import Classification
+from dpmodel.regressions.model import PrivateMultinomial
+from dpmodel.regressions.noisy_gradient import Settings, StepNoise, descend, descent_metric, private_gradient
+from dpmodel.regressions.populations import ClassPopulations
+from dpmodel.regressions.several_classes import (
     MULTINOMIAL_DESCENT,
     MULTINOMIAL_OBJECTIVE_PERTURBATION,
     MULTINOMIAL_SUBSAMPLED,
@@ -36,10 +38,7 @@ from dpmodel.mechanisms.regression.multinomial import (
     MultinomialDescent,
     MultinomialObjectivePerturbation,
 )
-from dpmodel.mechanisms.regression.synthetic import populations_of, simulated_risks
-from dpmodel.mechanisms.spend import Spend
-from dpmodel.privacy import gaussian_mu
-from dpmodel.programs.classifier import Classification
+from dpmodel.regressions.synthetic import populations_of, simulated_risks
 
 REQUEST = Request(1.0, 1e-6)
 

@@ -14,19 +14,15 @@ from descents import Replay
 from scipy.stats import norm
 from test_multinomial import REQUEST, drawn, multinomial, objective
 
-from dpmodel.classify.private_multinomial import PrivateMultinomial
 from dpmodel.compile.regression.domain import Box, L2Ball
 from dpmodel.compile.regression.losses import Softmax, softmax
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.regression.multinomial import (
-    MULTINOMIAL_DESCENT,
-    MULTINOMIAL_OBJECTIVE_PERTURBATION,
-    MultinomialObjectivePerturbation,
-)
-from dpmodel.mechanisms.regression.objective_perturbation import mechanism as module
-from dpmodel.mechanisms.regression.objective_perturbation import perturbed_objective
-from dpmodel.mechanisms.regression.objective_perturbation.mechanism import (
+from dpmodel.privacy import SeededSource, gaussian_delta
+from dpmodel.regressions import objective_perturbation as module
+from dpmodel.regressions import perturbed_objective
+from dpmodel.regressions.model import PrivateMultinomial
+from dpmodel.regressions.objective_perturbation import (
     Design,
     corners,
     design,
@@ -35,12 +31,16 @@ from dpmodel.mechanisms.regression.objective_perturbation.mechanism import (
     perturbed,
     ridge_for,
 )
-from dpmodel.mechanisms.regression.objective_perturbation.perturbed_objective import (
+from dpmodel.regressions.perturbed_objective import (
     PerturbedObjective,
     bending,
     classes_gram,
 )
-from dpmodel.privacy import SeededSource, gaussian_delta
+from dpmodel.regressions.several_classes import (
+    MULTINOMIAL_DESCENT,
+    MULTINOMIAL_OBJECTIVE_PERTURBATION,
+    MultinomialObjectivePerturbation,
+)
 
 EPSILON, DELTA = 1.0, 1e-3
 

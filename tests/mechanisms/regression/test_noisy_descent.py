@@ -19,12 +19,11 @@ from dpmodel.compile.regression.domain import Box, L2Ball
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.regression.descent import steps as descent_steps
-from dpmodel.mechanisms.regression.descent.full_batch import NOISY_DESCENT, NoisyDescent
-from dpmodel.mechanisms.regression.descent.metric import descent_metric
-from dpmodel.mechanisms.regression.descent.steps import Settings, StepNoise, descend, private_gradient
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import gaussian_mu
+from dpmodel.regressions import noisy_gradient as descent_steps
+from dpmodel.regressions.descent import NOISY_DESCENT, NoisyDescent
+from dpmodel.regressions.noisy_gradient import Settings, StepNoise, descend, descent_metric, private_gradient
 
 REQUEST = Request(1.0, 1e-6)
 PURE = Request(1.0, 0.0)
@@ -169,8 +168,8 @@ def test_it_learns_about_as_well_as_forecast() -> None:
 
 def test_the_theorem_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether or not the public point keeps the bound too; in so many columns that the noise is Gaussian."""
-    monkeypatch.setattr("dpmodel.mechanisms.regression.excess.public_excess", lambda model: np.inf)
-    monkeypatch.setattr("dpmodel.mechanisms.regression.excess.capped", lambda forecast, known: forecast)
+    monkeypatch.setattr("dpmodel.regressions.excess.public_excess", lambda model: np.inf)
+    monkeypatch.setattr("dpmodel.regressions.excess.capped", lambda forecast, known: forecast)
     model = _logistic(3000, 20, 1)
     model = replace(model, domain=L2Ball(20, 3.0), _memo={})
     mechanism = NoisyDescent(steps=20, momentum=False, averaging="all")

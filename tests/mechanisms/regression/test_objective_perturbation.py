@@ -13,14 +13,15 @@ from descents import Replay
 from regressions import objective, regression
 from scipy.stats import binom, norm
 
-from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import FreeSpace, L1Ball, L2Ball
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.regression.objective_perturbation import mechanism as module
-from dpmodel.mechanisms.regression.objective_perturbation import perturbed_objective
-from dpmodel.mechanisms.regression.objective_perturbation.mechanism import (
+from dpmodel.privacy import SeededSource
+from dpmodel.regressions import objective_perturbation as module
+from dpmodel.regressions import perturbed_objective
+from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.objective_perturbation import (
     OBJECTIVE_PERTURBATION,
     Design,
     ObjectivePerturbation,
@@ -31,8 +32,7 @@ from dpmodel.mechanisms.regression.objective_perturbation.mechanism import (
     perturbed,
     ridge_for,
 )
-from dpmodel.mechanisms.regression.synthetic import simulated_risks
-from dpmodel.privacy import SeededSource
+from dpmodel.regressions.synthetic import simulated_risks
 
 FALSE_ALARM = 1e-7
 EPSILON, DELTA = 1.0, 1e-3

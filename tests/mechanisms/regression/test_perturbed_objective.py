@@ -12,14 +12,14 @@ from descents import Replay
 from regressions import regression
 from test_objective_perturbation import DELTA, EPSILON, LOSSES, labels, problem, rows_of
 
-from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import Box, FreeSpace, L1Ball, L2Ball, Product
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.regression.objective_perturbation import mechanism as module
-from dpmodel.mechanisms.regression.objective_perturbation import perturbed_objective
-from dpmodel.mechanisms.regression.objective_perturbation.mechanism import (
+from dpmodel.regressions import objective_perturbation as module
+from dpmodel.regressions import perturbed_objective
+from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.objective_perturbation import (
     OBJECTIVE_PERTURBATION,
     Design,
     design,

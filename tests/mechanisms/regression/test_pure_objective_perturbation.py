@@ -13,14 +13,14 @@ from descents import Replay, seeded
 from regressions import objective, regression
 from scipy.optimize import minimize
 
-from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import L1Ball
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.regression.objective_perturbation import pure
-from dpmodel.mechanisms.regression.objective_perturbation.perturbed_objective import PerturbedObjective
-from dpmodel.mechanisms.regression.objective_perturbation.pure import PURE_OBJECTIVE_PERTURBATION
+from dpmodel.regressions import pure_objective_perturbation as pure
+from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.perturbed_objective import PerturbedObjective
+from dpmodel.regressions.pure_objective_perturbation import PURE_OBJECTIVE_PERTURBATION
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from regressions import regression
 
+from dpmodel.as_printed.adassp import ADASSP_PUBLISHED
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
-from dpmodel.mechanisms.regression.descent.full_batch import NoisyDescent
-from dpmodel.mechanisms.regression.pure_too import PureToo, _may_win
-from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SUFFICIENT_STATISTICS
+from dpmodel.regressions.descent import NoisyDescent
+from dpmodel.regressions.excess import PureToo, _may_win
+from dpmodel.regressions.sufficient_statistics import SUFFICIENT_STATISTICS
 
 
 @pytest.mark.parametrize("mechanism", [SUFFICIENT_STATISTICS, NoisyDescent(steps=1)], ids=lambda m: m.name)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, L2Ball, Product, Simplex
-from dpmodel.mechanisms.regression.objective_perturbation.quadratic import (
+from dpmodel.regressions.perturbed_objective import (
     SimplePart,
     minimise_quadratic,
     solve_positive,

@@ -14,12 +14,12 @@ from descents import Replay, seeded
 from regressions import objective, regression
 
 import dpmodel as dpm
-from dpmodel.classify.private_regression import PrivateRegression
 from dpmodel.compile.regression.domain import Box
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.regression.quantile_exponential import QUANTILE_EXPONENTIAL, grid_of
+from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.quantile_exponential import QUANTILE_EXPONENTIAL, grid_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 

@@ -10,13 +10,12 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.as_printed.adassp import ADASSP_PUBLISHED, sums
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED, sums
-from dpmodel.mechanisms.regression.descent.metric import descent_metric, plain_metric
-from dpmodel.mechanisms.regression.sufficient_statistics.layout import layout_of
-from dpmodel.mechanisms.regression.sufficient_statistics.measure import summed, to_vector
+from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.moments import layout_of, summed, to_vector
+from dpmodel.regressions.noisy_gradient import descent_metric, plain_metric
 
 LOSSES = ("squared", "absolute", "huber", "quantile", "logistic", "binary", "hinge", "squared hinge")
 LABELS = {"logistic": (-1.0, 1.0), "hinge": (-1.0, 1.0), "squared hinge": (-1.0, 1.0), "binary": (0.0, 1.0)}

@@ -19,8 +19,8 @@ from dpmodel.compile.regression.rows import WHOLE, Rows
 from dpmodel.marks.private import Private
 from dpmodel.marks.values import Handed
 from dpmodel.marks.vault import unseal
-from dpmodel.mechanisms.regression.mirror_descent.maps import mirror_maps
-from dpmodel.mechanisms.regression.synthetic import populations_of, simulated_risks
+from dpmodel.regressions.mirror_descent import mirror_maps
+from dpmodel.regressions.synthetic import populations_of, simulated_risks
 
 BALL = L1Ball(4, 0.7)
 DOMAINS: list[Domain] = [FreeSpace(4), BALL, L2Ball(4, 0.7), Box(-np.ones(4) / 2, np.ones(4)), Simplex(4, 0.7)]

@@ -11,9 +11,8 @@ from regressions import regression
 
 import dpmodel as dpm
 from dpmodel.compile.regression.losses import Loss
-from dpmodel.mechanisms.regression.descent.plan import Search
-from dpmodel.mechanisms.regression.descent.search import choosers
-from dpmodel.mechanisms.regression.synthetic import side_by_side, simulated_risks, weak_risk
+from dpmodel.regressions.descent_search import Search, choosers
+from dpmodel.regressions.synthetic import side_by_side, simulated_risks, weak_risk
 
 LOSSES = [Loss("squared"), Loss("absolute"), Loss("huber", 0.2), Loss("quantile", 0.3), Loss("logistic"), Loss("hinge")]
 LOSSES += [Loss("binary_logistic"), Loss("squared_hinge"), Loss("squared", clip=0.3)]

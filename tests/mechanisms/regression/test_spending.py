@@ -16,24 +16,23 @@ from descents import Replay, replayed
 from families import REGRESSIONS
 from regressions import regression
 
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.as_printed import frank_wolfe as frank_wolfe_published
+from dpmodel.as_printed import stochastic_mirror_descent
+from dpmodel.as_printed.adassp import ADASSP_PUBLISHED
+from dpmodel.as_printed.frank_wolfe import FrankWolfePublished
+from dpmodel.as_printed.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
 from dpmodel.compile.regression.domain import L1Ball, L2Ball
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.published import frank_wolfe as frank_wolfe_published
-from dpmodel.mechanisms.published import stochastic_mirror_descent
-from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
-from dpmodel.mechanisms.published.frank_wolfe import FrankWolfePublished
-from dpmodel.mechanisms.published.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
-from dpmodel.mechanisms.regression.descent.full_batch import NoisyDescent
-from dpmodel.mechanisms.regression.descent.subsampled import SubsampledDescent
-from dpmodel.mechanisms.regression.frank_wolfe import vertices as frank_wolfe
-from dpmodel.mechanisms.regression.frank_wolfe.gaussian import GaussianFrankWolfe
-from dpmodel.mechanisms.regression.frank_wolfe.vertices import FrankWolfe
-from dpmodel.mechanisms.regression.mirror_descent.mechanism import MirrorDescent
-from dpmodel.mechanisms.regression.objective_perturbation.mechanism import ObjectivePerturbation
-from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SUFFICIENT_STATISTICS
 from dpmodel.privacy import gaussian_mu, pure_composition_delta, zcdp_rho
+from dpmodel.regressions import frank_wolfe
+from dpmodel.regressions.descent import NoisyDescent, SubsampledDescent
+from dpmodel.regressions.frank_wolfe import FrankWolfe
+from dpmodel.regressions.gaussian_frank_wolfe import GaussianFrankWolfe
+from dpmodel.regressions.mirror_descent import MirrorDescent
+from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.objective_perturbation import ObjectivePerturbation
+from dpmodel.regressions.sufficient_statistics import SUFFICIENT_STATISTICS
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 

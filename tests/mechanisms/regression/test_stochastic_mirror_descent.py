@@ -14,11 +14,7 @@ from descents import replayed
 from regressions import objective, regression
 from scipy.special import ndtr
 
-from dpmodel.classify.private_regression import PrivateRegression
-from dpmodel.compile.regression.domain import L2Ball
-from dpmodel.compile.regression.losses import Loss
-from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.published.stochastic_mirror_descent import (
+from dpmodel.as_printed.stochastic_mirror_descent import (
     STOCHASTIC_MIRROR_DESCENT,
     Descent,
     applicable_rows,
@@ -30,8 +26,12 @@ from dpmodel.mechanisms.published.stochastic_mirror_descent import (
     shuffled_epsilon,
     whole_epsilon,
 )
-from dpmodel.mechanisms.regression.synthetic import simulated_risks
+from dpmodel.compile.regression.domain import L2Ball
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.mechanisms.contract import Request
 from dpmodel.privacy import SeededSource, gaussian_delta
+from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.synthetic import simulated_risks
 
 FALSE_ALARM = 1e-7
 DELTA = 1e-3

@@ -15,17 +15,16 @@ from regressions import objective, regression
 
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.regression.descent import subsampled as subsampled_descent
-from dpmodel.mechanisms.regression.descent.metric import descent_metric
-from dpmodel.mechanisms.regression.descent.steps import Settings, descend
-from dpmodel.mechanisms.regression.descent.subsampled import (
+from dpmodel.mechanisms.spend import Spend
+from dpmodel.privacy import poisson_sample, subsampled_epsilon, subsampled_multiplier
+from dpmodel.regressions import descent as subsampled_descent
+from dpmodel.regressions.descent import (
     SUBSAMPLED_DESCENT,
     SampledNoise,
     SubsampledDescent,
     sampled_gradient,
 )
-from dpmodel.mechanisms.spend import Spend
-from dpmodel.privacy import poisson_sample, subsampled_epsilon, subsampled_multiplier
+from dpmodel.regressions.noisy_gradient import Settings, descend, descent_metric
 
 REQUEST = Request(1.0, 1e-6)
 

@@ -13,27 +13,36 @@ from auditing import epsilon_lower_bound
 from descents import Replay
 from regressions import objective, regression
 
-from dpmodel.classify.private_regression import PrivateRegression
+from dpmodel.as_printed.adassp import ADASSP_PUBLISHED
 from dpmodel.compile.regression.domain import L1Ball, L2Ball
 from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.compile.regression.rows import Rows
 from dpmodel.mechanisms.contract import Mechanism, Request
-from dpmodel.mechanisms.published.adassp import ADASSP_PUBLISHED
-from dpmodel.mechanisms.regression.sufficient_statistics import forecast as statistics_forecast
-from dpmodel.mechanisms.regression.sufficient_statistics.forecast import noise_bounds, reach_of
-from dpmodel.mechanisms.regression.sufficient_statistics.layout import Layout, layout_of, sensitivity_l1, sensitivity_l2
-from dpmodel.mechanisms.regression.sufficient_statistics.measure import (
+from dpmodel.privacy import SeededSource, gaussian_mu
+from dpmodel.regressions import sufficient_statistics as statistics_forecast
+from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.moments import (
+    Layout,
     Spread,
     Statistics,
     from_vector,
+    layout_of,
+    normal_equations,
+    quadratic,
+    sensitivity_l1,
+    sensitivity_l2,
+    shrunk,
     summed,
     to_vector,
 )
-from dpmodel.mechanisms.regression.sufficient_statistics.mechanism import SUFFICIENT_STATISTICS, spread_of
-from dpmodel.mechanisms.regression.sufficient_statistics.rule import normal_equations, quadratic, shrunk
-from dpmodel.mechanisms.regression.sufficient_statistics.solve import accelerated
-from dpmodel.mechanisms.regression.synthetic import simulated_risks
-from dpmodel.privacy import SeededSource, gaussian_mu
+from dpmodel.regressions.sufficient_statistics import (
+    SUFFICIENT_STATISTICS,
+    accelerated,
+    noise_bounds,
+    reach_of,
+    spread_of,
+)
+from dpmodel.regressions.synthetic import simulated_risks
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 

@@ -1,0 +1,1 @@
+"""Algorithms with their papers' own constants, corrected where they do not hold: yardsticks."""

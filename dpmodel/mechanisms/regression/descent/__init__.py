@@ -1,1 +1,0 @@
-"""Noisy gradient descent: on all records, and on samples of them."""

@@ -1,1 +1,0 @@
-"""Private Frank-Wolfe: over listed vertices, and with noise on the whole gradient (TTZ15)."""

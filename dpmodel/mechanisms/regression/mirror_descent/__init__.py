@@ -1,1 +1,0 @@
-"""Noisy mirror descent over l1 balls and simplices."""

@@ -1,1 +1,0 @@
-"""Objective perturbation: a random linear term, then an ordinary minimisation."""

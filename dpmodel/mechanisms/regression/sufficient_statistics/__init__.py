@@ -1,1 +1,0 @@
-"""Least squares from second moments that are measured once."""

@@ -1,0 +1,1 @@
+"""Private empirical risk minimisation: the model, its populations, and one file per algorithm."""

@@ -1,0 +1,382 @@
+"""A bound on the excess of averaged noisy descent over a bounded set, with high probability."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from dpmodel._types import Floats, PrivateArray
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.rows import WHOLE, Rows, Table
+from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, counted, no_progress
+from dpmodel.mechanisms.forecast import Bound, ExcessRisk, Forecast
+from dpmodel.mechanisms.spend import Spend
+from dpmodel.numerics.public_facts import cached
+from dpmodel.privacy import LEAST_DELTA, NoiseSource, PoissonCoins, poisson_coins, subsampled_multiplier
+from dpmodel.regressions.descent_search import DescentPlan, Search, clipped, judge_descent
+from dpmodel.regressions.excess import PureToo, clip_note, excess_forecast
+from dpmodel.regressions.model import PrivateRegression, public_point
+from dpmodel.regressions.noisy_gradient import (
+    Averaging,
+    Gradient,
+    Settings,
+    StepNoise,
+    descend,
+    descent_metric,
+    part_gradient,
+    private_gradient,
+)
+
+
+def averaged_excess(noise: StepNoise, settings: Settings, beta: float) -> float | None:
+    """Proved bound, or None where the theorem does not speak (momentum, other averages, Laplace noise, unbounded sets,
+    penalties that are not quadratic, several scores).
+
+    Theorem. Points u_t of a convex set U, ``u_{t+1} = P_U(u_t - h (g_t + x_t))``, g_t a subgradient of f at u_t with
+    ``|g_t| <= G``, x_t given the past N(0, s_t^2 I) with s_t <= s, plus a fixed N(0, r^2 I) vector x. The mean of the
+    T points has, with probability 1 - beta, ``f(mean) - f(u*) <= R^2 / (2 h T) + (h / 2)(G + N)^2 + D s sqrt(2 l / T) +
+    D Q`` with R = max |u_0 - u|, D the diameter, l = ln(3 / beta), ``N = s (sqrt(p) + sqrt(2 l / T)) + Q`` and
+    ``Q = r (sqrt(p) + sqrt(2 l))``.
+
+    Proof. Projection does not increase distances: ``<g_t + e_t, u_t - u*> <= (|u_t - u*|^2 - |u_{t+1} - u*|^2) / 2h +
+    (h/2) |g_t + e_t|^2``, e_t all noise of step t. Sum over t; convexity turns ``<g_t, u_t - u*>`` into excess. Given
+    the past ``<x_t, u* - u_t>`` is normal with variance at most s^2 D^2, so their sum has the tail of a normal of
+    variance T s^2 D^2 (supermartingale exp): the third term, except w.p. beta/3. ``|x| <= Q`` except w.p. beta/3
+    (Gaussian concentration of the norm), likewise ``sqrt(sum |x_t|^2) <= s (sqrt(T p) + sqrt(2 l))``, where scaling x_t
+    up to s only increases it. Minkowski in t bounds the root mean square of |g_t + e_t| by G + N.
+    """
+    model, metric, penalty = noise.model, noise.metric, noise.model.penalty
+    if (
+        settings.clip < math.inf
+        or settings.momentum
+        or settings.averaging != "all"
+        or noise.order != 2
+        or not penalty.smooth
+        or model.scores > 1
+    ):
+        return None
+    if not math.isfinite(model.prediction_bound) or not model.domain.bounded or not metric.diagonal:
+        return None
+    stretch = float((1 / metric.scale).max())  # |v| <= |w| max 1 / scale
+    diameter, far = stretch * model.domain.diameter(2.0), stretch * model.domain.norm(2.0)
+    center = float(np.linalg.norm(metric.coordinates(public_point(model))))
+    radius = min(diameter, far + center)
+    z, y = model.prediction_bound, model.row.label_bound
+    reach = model.loss.rest_bound(z, y) if settings.share > 0 else model.loss.derivative_bound(z, y)
+    p, steps, log = model.size, settings.steps, math.log(3 / beta)
+    wide, once = model.scale * noise.scale(reach), model.scale * noise.middle_scale
+    linear = float(np.linalg.norm(metric.sums(penalty.linear)))
+    public = float((2 * metric.scale * penalty.ridge).max(initial=0.0)) * model.domain.norm(2.0) + linear
+    derivative = model.weight * model.derivative_bound * metric.row.norm(2) + public
+    fixed = once * (math.sqrt(p) + math.sqrt(2 * log))
+    square = derivative + wide * (math.sqrt(p) + math.sqrt(2 * log / steps)) + fixed
+    bound = radius**2 / (2 * settings.step * steps) + settings.step / 2 * square * square
+    return bound + diameter * (wide * math.sqrt(2 * log / steps) + fixed)
+
+
+# ------------------------------------------------------------------------------------------ full batch
+
+
+@dataclass(frozen=True)
+class NoisyDescent(PureToo):
+    """Minimise the empirical risk by gradient steps on noisy sums of derivatives.
+
+    Source
+        Bassily, Smith and Thakurta 2014, section 2 (full-batch steps: Song, Chaudhuri and Sarwate 2013); AMU20 for
+        losses without smoothness; exact Gaussian composition: Dong, Roth and Su 2022, corollary 3.3.
+    Privacy
+        Private rows enter only through ``M sum_i omega_i s_i a_i`` (M public: ``Metric``). Each step noises these p
+        sums, scaled to how far one record moves them at the released point, so that every step costs the same mu
+        (``StepNoise``): T steps and the one measurement of the middles compose to the mu of (epsilon, delta) (Balle
+        and Wang 2018). delta = 0: Laplace noise scaled to the 1-norm, epsilon / T a step. With middles, derivative =
+        m(y) + rest (``Loss.middle``): ``M sum_i omega_i m(y_i) a_i`` is released once with a share of the budget, and
+        steps release sums of the rest, which reaches half as far. T, step, momentum, share, averaging and clip are
+        functions of public facts (``Search``); penalty, projection and averaging act on released numbers.
+    Utility
+        Forecast: mean excess risk on simulated populations, with this noise and these settings. Where the set is
+        bounded and plain averaging was asked for (momentum=False, averaging="all", no l1 or other penalty),
+        ``averaged_excess`` proves a bound that holds with probability 1 - beta.
+    Cost
+        T passes over the features and T p noisy numbers, T <= 128, fewer for p > 1,200; a projection a step.
+
+    Parameters
+    ----------
+    steps, momentum, averaging, middle : force T, forbid momentum, force what is averaged, forbid the middles.
+    """
+
+    steps: int | None = None
+    momentum: bool = True
+    averaging: Averaging | None = None
+    middle: bool = True
+    reads_blocks: ClassVar[bool] = True
+    name: str = "noisy-descent"
+    source: str = "Bassily, Smith and Thakurta 2014; Dong, Roth and Su 2022 (exact Gaussian composition)"
+
+    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
+        return judge_descent(model, 1.0 if request.delta == 0 else 2.0)
+
+    def plan(self, model: PrivateRegression, request: Request) -> DescentPlan:
+        """Settings and their prediction, from public facts."""
+        return _plan(model, self, request.epsilon, request.delta)
+
+    def forecast_as_requested(self, model: PrivateRegression, request: Request) -> Forecast:
+        plan = self.plan(model, request)
+        settings, noise = plan.settings, step_noise(model, _spend(request.epsilon, request.delta), plan.settings)
+        return excess_forecast(
+            model,
+            request,
+            predicted=plan.predicted,
+            at_most=averaged_excess(noise, settings, request.beta),
+            work=f"{settings.steps} passes over the data, noise on {model.size} sums in each",
+            noise={
+                **noise.told(settings),
+                "share of the middles": settings.share,
+                "scale of the middles": noise.middle_scale,
+                "coordinates": "centred" if noise.metric.exchange is not None else "scaled columns",
+            },
+            caveats=clip_note(model, settings.clip),
+        )
+
+    def run_as_requested(
+        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
+    ) -> Outcome:
+        settings = self.plan(model, request).settings
+        steps = step_noise(model, _spend(request.epsilon, request.delta), settings)
+        gradient = private_gradient(steps, model.read_table(), noise)
+        step = counted(f"gradient descent, {settings.steps} steps", settings.steps, progress)
+
+        def told(w: np.ndarray) -> np.ndarray:
+            step()
+            return gradient(w)
+
+        points = descend(steps.model, steps.metric, settings, told)
+        return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))
+
+
+def step_noise(model: PrivateRegression, spend: Spend, settings: Settings) -> StepNoise:
+    """The noise of these settings."""
+    seen = clipped(model, settings.clip)
+    return StepNoise(seen, descent_metric(model), spend, settings.steps, settings.share)
+
+
+def _spend(epsilon: float, delta: float) -> Spend:
+    return Spend.of(epsilon, delta, gaussian_only=True)
+
+
+@cached
+def _plan(model: PrivateRegression, requested: NoisyDescent, epsilon: float, delta: float) -> DescentPlan:
+    spend = _spend(epsilon, delta)
+    return Search(
+        model,
+        lambda settings: step_noise(model, spend, settings),
+        pure=delta == 0,
+        steps=requested.steps,
+        momentum=requested.momentum,
+        averaging=requested.averaging,
+        middle=requested.middle,
+    ).best()
+
+
+NOISY_DESCENT = NoisyDescent()
+__all__ = ["NOISY_DESCENT", "NoisyDescent"]
+
+
+# ------------------------------------------------------------------------------------------ Poisson samples of the rows
+
+
+_STEPS = 64
+_PASSES = (2, 8)
+_LEAST_BATCH = 200  # expected records a step
+# More passes are taken where they forecast an excess smaller by this factor.
+_WORTH = 0.9
+# Settings of steps on all records that are found predict no more than this share's inverse of what others would.
+_MISSED = 0.8
+
+
+@dataclass(frozen=True)
+class SampledNoise(StepNoise):
+    """Noise on sums over samples of rate ``rate``, divided by the rate; ``multiplier`` as in ``privacy.subsampling``.
+
+    One record's vector ``omega_i s_i M a_i`` has norm at most ``size(reach)``, rounding included; where its coin is
+    False, both databases add up the same rows in the same order.
+    """
+
+    rate: float = 1.0
+    multiplier: float = 1.0
+
+    def size(self, reach: float) -> float:
+        model, norm = self.model, self.metric.row.norm(2.0)
+        rounding = 8 * (model.count + 8) * 2.0**-53 * model.total * reach * self.metric.uncentred[2.0]
+        return model.largest_weight * reach * norm * (1 + 1e-12) + rounding
+
+    def scale(self, reach: float) -> float:
+        """Standard deviation of the noise on each sum over the sample."""
+        return self.multiplier * self.size(reach)
+
+    @property
+    def simulated_scale(self) -> float:
+        """What privacy and sampling add to the sums over all rows, the latter for derivatives of half their reach."""
+        model = self.model
+        sampled = model.total * model.largest_weight * (1 - self.rate) / self.rate
+        drawn = sampled * (self.metric.row.norm(2.0) / 2) ** 2 / model.size
+        return math.hypot(self.scale(1.0) / self.rate, math.sqrt(drawn))
+
+
+@dataclass(frozen=True)
+class SampledPlan:
+    """A plan of descent, with the sampling rate and the noise multiplier."""
+
+    descent: DescentPlan
+    rate: float
+    multiplier: float
+
+
+@dataclass(frozen=True)
+class SubsampledDescent(Mechanism[PrivateRegression]):
+    """Gradient steps on Poisson samples of the rows.
+
+    Source
+        Song, Chaudhuri and Sarwate 2013; Bassily, Smith and Thakurta 2014; Abadi et al. 2016 (without clipping of
+        whole gradients: derivatives are bounded); accounting by privacy-loss distributions: Koskela et al. 2020.
+    Privacy
+        Every step draws every record with probability q, by coins that stay secret, and releases ``M sum omega_i s_i
+        a_i`` over the drawn records with Gaussian noise of standard deviation ``multiplier`` times the largest norm of
+        one record's vector at the released point, so each step is dominated by one and the same pair of mixtures, and T
+        steps cost what ``subsampled_multiplier`` was solved for (replace-one: the pair of opposite records; absent
+        records without constant columns: one record against none). q, T and all settings are public facts.
+    Utility
+        Forecast by simulation, with the variance that sampling adds for derivatives of half their reach. Sampling saves
+        work, not noise: for the same time of descent full-batch steps have no more noise.
+    Cost
+        q T passes over the features (2 or 8), T p noisy numbers and T n coins.
+
+    Parameters
+    ----------
+    steps, rate : force T and the sampling rate.
+    """
+
+    serves: ClassVar[Serves] = Serves(PrivateRegression)
+    reads_blocks: ClassVar[bool] = True
+    steps: int | None = None
+    rate: float | None = None
+    name: str = "subsampled-descent"
+    source: str = "Bassily, Smith and Thakurta 2014; Abadi et al. 2016 (privacy-loss distributions)"
+
+    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
+        if request.delta < LEAST_DELTA:
+            return Verdict(False, f"subsampling is accounted for delta of at least {LEAST_DELTA:g}")
+        verdict = judge_descent(model, 2.0)
+        if verdict.eligible and self.rate is None and model.count * _PASSES[0] < _LEAST_BATCH * (self.steps or _STEPS):
+            return Verdict(False, f"samples of {model.count} rows would be too small to save work")
+        return verdict
+
+    def plan(self, model: PrivateRegression, request: Request) -> SampledPlan:
+        """Settings and their prediction, from public facts."""
+        return _sampled_plan(model, self, request.epsilon, request.delta)
+
+    def at_least(self, model: PrivateRegression, request: Request) -> Iterator[Bound]:
+        """Where losses are smooth and samples bring no less noise than as many steps on all records, such steps could
+        take any settings that are found here: the search for theirs may miss these by a little, no more."""
+        if self.steps is not None or self.rate is not None or not math.isfinite(model.loss.smoothness):
+            return
+        full = NOISY_DESCENT.plan(model, request)
+        settings = replace(full.settings, steps=_STEPS, share=0.0)
+        least = step_noise(model, Spend.of(request.epsilon, request.delta, gaussian_only=True), settings)
+        sampled = [
+            sampled_step_noise(model, settings, rate, _multiplier(model, request.epsilon, request.delta, rate, _STEPS))
+            for rate in _rates(_STEPS)
+        ]
+        if all(each.simulated_scale >= least.simulated_scale for each in sampled):
+            yield Bound(ExcessRisk(_MISSED * full.predicted))
+
+    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
+        plan = self.plan(model, request)
+        settings = plan.descent.settings
+        noise = sampled_step_noise(model, settings, plan.rate, plan.multiplier)
+        return excess_forecast(
+            model,
+            request,
+            predicted=plan.descent.predicted,
+            work=f"{settings.steps * plan.rate:.3g} passes over the data in {settings.steps} steps, "
+            f"noise on {model.size} sums in each",
+            noise={
+                **noise.told(settings),
+                "sampling rate": plan.rate,
+                "noise multiplier": plan.multiplier,
+            },
+            caveats=clip_note(model, settings.clip),
+        )
+
+    def run(
+        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Outcome:
+        plan = self.plan(model, request)
+        settings = plan.descent.settings
+        steps = sampled_step_noise(model, settings, plan.rate, plan.multiplier)
+        step = counted(f"gradient descent on samples, {settings.steps} steps", settings.steps, progress)
+        gradient = sampled_gradient(steps, model.read_table(), noise)
+
+        def told(w: Floats) -> Floats:
+            step()
+            return gradient(w)
+
+        points = descend(steps.model, steps.metric, settings, told)
+        return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))
+
+
+def sampled_gradient(noise: SampledNoise, rows: Table, source: NoiseSource) -> Gradient:
+    """w -> noisy gradient of the data part from one sample, in the metric's coordinates."""
+    model, metric, loss = noise.model, noise.metric, noise.model.loss
+
+    def gradient(w: Floats) -> Floats:
+        reach = noise.reach(w)
+        coins = poisson_coins(source, noise.rate)
+        drawn = rows.map_reduce(partial(part_sampled, coins=coins, loss=loss, w=w, reach=reach), step=WHOLE)
+        sums = PrivateArray(metric.sums(drawn))
+        return model.scale / noise.rate * noise.draw(source, sums, noise.scale(reach))
+
+    return gradient
+
+
+def part_sampled(part: Rows, coins: PoissonCoins, loss: Loss, w: Floats, reach: float) -> PrivateArray:
+    """(p,) ``part_gradient`` of the rows whose coins are True."""
+    return part_gradient(part.part(np.flatnonzero(coins.of(part.first, part.count))), loss, w, reach)
+
+
+def sampled_step_noise(model: PrivateRegression, settings: Settings, rate: float, multiplier: float) -> SampledNoise:
+    """The noise of these settings; its ``spend`` is not used: the multiplier says it all."""
+    seen = clipped(model, settings.clip)
+    return SampledNoise(seen, descent_metric(model), Spend(1.0, 1.0), settings.steps, 0.0, rate, multiplier)
+
+
+def _rates(steps: int) -> list[float]:
+    return [min(passes / steps, 1.0) for passes in _PASSES]
+
+
+def _multiplier(model: PrivateRegression, epsilon: float, delta: float, rate: float, steps: int) -> float:
+    # Neighbours differ in two vectors; an absent record without constant columns has none.
+    replaced = not model.row.absent or model.row.fixed(2.0) > 0
+    return subsampled_multiplier(epsilon, delta, rate, steps, replace=replaced)
+
+
+@cached
+def _sampled_plan(model: PrivateRegression, requested: SubsampledDescent, epsilon: float, delta: float) -> SampledPlan:
+    steps, found = requested.steps or _STEPS, NOISY_DESCENT.plan(model, Request(epsilon, delta)).settings
+    best = None
+    for rate in _rates(steps) if requested.rate is None else [requested.rate]:
+        multiplier = _multiplier(model, epsilon, delta, rate, steps)
+        noise = partial(sampled_step_noise, model, rate=rate, multiplier=multiplier)
+        plan = SampledPlan(Search(model, noise, pure=False, steps=steps).near(found), rate, multiplier)
+        if best is None or plan.descent.predicted < _WORTH * best.descent.predicted:
+            best = plan
+    assert best is not None
+    return best
+
+
+SUBSAMPLED_DESCENT = SubsampledDescent()
+__all__ = ["SUBSAMPLED_DESCENT", "SubsampledDescent"]

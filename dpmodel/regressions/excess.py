@@ -1,0 +1,200 @@
+"""The forecast of a regression in one form: what is predicted, what is proved, and when neither says anything."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Bound, ExcessRisk, Forecast
+from dpmodel.mechanisms.known import Known, capped
+from dpmodel.mechanisms.spend import Spend
+from dpmodel.numerics.public_facts import cached
+from dpmodel.privacy import NoiseSource, gaussian_mu
+from dpmodel.regressions.model import PrivateRegression, objective_range, public_excess
+from dpmodel.regressions.synthetic import populations_of
+from dpmodel.text import number
+
+
+def excess_forecast(
+    model: PrivateRegression,
+    request: Request,
+    *,
+    predicted: float,
+    at_most: float | None = None,
+    work: str,
+    noise: Mapping[str, Any] | None = None,
+    caveats: tuple[str, ...] = (),
+) -> Forecast:
+    """``predicted`` : mean excess risk on the simulated populations; ``at_most`` : a bound that a theorem gives for
+    any data, exceeded with probability at most ``request.beta``, or None. ``work`` : its cost in words.
+
+    A prediction that is no better than the best point that needs no data says nothing, and a bound that this point
+    keeps too is left out: then the prediction is all there is.
+    """
+    known = known_of(model)
+    predicted = math.inf if math.isnan(predicted) else predicted  # descents that diverge in simulation
+    proved = at_most is not None and bool(at_most < min(public_excess(model), known.objective))
+    forecast = Forecast(
+        statement=excess_words(predicted, known, at_most if proved else None, request.beta),
+        epsilon=request.epsilon,
+        delta=request.delta,
+        beta=request.beta,
+        error=ExcessRisk(predicted, at_most if proved and at_most is not None else math.inf),
+        proved=proved,
+        work=work,
+        noise=dict(noise or {}),
+        caveats=caveats,
+    )
+    return capped(forecast, known)
+
+
+def predicted_by(forecast: Forecast) -> float:
+    """The excess risk that a regression's forecast predicts."""
+    assert isinstance(forecast.error, ExcessRisk)
+    return forecast.error.predicted
+
+
+def excess_words(predicted: float, known: Known, at_most: float | None, beta: float) -> str:
+    """What is said of the excess risk; ``at_most`` : a bound for any data, or None."""
+    words = (
+        f"excess risk about {number(predicted)} on data drawn from the public bounds "
+        f"({number(known.predicted)} without data)"
+    )
+    if at_most is not None:
+        words += f"; at most {number(at_most)} on any data with probability {number(1 - beta)}"
+    return words
+
+
+@cached
+def known_of(model: PrivateRegression) -> Known:
+    """What is known without data: the most that a point of the set can lose, and what the public point is predicted
+    to."""
+    nothing = float(np.mean(populations_of(model).nothing))
+    return Known(objective=objective_range(model), predicted=math.inf if math.isnan(nothing) else nothing)
+
+
+def clip_note(model: PrivateRegression, clip: float) -> tuple[str, ...]:
+    """What a mechanism says that cuts derivatives by its own choice (to ``clip``, a public number)."""
+    if clip >= model.derivative_bound:
+        return ()
+    bound = (
+        f"they may reach {number(model.derivative_bound)}"
+        if math.isfinite(model.derivative_bound)
+        else "they have no bound"
+    )
+    return (
+        f"derivatives of the loss were cut to {number(clip)} (a public choice; {bound}): labels far from the "
+        "prediction pull no harder than that",
+    )
+
+
+# -------------------- what noise on gradients leaves to be learnt
+
+
+_SMALL = 1e-6  # of the derivatives' bound: cut there, derivatives tell their sign alone
+_SYMMETRIC = ("l1", "l2", "linf")
+_ROOM = 2.0  # for the higher orders, and for gradients asked for at other points than the first
+_FAINT = 1.5  # standard deviations of the noise: a column of h beyond that is found, whatever the others are
+
+
+def too_noisy(model: PrivateRegression, request: Request) -> Iterator[Bound]:
+    """A bound on the forecast of whatever sees the rows through gradients with Gaussian noise (objective perturbation
+    is one of them: b is such a gradient). Nothing where it says nothing.
+
+    Losses are convex: from the public point w0, at which the gradient is g, a point w of the set gains at most
+    ``<-g, w - w0>``. Many noisy gradients tell no more than one with the noise s of the whole budget. Where all columns
+    are alike to the mechanism, so that the truth might as well lie at other columns with other signs, a function u of
+    ``h + N(0, s^2)``, |u| <= R, has ``E <-g, u> <= R (E <g, g'> e^(<h, h'> / s^2))^(1/2)`` for two such truths (Cauchy
+    and Schwarz against the noise alone), which is ``R |g| a / sqrt(p)`` to first order, a = |h| / s. h is what is
+    noised; a is largest for derivatives that are cut to their signs. Higher orders are largest where few columns carry
+    h: where k do alike, ``k sinh(a^2 / k)`` stands for a^2, but for truths that share more than one of them. So no
+    column may have more than ``_FAINT`` s of it.
+    """
+    least = _least(model, request.epsilon, request.delta) if request.delta > 0 else 0.0
+    if least > 0:
+        yield Bound(ExcessRisk(least))
+
+
+@cached
+def _least(model: PrivateRegression, epsilon: float, delta: float) -> float:
+    row, clip = model.row, _SMALL * model.derivative_bound
+    alike = model.scores == 1 and not row.constant.any() and bool((row.magnitudes == row.magnitudes[0]).all())
+    if not (alike and model.domain.kind in _SYMMETRIC and 0 < clip * row.norm(2.0) < math.inf):
+        return 0.0
+    populations = populations_of(model)
+    start = populations.start
+    radius = model.domain.norm(2.0) + float(np.linalg.norm(start[0]))
+    if populations.mean.any() or model.penalty.subgradient(start).any():
+        return 0.0
+    noise = model.scale * Spend.of(epsilon, delta, gaussian_only=True).gaussian_sigma(
+        model.gradient_sensitivity(2.0, clip)
+    )
+    h, gained = populations.gradients(start, clip), np.linalg.norm(populations.gradients(start, math.inf), axis=1)
+    gain = _ROOM * radius * gained * np.linalg.norm(h, axis=1) / (noise * math.sqrt(model.size))
+    gain[np.abs(h).max(axis=1) > _FAINT * noise] = math.inf
+    return float(np.maximum(populations.nothing - gain, 0.0).mean())
+
+
+# -------------------- Laplace noise where it is less than Gaussian
+
+
+class PureToo(Mechanism[PrivateRegression], ABC):
+    """A mechanism with a distribution of noise for delta = 0 and another for delta > 0, which takes the better one.
+
+    (epsilon, 0) is a part of the budget (epsilon, delta). The choice is a function of public facts. As asked, with
+    delta > 0, all that is released is Gaussian noise, and mu-GDP with ``mu = gaussian_mu(epsilon, delta)``.
+    """
+
+    serves: ClassVar[Serves] = Serves(PrivateRegression)
+
+    @abstractmethod
+    def eligible(self, model: PrivateRegression, request: Request) -> Verdict: ...
+
+    @abstractmethod
+    def forecast_as_requested(self, model: PrivateRegression, request: Request) -> Forecast:
+        """With the distribution that this delta has."""
+
+    @abstractmethod
+    def run_as_requested(
+        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
+    ) -> Outcome:
+        """With the distribution that this delta has."""
+
+    def at_least(self, model: PrivateRegression, request: Request) -> Iterator[Bound]:
+        return iter(()) if _may_win(model, request) else too_noisy(model, request)
+
+    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
+        return self.forecast_as_requested(model, self.spent(model, request))
+
+    def run(
+        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Outcome:
+        return self.run_as_requested(model, self.spent(model, request), noise, progress)
+
+    def spent(self, model: PrivateRegression, request: Request) -> Request:
+        """The request, without its delta where that is predicted to do better."""
+        pure = replace(request, delta=0.0)
+        if request.delta == 0 or not _may_win(model, request) or not self.eligible(model, pure).eligible:
+            return request
+        better = model.cached(  # by epsilon and delta alone; the rest of a request is its own
+            ("pure is better", self, request.epsilon, request.delta),
+            lambda: (
+                predicted_by(self.forecast_as_requested(model, pure))
+                < predicted_by(self.forecast_as_requested(model, request))
+            ),
+        )
+        return pure if better else request
+
+
+def _may_win(model: PrivateRegression, request: Request) -> bool:
+    """Whether Laplace noise on one sum over the rows deviates less than Gaussian noise. With more releases it only
+    falls behind, so that this spares most searches for settings."""
+    one, two = (model.row.sensitivity(1.0, order) for order in (1.0, 2.0))
+    laplace = math.sqrt(2) * one / request.epsilon
+    return math.isfinite(one) and laplace * gaussian_mu(request.epsilon, request.delta) < two

@@ -1,0 +1,333 @@
+"""Private Frank-Wolfe with noise on the whole gradient, for any bounded set: TTZ15's Theorem 2.6."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from dpmodel._types import Floats, PrivateArray
+from dpmodel.mechanisms.contract import YES, Outcome, Progress, Request, Verdict
+from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.spend import Spend
+from dpmodel.numerics.public_facts import cached
+from dpmodel.privacy import NoiseSource, public_generator
+from dpmodel.regressions.excess import PureToo, clip_note, excess_forecast
+from dpmodel.regressions.model import PrivateRegression, public_point
+from dpmodel.regressions.noisy_gradient import part_middles
+from dpmodel.regressions.populations import simulated_reaches
+from dpmodel.regressions.walk import (
+    MOST_STEPS,
+    Pick,
+    Shape,
+    Steps,
+    chosen_steps,
+    curvature,
+    fixed_reach,
+    path_of,
+    plain_bound,
+    predicted,
+    predictions,
+    reach_at,
+    settings_losses,
+    walk,
+)
+
+# Sets over which a linear function is least in closed form: simulation costs next to nothing there.
+_CHEAP = ("l1", "l2", "linf", "box", "simplex", "product", "polyhedron")
+_MEMORIES = (1.0, 0.2)
+_NOISY_NUMBERS = 300_000  # drawn in one run, at most
+_MIDDLE_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class GaussianSteps:
+    """``steps``; ``memory`` : share of the new noisy gradient in the average that is followed (1: no average);
+    ``middle`` : whether ``sum_i omega_i m(y_i) a_i`` is measured once, with half of the budget, and the steps measure
+    the rest; ``published`` : noise of the printed size where that is more. All public."""
+
+    steps: Steps
+    memory: float = 1.0
+    middle: bool = False
+    published: bool = False
+
+
+@dataclass(frozen=True)
+class GaussianFrankWolfe(PureToo):
+    """Walk towards the point of the set where a noisy gradient is least.
+
+    Source
+        TTZ15, Theorem 2.6 (stated there; the algorithm is in its full version). ``published=True``: ``T = (Gamma
+        epsilon / (scale L_2 G_C))^(2/3)`` with the Gaussian width G_C bounded by the set's norms, sizes 2 / (t + 2),
+        the last iterate, and noise of standard deviation ``scale L_2 sqrt(32 T) ln(n / delta) / epsilon``, as the full
+        version is recalled to have it; should that be too little for (epsilon, delta), the exact standard deviation is
+        taken. Default: exact Gaussian accounting, settings by simulation.
+    Privacy
+        Step t releases ``sum_i omega_i s_i a_i`` at the released point w with noise; derivatives ``|s_i| <= r_t``
+        depend on record i and on released numbers. One record moves the sum by at most ``RowBounds.change(r_t, 2)`` in
+        the 2-norm, with an allowance for rounding. Gaussian noise of standard deviation change sqrt(T) / mu costs mu /
+        sqrt(T) of Gaussian privacy whatever was released before, T of them mu, which is (epsilon, delta)-DP by the
+        exact distribution (Balle and Wang 2018). With ``middle`` (no clip): derivative = m(y_i) + rest, ``|rest| <=
+        rest_bound`` (``Loss.middle``); ``sum_i omega_i m(y_i) a_i`` is measured once with mu^2 / 2 and the T sums of
+        the rest with mu^2 / 2 together. With delta = 0: Laplace noise and the 1-norm, epsilon split evenly. The rest is
+        a function of released numbers; the penalty is public.
+    Utility
+        ``predicted``: mean excess on the synthetic data. For ``memory`` 1 and derivatives not clipped below their
+        bound, with probability 1 - beta (proved): with noise vectors b_t, v_t misses the least <v, gradient> by at most
+        <b_t, v_t - v*>, at most ``min(diameter_1 ||b_t||_inf, diameter_2 ||b_t||_2)``; for standard deviation s,
+        ||b||_inf <= s sqrt(2 ln(2 p / g)) and ||b||_2 <= s (sqrt(p) + sqrt(2 ln(1 / g))) but for probability g each, g
+        = beta / (2 (T + 1)); these misses enter the recursion of ``excess_bound`` with the weights ``pulls``.
+    Cost
+        Per step two products with X, p draws of noise, one linear problem over the set. For sets without a closed form
+        the settings are those of the published theorem and the prediction is the proved bound.
+
+    ``steps``, ``rate``, ``average``, ``clip``, ``memory``, ``middle`` : None lets the simulation choose.
+    """
+
+    reads_blocks: ClassVar[bool] = True
+    name: str = "gaussian-frank-wolfe"
+    source: str = "TTZ15, Theorem 2.6"
+    steps: int | None = None
+    rate: float | None = None
+    average: float = 0.5
+    clip: float | None = None
+    memory: float | None = None
+    middle: bool | None = None
+    published: bool = False
+
+    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
+        if not model.domain.bounded:
+            return Verdict(False, "the set of coefficients is not bounded")
+        if not model.penalty.smooth:
+            return Verdict(False, "the penalty is not quadratic: its gradient does not exist everywhere")
+        if not math.isfinite(model.row.norm(2.0)):
+            return Verdict(False, "nothing bounds the norm of a row: declare bounds on the features")
+        if not math.isfinite(min(model.derivative_bound, math.inf if self.clip is None else self.clip)):
+            return Verdict(False, "nothing bounds the derivatives of the loss: declare bounds on the labels, or a clip")
+        if self.published and request.delta == 0:
+            return Verdict(False, "its Gaussian noise needs delta > 0")
+        if (self.published or model.domain.kind not in _CHEAP) and not math.isfinite(model.loss.smoothness):
+            return Verdict(False, "the derivative of the loss jumps: its curvature constant is infinite")
+        return YES
+
+    def forecast_as_requested(self, model: PrivateRegression, request: Request) -> Forecast:
+        plan = self._plan(model, request)
+        steps = plan.steps
+        proved = plan.memory == 1 and steps.clip >= model.derivative_bound and math.isfinite(model.loss.smoothness)
+        alpha = _bound(model, request, plan) if proved else math.nan
+        if model.domain.kind in _CHEAP:
+            mean = _predicted(model, plan, request.epsilon, request.delta)
+        else:
+            mean = alpha
+        return excess_forecast(
+            model,
+            request,
+            predicted=mean,
+            at_most=alpha if proved else None,
+            work=f"{steps.count} steps of one pass over the rows",
+            noise={
+                **steps.to_dict(),
+                "memory": plan.memory,
+                "middle": plan.middle,
+                "scale": _scale(model, request, plan, min(model.derivative_bound, steps.clip)),
+            },
+            caveats=clip_note(model, steps.clip),
+        )
+
+    def run_as_requested(
+        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
+    ) -> Outcome:
+        plan = self._plan(model, request)
+        rows, steps = model.read_table(), plan.steps
+        add = noise.laplace if request.delta == 0 else noise.gaussian
+        start, bound, once = public_point(model), None, np.zeros(model.size)
+        path, follow = path_of(rows, start), _follow(model, plan.memory)
+        if plan.middle:
+            bound = model.loss.middle_bound(model.row.label_bound)
+            exact = rows.map_reduce(partial(part_middles, loss=model.loss, bound=bound))
+            once = _noisy(add, exact, _middle_scale(model, request))
+
+        def toward(w: Floats) -> Floats:
+            reach = _reach(model, plan, w)
+            fresh = _noisy(add, path.sums(model.loss, reach, bound), _scale(model, request, plan, reach)) + once
+            return follow(model.scale * fresh + model.penalty.derivative(w))
+
+        released = walk(steps, start, toward, path.move, progress)
+        return Outcome("optimal", released, None, None, notes=clip_note(model, steps.clip))
+
+    def _plan(self, model: PrivateRegression, request: Request) -> GaussianSteps:
+        return _chosen(model, self, request.epsilon, request.delta)
+
+
+@cached
+def _chosen(model: PrivateRegression, requested: GaussianFrankWolfe, epsilon: float, delta: float) -> GaussianSteps:
+    request = Request(epsilon, delta)
+    if requested.published or model.domain.kind not in _CHEAP:
+        count = requested.steps or _published_count(model, request)
+        average = 0.0 if requested.published else requested.average
+        clip = math.inf if requested.published or requested.clip is None else requested.clip
+        return GaussianSteps(Steps(count, requested.rate or 0.0, average, clip), published=requested.published)
+    memory = _MEMORIES[-1] if requested.memory is None else requested.memory
+    given = {"steps": requested.steps, "rate": requested.rate, "average": requested.average, "clip": requested.clip}
+    fixed = {key: float(value) for key, value in given.items() if value is not None}
+    if requested.middle:
+        fixed["clip"] = math.inf
+
+    def maker(settings: Sequence[Steps], shape: Shape, first: int) -> Pick:
+        plans = [GaussianSteps(steps, memory, bool(requested.middle)) for steps in settings]
+        return _simulated_pick(model, request, plans, shape, first)
+
+    steps = chosen_steps(model, maker, fixed, min(MOST_STEPS, max(_NOISY_NUMBERS // model.size, 16)))
+    plans = [GaussianSteps(steps, memory, bool(requested.middle))]
+    if requested.memory is None:
+        plans += [GaussianSteps(steps, other, bool(requested.middle)) for other in _MEMORIES[:-1]]
+    if requested.middle is None and requested.clip is None and model.loss.middle_bound(model.row.label_bound) > 0:
+        whole = Steps(steps.count, steps.rate, steps.average)
+        plans += [GaussianSteps(whole, plan.memory, True) for plan in tuple(plans)]
+    if len(plans) == 1:
+        return plans[0]
+
+    def of_plans(_: Sequence[Steps], shape: Shape, first: int) -> Pick:
+        return _simulated_pick(model, request, plans, shape, first)
+
+    losses = settings_losses(model, [plan.steps for plan in plans], of_plans, together=True)
+    return plans[int(np.argmin(losses))]
+
+
+@cached
+def _predicted(model: PrivateRegression, plan: GaussianSteps, epsilon: float, delta: float) -> float:
+    request = Request(epsilon, delta)
+    return predicted(model, plan.steps, lambda _, *rest: _simulated_pick(model, request, [plan], *rest))
+
+
+def _follow(model: PrivateRegression, memory: float) -> Callable[[Floats], Floats]:
+    """A noisy gradient -> the point of the set where the average of it and those before is least."""
+    followed: Floats | None = None
+
+    def follow(fresh: Floats) -> Floats:
+        nonlocal followed
+        followed = fresh if followed is None else (1 - memory) * followed + memory * fresh
+        return model.domain.minimise(followed)
+
+    return follow
+
+
+# ----------------------------------------------------------------------------------------------------- scales of noise
+def _reach(model: PrivateRegression, plan: GaussianSteps, w: Floats) -> float:
+    """Largest size of what a step sums at the released point w."""
+    fixed = _fixed_reach(model, plan)
+    return _reach_at(model, plan, float(predictions(model, w[None])[0])) if fixed is None else fixed
+
+
+def _fixed_reach(model: PrivateRegression, plan: GaussianSteps) -> float | None:
+    """That size where it is the same for all w."""
+    return None if plan.middle else fixed_reach(model, plan.steps.clip)
+
+
+def _reach_at(model: PrivateRegression, plan: GaussianSteps, prediction: float) -> float:
+    """The same where predictions are at most that large."""
+    if not plan.middle:
+        return reach_at(model, prediction, plan.steps.clip)
+    return model.loss.rest_bound(prediction, model.row.label_bound)
+
+
+def _spend(request: Request) -> Spend:
+    return Spend.of(request.epsilon, request.delta, gaussian_only=True)
+
+
+def _scale(model: PrivateRegression, request: Request, plan: GaussianSteps, reach: float) -> float:
+    """Standard deviation (delta = 0: scale) of the noise of one step on the sum over records; 0 where it cannot
+    change."""
+    spend = _spend(request).part(1 - _MIDDLE_SHARE if plan.middle else 1.0)
+    count = plan.steps.count
+    if spend.rho is None:
+        return spend.laplace_scale(model.gradient_sensitivity(1.0, reach), count)
+    exact = spend.gaussian_sigma(model.gradient_sensitivity(2.0, reach), count)
+    if not plan.published:
+        return exact
+    size = model.largest_weight * model.derivative_bound * model.row.norm(2.0)
+    return max(exact, size * math.sqrt(32 * count) * math.log(model.count / request.delta) / request.epsilon)
+
+
+def _middle_scale(model: PrivateRegression, request: Request) -> float:
+    spend, bound = _spend(request).part(_MIDDLE_SHARE), model.loss.middle_bound(model.row.label_bound)
+    if spend.rho is None:
+        return spend.laplace_scale(model.gradient_sensitivity(1.0, bound))
+    return spend.gaussian_sigma(model.gradient_sensitivity(2.0, bound))
+
+
+def _noisy(add: Callable[[PrivateArray, float], Floats], values: PrivateArray, scale: float) -> Floats:
+    # 0: the sums are 0 for all rows, or too small for the scale to be a number.
+    return add(values, scale) if scale > 0 else np.zeros_like(values)
+
+
+def _published_count(model: PrivateRegression, request: Request) -> int:
+    width = min(
+        model.domain.norm(2.0) * math.sqrt(model.size), model.domain.norm(1.0) * math.sqrt(2 * math.log(2 * model.size))
+    )
+    move = model.scale * model.largest_weight * model.derivative_bound * model.row.norm(2.0) * width
+    best = (curvature(model) * request.epsilon / move) ** (2 / 3) if move > 0 else 1.0
+    return min(max(round(best), 1), 4 * MOST_STEPS)
+
+
+# ----------------------------------------------------------------------------------------------------- forecasts
+def _simulated_pick(
+    model: PrivateRegression, request: Request, plans: Sequence[GaussianSteps], shape: Shape, first: int
+) -> Pick:
+    """Steps on synthetic gradients."""
+    generators = [public_generator(first + run) for run in range(shape.runs)]
+    memory = shape.each([plan.memory for plan in plans])
+    followed: Floats | None = None
+
+    kinds = [(g.laplace if request.delta == 0 else g.standard_normal) for g in generators]
+
+    def draw() -> Floats:
+        """(rows, p) noise of scale 1; the same for all settings and populations."""
+        return shape.spread(np.stack([kind(size=model.size) for kind in kinds]))
+
+    middle = shape.each([_middle_scale(model, request) if plan.middle else 0.0 for plan in plans])
+    fixed: Floats | float = middle * draw() if middle.any() else 0.0
+    # Scales are linear in the reach, but for the published noise, which does not depend on it.
+    bound = model.derivative_bound
+    unit = shape.each([_scale(model, request, plan, bound if plan.published else 1.0) for plan in plans])
+    reaches = simulated_reaches(
+        [1.0 if plan.published else _fixed_reach(model, plan) for plan in plans],
+        [partial(_reach_at, model, plan) for plan in plans],
+        model.row.label_bound,
+        partial(predictions, model),
+    )
+
+    def pick(gradients: Floats, w: Floats) -> Floats:
+        nonlocal followed
+        noise = fixed + unit * reaches(w) * draw()
+        fresh = gradients + model.scale * noise + model.penalty.derivative(w)
+        followed = fresh if followed is None else (1 - memory) * followed + memory * fresh
+        return model.domain.minimised(followed)
+
+    return pick
+
+
+def _bound(model: PrivateRegression, request: Request, plan: GaussianSteps) -> float:
+    """The proved excess (see the class)."""
+    steps = plan.steps
+    failure = request.beta / (2 * (steps.count + 1))
+    prediction = model.prediction_bound
+    reach = model.loss.rest_bound(prediction, model.row.label_bound) if plan.middle else model.derivative_bound
+    total = _scale(model, request, plan, reach) + (_middle_scale(model, request) if plan.middle else 0.0)
+    p, log = model.size, math.log(1 / failure)
+    if request.delta == 0:
+        width = model.domain.diameter(1.0) * (math.log(p) + log)
+    else:
+        width = min(
+            model.domain.diameter(1.0) * math.sqrt(2 * (math.log(2 * p) + log)),
+            model.domain.diameter(2.0) * (math.sqrt(p) + math.sqrt(2 * log)),
+        )
+    return plain_bound(model, steps) + float(steps.pulls.sum()) * model.scale * total * width
+
+
+GAUSSIAN_FRANK_WOLFE = GaussianFrankWolfe()
+__all__ = ["GAUSSIAN_FRANK_WOLFE", "GaussianFrankWolfe", "GaussianSteps"]

@@ -1,0 +1,467 @@
+"""Mirror maps on l1 balls and simplices: from the sum of gradients to a point of the set."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+from scipy.optimize import brentq
+
+from dpmodel._types import Floats
+from dpmodel.compile.regression.domain import Domain, Simplex
+from dpmodel.mechanisms.contract import Outcome, Progress, Request, Verdict, counted
+from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.spend import Spend
+from dpmodel.numerics.public_facts import cached
+from dpmodel.privacy import NoiseSource
+from dpmodel.regressions.descent_search import (
+    DescentPlan,
+    Trial,
+    choosing_risks,
+    clipped,
+    clips,
+    extreme_risks,
+    judge_descent,
+    simulated,
+)
+from dpmodel.regressions.excess import PureToo, clip_note, excess_forecast
+from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.noisy_gradient import (
+    AVERAGINGS,
+    Averaging,
+    Gradient,
+    Settings,
+    StepNoise,
+    averages,
+    plain_metric,
+    private_gradient,
+)
+from dpmodel.regressions.populations import Populations
+from dpmodel.regressions.synthetic import populations_of, side_by_side
+
+_ROUNDS = 8  # of false position where points are simulated
+Shape = Literal["ball", "simplex", "solid"]
+
+
+@dataclass(frozen=True)
+class MirrorMap(ABC):
+    """A function psi, ``strength``-strongly convex in some norm on a set of ``size`` coefficients:
+    ``||w||_1 <= radius`` ("ball"), or w >= 0 with ``sum w = radius`` ("simplex") or ``sum w <= radius`` ("solid").
+
+    ``spread`` : max psi - min psi over the set. ``dual`` : order q of the dual norm, in which gradients are measured.
+    """
+
+    size: int
+    radius: float
+    shape: Shape
+
+    @property
+    @abstractmethod
+    def strength(self) -> float: ...
+
+    @property
+    @abstractmethod
+    def spread(self) -> float: ...
+
+    @property
+    @abstractmethod
+    def dual(self) -> float: ...
+
+    @abstractmethod
+    def point(self, g: Floats) -> Floats:
+        """(p,) the point of the set where ``<g, w> + psi(w)`` is least."""
+
+    @abstractmethod
+    def simulated(self, g: Floats) -> Floats:
+        """(B, p) the same for every row of g, to the accuracy that a simulation needs."""
+
+    def noise_norm(self, beta: float) -> float:
+        """Size that the dual norm of p standard normals exceeds with probability at most ``beta``.
+
+        Mean: ``(sum E|x_j|^q)^(1/q)`` (Jensen), ``sqrt(2 ln 2p)`` for q = inf; the norm moves by at most the 2-norm of
+        the change (q >= 2), hence the tail ``sqrt(2 ln 1/beta)`` above its mean.
+        """
+        q, p = self.dual, self.size
+        if math.isinf(q):
+            mean = math.sqrt(2 * math.log(2 * p))
+        else:
+            moment = q / 2 * math.log(2) + math.lgamma((q + 1) / 2) - math.lgamma(0.5)  # ln E|x|^q
+            mean = math.exp((math.log(p) + moment) / q)
+        return mean + math.sqrt(2 * math.log(1 / beta))
+
+
+@dataclass(frozen=True)
+class Entropic(MirrorMap):
+    """psi(w) = radius^2 sum_k x_k ln x_k, the set being the hull of ``radius`` times (plus and minus) unit vectors (and
+    0) and x the weights of these corners: 1-strongly convex in the 1-norm (Pinsker; ``||w||_1 <= radius ||x||_1``).
+    """
+
+    @property
+    def strength(self) -> float:
+        return 1.0
+
+    @property
+    def spread(self) -> float:
+        corners = {"ball": 2 * self.size, "simplex": self.size, "solid": self.size + 1}[self.shape]
+        return self.radius**2 * math.log(max(corners, 2))
+
+    @property
+    def dual(self) -> float:
+        return math.inf
+
+    def point(self, g: Floats) -> Floats:
+        return np.asarray(self.simulated(g[None])[0])
+
+    def simulated(self, g: Floats) -> Floats:
+        scores = np.concatenate([g, -g], axis=1) if self.shape == "ball" else g
+        if self.shape == "solid":
+            scores = np.hstack([scores, np.zeros((g.shape[0], 1))])
+        weights = np.exp((scores.min(axis=1, keepdims=True) - scores) / self.radius)
+        weights *= self.radius / weights.sum(axis=1, keepdims=True)
+        first: Floats = weights[:, : self.size]
+        return first - weights[:, self.size :] if self.shape == "ball" else first
+
+
+@dataclass(frozen=True)
+class PNorm(MirrorMap):
+    """psi(w) = ||w||_r^2 / 2 for 1 < r <= 2: (r - 1)-strongly convex in the r-norm."""
+
+    r: float
+
+    @property
+    def strength(self) -> float:
+        return self.r - 1
+
+    @property
+    def spread(self) -> float:
+        # ||w||_r <= ||w||_1; on a simplex the least r-norm is at equal weights.
+        least = self.radius * self.size ** (1 / self.r - 1) if self.shape == "simplex" else 0.0
+        return (self.radius**2 - least**2) / 2
+
+    @property
+    def dual(self) -> float:
+        return self.r / (self.r - 1)
+
+    def point(self, g: Floats) -> Floats:
+        """Stationarity: w is the gradient of the conjugate ``||s||_q^2 / 2`` at ``s = soft(-g, t)`` (ball) or
+        ``s = (-g - t)_+`` (simplices), t >= 0 unless the sum is fixed; its 1-norm falls in t, which Brent's method
+        sets to the radius. Sizes and t are measured from the largest size, so that large gradients round nothing away.
+        """
+        u = np.asarray(-g, dtype=np.float64)
+        signs, sizes = (np.sign(u), np.abs(u)) if self.shape == "ball" else (1.0, u)
+        top = float(sizes.max())
+        # At t = -radius the largest entry of s is the radius, and sum |w| >= ||s||_q >= radius; a little more, so that
+        # rounding does not undercut it.
+        low = -self.radius * (1 + 1e-9)
+        if self.shape != "simplex":
+            w = self._conjugate_derivative(np.maximum(sizes, 0.0))
+            if float(w.sum()) <= self.radius:
+                return np.asarray(signs * w)
+            low = max(low, -top)
+        down = sizes - top
+
+        def spare(t: float) -> float:
+            return float(self._cut(down, t).sum()) - self.radius
+
+        t = brentq(spare, low, 0.0, xtol=1e-300, rtol=1e-14) if spare(low) > 0 else low
+        w = self._cut(down, t)
+        return np.asarray(signs * w * (self.radius / float(w.sum())))
+
+    def simulated(self, g: Floats) -> Floats:
+        """By false position (the Illinois rule), a few times for all rows at once."""
+        u = np.asarray(-g, dtype=np.float64)
+        signs, sizes = (np.sign(u), np.abs(u)) if self.shape == "ball" else (1.0, u)
+        top = sizes.max(axis=1, keepdims=True)
+        down, low = sizes - top, np.full_like(top, -self.radius * (1 + 1e-9))
+        if self.shape != "simplex":
+            low = np.maximum(low, -top)
+        high = np.zeros_like(low)
+
+        def at(t: Floats) -> tuple[Floats, Floats]:
+            w = self._conjugates(np.maximum(down - t, 0.0))
+            return w, w.sum(axis=1, keepdims=True) - self.radius
+
+        w, over = at(low)
+        inside = over <= 0  # the sum may be less than the radius there, but on a simplex
+        under, before = np.full_like(over, -self.radius), np.zeros_like(over)
+        for _ in range(_ROUNDS):
+            t = low + (high - low) * over / np.maximum(over - under, 1e-300)
+            t = np.where(inside, low, np.clip(t, low, high))
+            w, rest = at(t)
+            up = rest > 0
+            low, high = np.where(up, t, low), np.where(up, high, t)
+            # An end that stays twice counts half.
+            over = np.where(up, rest, np.where(before == -1, over / 2, over))
+            under = np.where(up, np.where(before == 1, under / 2, under), rest)
+            before = np.where(up, 1, -1)
+        total = w.sum(axis=1, keepdims=True)
+        share = np.divide(self.radius, total, out=np.ones_like(total), where=total > 0)
+        return np.asarray(signs * w * (share if self.shape == "simplex" else np.where(inside, 1.0, share)))
+
+    def _conjugates(self, s: Floats) -> Floats:
+        """``_conjugate_derivative`` of every row of s."""
+        top = s.max(axis=1, keepdims=True)
+        scaled, q = s / np.where(top > 0, top, 1.0), self.dual
+        power = scaled ** (q - 1)
+        norm = (power * scaled).sum(axis=1, keepdims=True) ** (1 / q)
+        return np.asarray(top * np.where(norm > 0, norm, 1.0) ** (2 - q) * power)
+
+    def _cut(self, sizes: Floats, t: float) -> Floats:
+        return self._conjugate_derivative(np.maximum(sizes - t, 0.0))
+
+    def _conjugate_derivative(self, s: Floats) -> Floats:
+        """(p,) ``||s||_q^(2-q) s^(q-1)`` for s >= 0."""
+        top = float(s.max(initial=0.0))
+        if top == 0:
+            return np.zeros_like(s)
+        scaled, q = s / top, self.dual
+        norm = float((scaled**q).sum()) ** (1 / q)
+        return np.asarray(top * norm ** (2 - q) * scaled ** (q - 1))
+
+
+def mirror_maps(domain: Domain) -> dict[str, MirrorMap]:
+    """The maps that serve this set, by name; empty where none does."""
+    if domain.kind not in ("l1", "simplex"):
+        return {}
+    radius, p = domain.norm(1.0), domain.size
+    solid = isinstance(domain, Simplex) and domain.solid
+    shape: Shape = "ball" if domain.kind == "l1" else "solid" if solid else "simplex"
+    if not 0 < radius < math.inf:
+        return {}
+    sharp = 1 + 1 / max(math.log(max(p, 2)), 1.0)
+    return {
+        "entropic": Entropic(p, radius, shape),
+        "p-norm": PNorm(p, radius, shape, sharp),
+        "p-norm 1.5": PNorm(p, radius, shape, 1.5),
+    }
+
+
+# -------------------------------------------------------------------------------- the descent
+
+
+_STEPS, _PURE_STEPS = 64, 8
+_NOISY_NUMBERS = 150_000
+_FACTORS = (1 / 16, 1.0, 16.0)  # steps that are tried first, times the one that the theorem has without noise
+_MOVES = 4  # by factors of 4
+_SIDE_BY_SIDE = 4
+_HOPELESS = 0.97  # of the excess of knowing nothing: then no details are searched
+_FEW_COLUMNS = 64  # up to which noise is drawn twice
+_MANY_COLUMNS = 1000  # beyond so many the entropic map alone is simulated, whose points cost the least
+
+
+@dataclass(frozen=True)
+class MirrorPlan(DescentPlan):
+    """Settings (``momentum`` 0, ``step`` the weight of gradients), what simulation predicts, and the map's name."""
+
+    map: str
+
+
+@dataclass(frozen=True)
+class MirrorDescent(PureToo):
+    """Minimise the empirical risk over an l1 ball or a simplex by lazy mirror descent on noisy gradients.
+
+    Source
+        Nemirovski and Yudin 1983; lazy form (dual averaging): Nesterov 2009; private: Talwar, Thakurta and Zhang 2014,
+        and TTZ15, section 1; AMU20 for losses without smoothness.
+    Privacy
+        As ``NoisyDescent``, in the user's coordinates: each step releases ``sum_i omega_i s_i a_i`` with Gaussian noise
+        scaled to how far one record moves it in the 2-norm (Laplace and 1-norm for delta = 0) at the released point
+        (``StepNoise``), T steps with a public T in exact Gaussian composition. Maps and averages act on released sums.
+    Utility
+        ``w_t = argmin <h sum_{s<t} e_s, w> + psi(w)``, e_s the noisy gradients. Theorem: with Gaussian noise of
+        standard deviation s a step on the objective's gradient (whose dual norm is at most G), the mean of T points has
+        excess at most ``spread / (h T) + h (G + s Q)^2 / (2 strength) + D s sqrt(2 ln(2/beta) / T)`` with probability 1
+        - beta, where D is the set's 2-diameter and Q = ``noise_norm(beta / (2 T))``. Proof: ``F(g) = max_w -<g, w> -
+        psi(w) / h`` is smooth with constant h / strength in the dual norm and has derivative -w_t at the sum of
+        gradients so far, hence ``F_{t+1} <= F_t - <e_t, w_t> + h |e_t|^2 / (2 strength)``; sum, with ``F_0 = -min psi /
+        h`` and ``F_T >= -<sum e, u> - psi(u) / h``. Convexity, and the supermartingale of ``averaged_excess`` for the
+        noise along w_t - u. Where the last point, the last half or clipped derivatives are predicted to be better, they
+        are used and only predicted.
+    Cost
+        T <= 64 passes over the features and T p noisy numbers; maps cost O(p) (p-norm: ten or so evaluations).
+
+    Parameters
+    ----------
+    steps, map, averaging : force T, the map ("entropic", "p-norm", "p-norm 1.5"), what is released.
+    """
+
+    steps: int | None = None
+    map: str | None = None
+    averaging: Averaging | None = None
+    reads_blocks: ClassVar[bool] = True
+    name: str = "mirror-descent"
+    source: str = "Nemirovski and Yudin 1983; Talwar, Thakurta and Zhang 2014 (noisy mirror descent)"
+
+    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
+        if not mirror_maps(model.domain):
+            return Verdict(False, "mirror maps are for l1 balls and simplices")
+        return judge_descent(model, 1.0 if request.delta == 0 else 2.0)
+
+    def plan(self, model: PrivateRegression, request: Request) -> MirrorPlan:
+        """Settings and their prediction, from public facts."""
+        return _plan(model, self, request.epsilon, request.delta)
+
+    def forecast_as_requested(self, model: PrivateRegression, request: Request) -> Forecast:
+        plan = self.plan(model, request)
+        noise = step_noise(model, _spend(request.epsilon, request.delta), plan.settings)
+        proved = _proved(noise, mirror_maps(model.domain)[plan.map], plan.settings, request.beta)
+        return excess_forecast(
+            model,
+            request,
+            predicted=plan.predicted,
+            at_most=proved,
+            work=f"{plan.settings.steps} passes over the data, noise on {model.size} sums in each",
+            noise={
+                **noise.told(plan.settings),
+                "map": plan.map,
+            },
+            caveats=clip_note(model, plan.settings.clip),
+        )
+
+    def run_as_requested(
+        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
+    ) -> Outcome:
+        plan = self.plan(model, request)
+        settings = plan.settings
+        steps = step_noise(model, _spend(request.epsilon, request.delta), settings)
+        gradient = private_gradient(steps, model.read_table(), noise)
+        step = counted(f"mirror descent, {settings.steps} steps", settings.steps, progress)
+
+        def told(w: Floats) -> Floats:
+            step()
+            return gradient(w)
+
+        points = mirror_descend(model, mirror_maps(model.domain)[plan.map], settings, told)
+        return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))
+
+
+def step_noise(model: PrivateRegression, spend: Spend, settings: Settings) -> StepNoise:
+    """The noise of these settings, in the user's coordinates."""
+    return StepNoise(clipped(model, settings.clip), plain_metric(model), spend, settings.steps, settings.share)
+
+
+def _spend(epsilon: float, delta: float) -> Spend:
+    return Spend.of(epsilon, delta, gaussian_only=True)
+
+
+@cached
+def _plan(model: PrivateRegression, requested: MirrorDescent, epsilon: float, delta: float) -> MirrorPlan:
+    """The map, step and clip of least mean excess on the choosing populations."""
+    maps, spend = mirror_maps(model.domain), _spend(epsilon, delta)
+    most = max(_NOISY_NUMBERS // max(model.size, 1), 16)
+    steps = requested.steps or min(most, _PURE_STEPS if delta == 0 else _STEPS)
+    kinds = AVERAGINGS if requested.averaging is None else (requested.averaging,)
+    populations = side_by_side([*choosing_risks(model), *extreme_risks(model)])
+    draws = 2 if model.size <= _FEW_COLUMNS else 1
+    seen: dict[tuple[str, Settings], tuple[float, Settings]] = {}
+
+    def excess(
+        name: str, settings: Sequence[Settings], among: Populations, seeds: Sequence[int]
+    ) -> dict[Averaging, Floats]:
+        """(settings, populations)"""
+        each = np.repeat([one.step for one in settings], len(seeds) * among.count)[:, None]
+
+        def run(rows: Populations, gradient: Gradient) -> dict[Averaging, Floats]:
+            return mirrored(model, maps[name].simulated, steps, each, gradient, np.zeros_like(rows.mean))
+
+        trials = [Trial(step_noise(model, spend, one), one) for one in settings]
+        return simulated(trials, among, seeds, run)
+
+    def least(name: str, settings: Sequence[Settings]) -> tuple[float, Settings, str]:
+        """The mean excess of the best of these, which it is, and with which map."""
+        new = [one for one in settings if (name, one) not in seen]
+        for at in range(0, len(new), _SIDE_BY_SIDE):
+            part = new[at : at + _SIDE_BY_SIDE]
+            found = excess(name, part, populations, range(draws))
+            for k, one in enumerate(part):
+                means = {kind: float(found[kind][k].mean()) for kind in kinds}
+                kind = min(means, key=lambda each: means[each])
+                seen[name, one] = means[kind], replace(one, averaging=kind)
+        return min((*seen[name, one], name) for one in settings)
+
+    def moved(best: tuple[float, Settings, str], factors: Sequence[float]) -> tuple[float, Settings, str]:
+        start = replace(best[1], averaging="all")
+        return least(best[2], [start, *(replace(start, step=start.step * by) for by in factors)])
+
+    def first(name: str) -> tuple[float, Settings, str]:
+        step = maps[name].strength / max(_derivative(model, maps[name]), 1e-300) * maps[name].radius
+        return least(name, [Settings(steps, step * by, 0.0, 0.0, "all") for by in _FACTORS])
+
+    given = [requested.map] if requested.map in maps else list(maps)
+    chosen = first(given[0])
+    nothing = float(populations.nothing.mean())
+    if chosen[0] < _HOPELESS * nothing and model.size <= _MANY_COLUMNS:
+        chosen = min([chosen, *map(first, given[1:])], key=lambda one: one[0])
+    for _ in range(_MOVES):
+        before, chosen = chosen, moved(chosen, (0.25, 4.0))
+        if chosen == before:
+            break
+    cuts = clips(model) if chosen[0] < _HOPELESS * nothing else clips(model)[-1:]
+    settings = [
+        replace(chosen[1], averaging="all", clip=cut, step=chosen[1].step * by) for cut in cuts for by in (1, 4)
+    ]
+    if settings:
+        chosen = min(chosen, least(chosen[2], settings), key=lambda one: one[0])
+    learns = chosen[0] < _HOPELESS * nothing
+    _, best, name = moved(chosen, (0.5, 2.0)) if learns else chosen
+    predicted = float(np.mean(excess(name, [best], populations_of(model), range(10, 10 + draws))[best.averaging]))
+    # What little is gained may be the luck of the noise that was drawn: no more is predicted than without data.
+    return MirrorPlan(best, predicted if learns else max(predicted, float(populations_of(model).nothing.mean())), name)
+
+
+def _derivative(model: PrivateRegression, chosen: MirrorMap) -> float:
+    """Bound on the dual norm of the objective's data gradient (the inf-norm's for q > 2, up to p^(1/q) <= e)."""
+    return model.weight * model.derivative_bound * model.row.norm(math.inf if chosen.dual > 2 else 2.0)
+
+
+def mirror_descend(
+    model: PrivateRegression, chosen: MirrorMap, settings: Settings, gradient: Gradient
+) -> dict[Averaging, Floats]:
+    """``mirrored`` with these settings."""
+    return mirrored(model, chosen.point, settings.steps, settings.step, gradient, np.zeros(model.size))
+
+
+def mirrored(
+    model: PrivateRegression,
+    point: Callable[[Floats], Floats],
+    steps: int,
+    step: float | Floats,
+    gradient: Gradient,
+    total: Floats,
+) -> dict[Averaging, Floats]:
+    """Lazy mirror descent: coefficients for every way of averaging. Penalties by subgradient. ``total`` : (p,) zeros,
+    or (B, p) with ``step`` (B, 1) for B descents side by side."""
+    requested, reached = list[Floats](), list[Floats]()
+    w = point(total)
+    for _ in range(steps):
+        requested.append(w)
+        total = total + gradient(w) + model.penalty.subgradient(w)
+        w = point(step * total)
+        reached.append(w)
+    return averages(requested, reached)
+
+
+def _proved(noise: StepNoise, chosen: MirrorMap, settings: Settings, beta: float) -> float | None:
+    """The theorem's bound; None where the last points are released, for Laplace noise or other penalties."""
+    model, penalty = noise.model, noise.model.penalty
+    if settings.clip < math.inf or settings.averaging != "all" or noise.order != 2 or penalty.other is not None:
+        return None
+    wide = model.scale * noise.scale(model.derivative_bound)
+    # Dual norms of order q >= 2 are at most the 2-norm; of rows the better of that and p^(1/q) times the inf-norm.
+    stretch = 1.0 if math.isinf(chosen.dual) else model.size ** (1 / chosen.dual)
+    row = min(model.row.norm(2.0), stretch * model.row.norm(math.inf))
+    radius = chosen.radius
+    public = stretch * float((2 * penalty.ridge * radius + penalty.l1 + np.abs(penalty.linear)).max(initial=0.0))
+    derivative = model.weight * model.derivative_bound * row + public
+    square = derivative + wide * chosen.noise_norm(beta / (2 * settings.steps))
+    bound = chosen.spread / (settings.step * settings.steps) + settings.step * square**2 / (2 * chosen.strength)
+    diameter = model.domain.diameter(2.0)
+    return bound + diameter * wide * math.sqrt(2 * math.log(2 / beta) / settings.steps)
+
+
+MIRROR_DESCENT = MirrorDescent()
+__all__ = ["MIRROR_DESCENT", "MirrorDescent", "MirrorPlan"]

@@ -1,0 +1,457 @@
+"""Minimising a released quadratic under the public penalty and constraints: post-processing."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.linalg
+
+from dpmodel._types import Floats, PrivateArray
+from dpmodel.compile.regression.domain import Domain, FreeSpace, L1Ball, L2Ball, Simplex
+from dpmodel.compile.regression.penalty import Penalty
+from dpmodel.mechanisms.contract import YES, Outcome, Progress, Request, Verdict
+from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.mechanisms.spend import Spend
+from dpmodel.privacy import NoiseSource, public_generator
+from dpmodel.regressions.excess import PureToo, excess_forecast
+from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.moments import (
+    Layout,
+    Quadratic,
+    Spread,
+    Statistics,
+    from_vector,
+    layout_of,
+    quadratic,
+    shrunk,
+    summed,
+    to_vector,
+)
+from dpmodel.regressions.synthetic import SimulatedRisk, simulated_risks
+
+# Sets whose projection is a formula.
+SIMPLE = ("free", "l1", "l2", "linf", "box", "simplex", "product")
+# Beyond this many coefficients such sets are solved by projected steps, not by a conic solver.
+_CONIC = 300
+
+
+def solvable(model: PrivateRegression) -> bool:
+    """Whether some way below serves this set and penalty."""
+    return model.public is not None or _by_steps(model.domain, model.penalty)
+
+
+def _by_steps(domain: Domain, penalty: Penalty) -> bool:
+    return penalty.other is None and (domain.kind == "free" or not penalty.l1.any())
+
+
+def minimise(model: PrivateRegression, P: Floats, q: Floats) -> Floats:
+    """(p,) the coefficients where ``w'Pw - 2 q'w + penalty(w)`` is least over the set; P positive semidefinite."""
+    domain, penalty = model.domain, model.penalty
+    if domain.kind == "free" and penalty.smooth:
+        return solve_normal(P + np.diag(penalty.ridge), q - penalty.linear / 2)
+    steps = _by_steps(domain, penalty)
+    if model.public is not None and not (steps and domain.kind in SIMPLE and model.size > _CONIC):
+        return model.public.minimise_quadratic(P, q)
+    return accelerated(domain, penalty, P, q)
+
+
+def solve_normal(P: Floats, q: Floats) -> Floats:
+    """(p,) solution of ``P w = q``, of least norm in scaled columns where P is singular."""
+    scale = 1 / np.sqrt(np.maximum(np.diag(P), 1e-300 + 1e-14 * float(np.diag(P).max(initial=0.0))))
+    H, h = P * np.outer(scale, scale), q * scale
+    try:
+        factor = scipy.linalg.cho_factor(H)
+        if float(np.abs(np.diag(factor[0])).min(initial=math.inf)) > 1e-7:
+            return np.asarray(scale * scipy.linalg.cho_solve(factor, h))
+    except np.linalg.LinAlgError:
+        pass
+    return scale * (np.linalg.pinv(H, rcond=1e-12, hermitian=True) @ h)
+
+
+def accelerated(
+    domain: Domain, penalty: Penalty, P: Floats, q: Floats, steps: int = 5000, tolerance: float = 1e-9
+) -> Floats:
+    """Nesterov's proximal gradient with restarts, over ``domain.project`` or soft thresholding."""
+    ridge = penalty.ridge
+    top = float(np.linalg.eigvalsh(P + np.diag(ridge)).max(initial=0.0))
+    step = 0.5 / max(top * (1 + 1e-9), 1e-300)
+    w = domain.project(domain.center())
+    ahead, momentum = w, 1.0
+    for _ in range(steps):
+        gradient = 2 * (P @ ahead + ridge * ahead - q) + penalty.linear
+        moved = ahead - step * gradient
+        new = domain.project(penalty.shrink(moved, step) if domain.kind == "free" else moved)
+        if float((ahead - new) @ (new - w)) > 0:
+            momentum = 1.0
+        following = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
+        ahead, sensitivity = new + (momentum - 1) / following * (new - w), float(np.linalg.norm(new - w))
+        w, momentum = new, following
+        if sensitivity <= tolerance * (float(np.linalg.norm(w)) + 1e-300) and momentum > 2:
+            break
+    return w
+
+
+# -------------------------------------------------------------------------------- forecast and proof
+
+
+# Columns of the largest matrices that forecasts make up.
+MOST_SIMULATED = 512
+_STEPS = 300
+
+Normals = Callable[..., Any]  # standard normal draws of a shape, for simulations
+
+
+@dataclass(frozen=True)
+class Population:
+    """Expected sums of one synthetic population: ``gram`` (p, p), ``cross`` (p,) and ``labels`` of all rows
+    together."""
+
+    model: PrivateRegression
+    risk: SimulatedRisk
+    gram: Floats
+    cross: Floats
+    labels: float
+
+
+def mean_excess(model: PrivateRegression, solve: Callable[[Population, np.ndarray, float, Normals], Floats]) -> float:
+    """Mean excess risk of ``solve(population, columns, noise factor, normal draws)`` over the populations.
+
+    Beyond ``MOST_SIMULATED`` columns a share of them is simulated, with the noise of every entry larger by the root of
+    what is left out: spectrum and edge of the noise matrix, the noise's 2-norm and the signal's stay what they were.
+    For sets such as the l1 ball, where the noise per coordinate matters, this says too much.
+    """
+    moving = np.flatnonzero(~model.row.constant)
+    draws = 6 if moving.size <= 32 else 3 if moving.size <= 128 else 1
+    draws = draws if model.domain.kind in SIMPLE else 1  # others ask a solver for every projection
+    normal: Normals = public_generator(11).standard_normal
+    found = []
+    for risk in simulated_risks(model):
+        columns, factor = _chosen(model, risk, moving)
+        small, reduced = (model, risk) if factor == 1 else _reduced(model, risk, columns, factor)
+        mean, total = reduced.mean, small.total
+        cross = reduced.gradient(np.zeros(small.size)) / (-2 * small.scale)
+        fixed = np.flatnonzero(small.row.constant & (small.row.lower != 0))
+        labels = (
+            float(cross[fixed[0]] / small.row.lower[fixed[0]]) if fixed.size else total * float(mean @ reduced.truth)
+        )
+        population = Population(
+            small, reduced, total * (reduced.covariance_matrix() + np.outer(mean, mean)), cross, labels
+        )
+        found += [reduced.excess(solve(population, columns, factor, normal)) for _ in range(draws)]
+    return max(float(np.mean(found)), 0.0)
+
+
+def _chosen(model: PrivateRegression, risk: SimulatedRisk, moving: np.ndarray) -> tuple[np.ndarray, float]:
+    """(p',) columns to simulate and the factor on the noise: all, or the support and others spread evenly."""
+    if moving.size <= MOST_SIMULATED:
+        return np.arange(model.size), 1.0
+    support = moving[np.flatnonzero(risk.truth[moving])]
+    kept = support if support.size <= MOST_SIMULATED // 2 else support[:0]
+    others = np.setdiff1d(moving, kept)
+    spread = others[np.linspace(0, others.size - 1, MOST_SIMULATED - kept.size).astype(int)]
+    columns = np.union1d(np.union1d(kept, spread), np.flatnonzero(model.row.constant))
+    return columns, math.sqrt(moving.size / MOST_SIMULATED)
+
+
+def _reduced(
+    model: PrivateRegression, risk: SimulatedRisk, columns: np.ndarray, factor: float
+) -> tuple[PrivateRegression, SimulatedRisk]:
+    row, penalty = model.row, model.penalty
+    small = replace(
+        model,
+        row=replace(row, lower=row.lower[columns], upper=row.upper[columns], constant=row.constant[columns]),
+        penalty=Penalty(penalty.ridge[columns], penalty.l1[columns], penalty.linear[columns], penalty.constant),
+        domain=_resized(model.domain, columns.size),
+        public=None,
+        _memo={},
+    )
+    part = replace(
+        risk,
+        model=small,
+        mean=risk.mean[columns],
+        variance=risk.variance[columns],
+        common=risk.common[columns],
+        truth=risk.truth[columns],
+    )
+    signal, left = (float(each.truth @ each.covariance(each.truth)) for each in (risk, part))
+    return small, replace(part, truth=part.truth * math.sqrt(signal / left)) if left > 0 else part
+
+
+def _resized(domain: Domain, size: int) -> Domain:
+    if isinstance(domain, L1Ball | L2Ball | Simplex):
+        return replace(domain, size=size)
+    return FreeSpace(size)
+
+
+def quick_minimise(model: PrivateRegression, P: Floats, q: Floats) -> Floats:
+    """As ``minimise``, to the accuracy that a forecast needs; sets without a projection formula are
+    met by one projection of the free solution."""
+    domain, penalty = model.domain, model.penalty
+    smooth = penalty.smooth or penalty.other is not None
+    if domain.kind == "free" and not smooth:
+        return accelerated(domain, penalty, P, q, _STEPS, 1e-4)
+    free = solve_normal(P + np.diag(penalty.ridge), q - penalty.linear / 2)
+    if domain.kind == "free":
+        return free
+    if domain.kind not in SIMPLE:
+        return domain.project(free)
+    return accelerated(domain, replace(penalty, l1=np.zeros_like(penalty.l1)), P, q, _STEPS, 1e-4)
+
+
+def in_units(layout: Layout, population: Population) -> Statistics:
+    """The population's sums in the units of a layout."""
+    m, width, y, unit = layout.middle, layout.width, layout.label_middle, layout.label_width
+    total = population.model.total
+    mean = population.risk.mean[layout.moving]
+    gram = population.gram[np.ix_(layout.moving, layout.moving)]
+    centre = (mean - m) / width
+    # sum (x - m)(x - m)' from the uncentred sums
+    gram = gram - total * (np.outer(mean, mean) - np.outer(mean - m, mean - m))
+    cross = population.cross[layout.moving] - m * population.labels - y * total * (mean - m)
+    labels = (population.labels - y * total) / unit
+    return Statistics(gram / np.outer(width, width), total * centre, cross / (width * unit), labels, total)
+
+
+def noised(layout: Layout, s: Statistics, spread: Spread, factor: float, normal: Normals) -> Statistics:
+    """Sums with simulated noise; normal also where the release is Laplace, of the same standard deviations."""
+    k = layout.count
+    draw = normal((k, k))
+    noise = np.tril(draw, -1) * spread.pair
+    noise = noise + noise.T + np.diag(np.diag(draw)) * spread.own
+    first = s.first + factor * spread.first * normal(k)
+    first = first * min(1.0, s.total / max(float(np.linalg.norm(first)), 1e-300))
+    labels = min(max(s.labels + spread.labels * normal(), -s.total), s.total)
+    cross = s.cross + factor * spread.cross * normal(k)
+    return Statistics(s.gram + factor * noise, first, cross, labels, s.total)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How large (v0, v) can be over the set, in a layout's units: 1-norm and 2-norm of v, size of v0."""
+
+    one: float
+    two: float
+    base: float
+
+
+def reach_of(model: PrivateRegression, layout: Layout) -> Reach:
+    unit = layout.label_width
+    width = float(layout.width.max(initial=0.0)) / unit
+    base = np.concatenate([layout.middle, layout.constant])
+    pairs = ((math.inf, 1.0), (2.0, 2.0), (1.0, math.inf))
+    products = [
+        _product(float(np.linalg.norm(base, ord=dual)) if base.size else 0.0, model.domain.norm(order))
+        for dual, order in pairs
+    ]
+    return Reach(
+        _product(width, model.domain.norm(1.0)),
+        _product(width, model.domain.norm(2.0)),
+        (min(products) + abs(layout.label_middle)) / unit,
+    )
+
+
+def shrink_cap(model: PrivateRegression, layout: Layout, spread: Spread) -> float:
+    """Most that directions of a bounded set are lifted: ten times the noise there is to balance."""
+    two = reach_of(model, layout).two
+    if not math.isfinite(two) or two == 0:
+        return math.inf
+    root = math.sqrt(max(layout.count, 1))
+    return 10 * (2 * spread.pair * root + (spread.cross + spread.first) * root / two)
+
+
+def proved_loss(model: PrivateRegression, layout: Layout, spread: Spread, beta: float) -> float:
+    """A bound on the loss in objective that fails with probability at most ``beta``, on any data; inf where unbounded.
+
+    Proof. The program solved differs from the true one at (v0, v) by ``scale label_width^2`` times ``E(v) + v'Bv``,
+    E(v) = v'Nv + 2 v0 n1'v - 2 nt'v - 2 n0 v0 with the noise of the four parts and 0 <= B. So the loss is at most twice
+    sup |E| plus sup v'Bv. B lifts an eigenvalue of the released matrix by at most the cap plus what brings it to the
+    lower bound, and no eigenvalue is further below zero than the 2-norm of the noise in that matrix (Weyl; the true one
+    is positive semidefinite): ||N|| + 2 |n1| max(1, |middle / width|) + |n1|^2 / total. For Gaussian noise ||N|| <=
+    pair (2 sqrt k + sqrt(2) t), and |n| <= standard deviation (sqrt k + t) for the vectors, each but with probability
+    e^(-t^2/2) (Gordon; concentration of Lipschitz functions, the 2-norm being one in Frobenius units); the five events
+    share beta. Laplace and entrywise bounds follow from the largest of all draws.
+    """
+    r = reach_of(model, layout)
+    if not (math.isfinite(r.two) and math.isfinite(r.base)):
+        return math.inf
+    error, off = noise_bounds(model, layout, spread, beta)
+    lift = shrink_cap(model, layout, spread) + math.sqrt(2) * spread.pair + off
+    return model.scale * layout.label_width**2 * (2 * error + (lift * r.two * r.two if r.two > 0 else 0.0))
+
+
+def noise_bounds(model: PrivateRegression, layout: Layout, spread: Spread, beta: float) -> tuple[float, float]:
+    """Bounds on sup |E| over a bounded set and on the 2-norm of the noise in S, as ``proved_loss`` says."""
+    r = reach_of(model, layout)
+    k = max(layout.count, 1)
+    t = math.sqrt(2 * math.log(10 / beta))
+    if layout.pure:
+        largest = math.log(2 * layout.entries / beta) / math.sqrt(2)  # in standard deviations
+        entry, matrix = spread.own * largest, spread.own * largest * k
+        vector = largest * math.sqrt(k)
+        single = largest
+    else:
+        entry = spread.own * math.sqrt(2 * math.log(10 * k * (k + 1) / beta))
+        matrix = spread.pair * (2 * math.sqrt(k) + math.sqrt(2) * t)
+        vector, single = math.sqrt(k) + t, t
+    many = single if layout.pure else math.sqrt(2 * math.log(10 * k / beta))
+    first, cross = spread.first * vector, min(spread.cross * vector * r.two, spread.cross * many * r.one)
+    quadratic = min(matrix * r.two * r.two, entry * r.one * r.one)
+    error = quadratic + 2 * r.base * first * r.two + 2 * cross + 2 * spread.labels * single * r.base
+    shift = max(1.0, float(np.linalg.norm(layout.middle / layout.width)) if layout.shifted and layout.count else 1.0)
+    return error, matrix + 2 * first * shift + first * first / model.total
+
+
+def _product(a: float, b: float) -> float:
+    return 0.0 if a == 0 or b == 0 else a * b
+
+
+# -------------------------------------------------------------------------------- the mechanism
+
+
+# Beyond this the matrices (128 MiB each), their eigenvectors (a minute) and 8 million draws (minutes)
+# are too much for one machine.
+MOST_COLUMNS = 4000
+
+
+def judge_statistics(model: PrivateRegression, request: Request) -> Verdict:
+    """Whether statistics of bounded size determine the objective; no, and why, elsewhere."""
+    if model.loss.name != "squared":
+        return Verdict(False, f"the {model.loss.name} loss has no sufficient statistics of bounded size")
+    if math.isfinite(model.loss.clip) or request.clip is not None:
+        return Verdict(False, "clipped residuals asked for: sums of squares and products cannot clip them")
+    if model.size > MOST_COLUMNS:
+        return Verdict(False, f"{model.size} coefficients: more than {MOST_COLUMNS}, whose matrix would not fit")
+    if not math.isfinite(model.row.label_bound):
+        return Verdict(False, "labels without a bound")
+    if not math.isfinite(model.offset_bound):
+        return Verdict(False, "offsets without a bound")
+    if not math.isfinite(model.row.l2):
+        return Verdict(False, "rows without a bound")
+    if not solvable(model):
+        return Verdict(False, "no solver for this set together with this penalty")
+    return YES if model.total > 0 else Verdict(False, "weights that sum to zero")
+
+
+@dataclass(frozen=True)
+class SufficientStatistics(PureToo):
+    """Measure sum a a' and sum a (y - o) once with noise; everything else is post-processing.
+
+    Source
+        Vu and Slavkovic 2009; Dwork, Talwar, Thakurta and Zhang 2014; Wang, Revisiting differentially private
+        linear regression (UAI 2018), whose adaptive ridge is replaced by ``rule.py``.
+    Privacy
+        One release of one vector, ``(G, alpha g, beta t, gamma h)`` of ``layout.py``, with Gaussian noise of standard
+        deviation ``D_2 / mu`` (mu-GDP with the largest mu that is (epsilon, delta)-DP, Balle and Wang 2018) or Laplace
+        noise of scale ``D_1 / epsilon``. ``D`` is the exact largest move of the joint vector by one record over the
+        ball (proof in ``sensitivity_l2``; ``sensitivity_l1`` bounds it), with the largest weight and an allowance for
+        rounding. The number of rows and their weights are public. No budget is spent on the least eigenvalue.
+    Utility
+        For bounded sets a bound on the loss in objective for any data (proof in ``proved_loss``); the prediction by
+        which plans choose is the mean excess risk over synthetic populations.
+    Cost
+        One pass over X that forms its Gram matrix (sparse X stays sparse where its columns need little centring),
+        p^2 / 2 draws, one eigendecomposition, one convex program of p variables.
+    """
+
+    reads_blocks: ClassVar[bool] = True
+    name: str = "sufficient-statistics"
+    source: str = "Vu and Slavkovic 2009; Wang 2018 (AdaSSP), tightened"
+
+    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
+        return judge_statistics(model, request)
+
+    def forecast_as_requested(self, model: PrivateRegression, request: Request) -> Forecast:
+        key = (self, request.epsilon, request.delta, request.beta)
+        return model.cached(key, lambda: self._simulated(model, request))
+
+    def _simulated(self, model: PrivateRegression, request: Request) -> Forecast:
+        layout, sigma = self.noise(model, request)
+        spread = spread_of(layout, sigma)
+        cap = shrink_cap(model, layout, spread)
+
+        def simulate(population: Population, columns: Floats, factor: float, normal: Normals) -> Floats:
+            small = layout if factor == 1 else _restricted(layout, columns)
+            own = spread.times(factor)
+            s = noised(small, in_units(small, population), spread, factor, normal)
+            got = _program(population.model, small, s, own, cap * factor)
+            return quick_minimise(population.model, got.P, got.q)
+
+        predicted = mean_excess(model, simulate)
+        bound = proved_loss(model, layout, spread, request.beta)
+        if model.penalty.absent and math.isfinite(model.prediction_bound):
+            bound = min(bound, model.weight * (model.prediction_bound + model.row.label_bound) ** 2)
+        return excess_forecast(
+            model,
+            request,
+            predicted=predicted,
+            at_most=bound,
+            work=f"one pass over X, {layout.entries} numbers measured once, one program of {model.size} coefficients",
+            noise={
+                "distribution": "laplace" if layout.pure else "gaussian",
+                "scale": sigma,
+                "sensitivity": layout.sensitivity,
+                "entries": layout.entries,
+                "weights": {"cross": layout.beta, "first": layout.alpha, "labels": layout.gamma},
+            },
+        )
+
+    def noise(self, model: PrivateRegression, request: Request) -> tuple[Layout, float]:
+        """The layout and the scale of the noise on each measured number; public facts."""
+        layout = layout_of(model, request.delta == 0)
+        assert layout is not None  # eligible() asks for bounds
+        spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)
+        scale = spend.laplace_scale(layout.sensitivity) if layout.pure else spend.gaussian_sigma(layout.sensitivity)
+        return layout, scale
+
+    def run_as_requested(
+        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
+    ) -> Outcome:
+        layout, scale = self.noise(model, request)
+        progress("summing", 0.1)
+        exact = PrivateArray(to_vector(layout, summed(layout, model.read_table())))
+        progress("measuring", 0.4)
+        released = noise.laplace(exact, scale) if layout.pure else noise.gaussian(exact, scale)
+        spread = spread_of(layout, scale)
+        progress("solving the released program", 0.7)
+        start = time.perf_counter()
+        s = from_vector(layout, released, model.total)
+        got = _program(model, layout, s, spread, shrink_cap(model, layout, spread))
+        w = minimise(model, got.P, got.q)
+        return Outcome("optimal", w, None, None, seconds=time.perf_counter() - start)
+
+
+def spread_of(layout: Layout, scale: float) -> Spread:
+    """Deviations of the released statistics for this scale of the noise; Laplace noise deviates by sqrt 2 scales."""
+    return Spread.of(layout, scale * math.sqrt(2) if layout.pure else scale)
+
+
+def _program(model: PrivateRegression, layout: Layout, s: Statistics, spread: Spread, cap: float) -> Quadratic:
+    """The public program's quadratic, in the units of the objective."""
+    inverse = layout.label_width / layout.width
+    ridge = model.penalty.ridge[layout.moving] * inverse**2 / (model.scale * layout.label_width**2)
+    got = quadratic(layout, s, shrunk(layout, s, spread, ridge, cap))
+    return Quadratic(model.scale * got.P, model.scale * got.q)
+
+
+def _restricted(layout: Layout, columns: Floats) -> Layout:
+    """The layout of a share of the columns, in the same units."""
+    kept = np.isin(layout.moving, columns)
+    place = np.searchsorted(columns, layout.moving[kept])
+    fixed = np.isin(layout.fixed, columns)
+    return replace(
+        layout,
+        size=int(columns.size),
+        moving=place,
+        fixed=np.searchsorted(columns, layout.fixed[fixed]),
+        middle=layout.middle[kept],
+        width=layout.width[kept],
+        constant=layout.constant[fixed],
+    )
+
+
+SUFFICIENT_STATISTICS = SufficientStatistics()

@@ -1,0 +1,478 @@
+"""What the private Frank-Wolfe mechanisms share: their steps, predictions along the path, and the proved bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import log_ndtr, ndtr
+
+from dpmodel._types import Floats, PrivateArray
+from dpmodel.compile.regression.losses import Loss
+from dpmodel.compile.regression.rows import Rows, Table
+from dpmodel.errors import SpecificationError
+from dpmodel.mechanisms.contract import Progress, counted, no_progress
+from dpmodel.numerics.public_facts import cached
+from dpmodel.regressions.descent_search import coarsened, moved
+from dpmodel.regressions.model import PrivateRegression, public_point
+from dpmodel.regressions.noisy_gradient import part_gradient
+from dpmodel.regressions.populations import Populations
+from dpmodel.regressions.synthetic import SimulatedRisk, populations_of, side_by_side, simulated_risks
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The path ``w_{t+1} = w_t + size_t (v_t - w_t)`` and what is released of it: the mean of its last iterates.
+
+    ``count`` : T >= 1. ``rate`` : 0 for sizes 2 / (t + 2), t = 0 .. T - 1, otherwise ``min(1, rate / T)`` in every
+    step. ``average`` : share in [0, 1] of the iterates that are averaged (0: the last one alone). ``clip`` :
+    derivatives of the loss are cut to this size (inf: not at all). All public.
+    """
+
+    count: int
+    rate: float = 0.0
+    average: float = 0.5
+    clip: float = math.inf
+
+    def __post_init__(self) -> None:
+        if not (self.count >= 1 and self.rate >= 0 and 0 <= self.average <= 1 and self.clip > 0):
+            raise SpecificationError(
+                f"Frank-Wolfe with steps={self.count}, rate={self.rate}, average={self.average}, clip={self.clip}",
+                why="it takes at least one step, of a size that is not negative, and derivatives of some size",
+                remedy="steps >= 1, rate >= 0, average in [0, 1], clip > 0, or None for those that are to be chosen",
+            )
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """(T,)"""
+        t = np.arange(self.count)
+        if self.rate == 0:
+            return np.asarray(2.0 / (t + 2.0))
+        return np.full(self.count, min(1.0, self.rate / self.count))
+
+    @cached_property
+    def shares(self) -> Floats:
+        """(T,) weight of the iterate after each step; they sum to 1."""
+        last = max(1, math.ceil(self.average * self.count))
+        return np.where(np.arange(self.count) >= self.count - last, 1.0 / last, 0.0)
+
+    @cached_property
+    def pulls(self) -> Floats:
+        """(T,) weight of v_t in the released point; what they lack to 1 is the weight of the starting point."""
+        kept, out, later = np.zeros(self.count), 0.0, 1.0 - self.sizes
+        for t in range(self.count - 1, -1, -1):
+            out = self.shares[t] + (out * later[t + 1] if t + 1 < self.count else 0.0)
+            kept[t] = out * self.sizes[t]
+        return kept
+
+    def to_dict(self) -> dict[str, float]:
+        return {"steps": self.count, "rate": self.rate, "average": self.average, "clip": self.clip}
+
+
+def walk(
+    steps: Steps,
+    w: Floats,
+    toward: Callable[[Floats], Floats],
+    moved: Callable[[float, Floats], None] | None = None,
+    progress: Progress = no_progress,
+) -> Floats:
+    """(p,) the point released, from w on: at each w on the path a step towards v = ``toward(w)``.
+
+    ``moved`` : told (size, v) of every step but the last.
+    """
+    out = np.zeros_like(w)
+    told = counted(f"walk towards vertices, {steps.count} steps", steps.count, progress)
+    for t, (size, share) in enumerate(zip(steps.sizes, steps.shares, strict=True)):
+        told()
+        v = toward(w)
+        w = w + size * (v - w)
+        out += share * w
+        if moved is not None and t + 1 < steps.count:
+            moved(float(size), v)
+    return out
+
+
+# -------------------------------------------------------------------------------------------------- on the rows
+class Path(Protocol):
+    """The sums over private rows at a point that moves along the path."""
+
+    def move(self, size: float, v: Floats) -> None:
+        """From w to ``w + size (v - w)``."""
+        ...
+
+    def sums(self, loss: Loss, reach: float, middle: float | None = None) -> PrivateArray:
+        """(p,) ``sum_i omega_i s_i a_i``, the derivatives cut to +-reach (less their middles of at most ``middle``)."""
+        ...
+
+
+def path_of(table: Table, start: Floats) -> Path:
+    rows = table.in_memory
+    return BlockPath(table, start) if rows is None else MemoryPath(rows, start)
+
+
+class BlockPath:
+    """Rows in blocks: predictions are computed anew from the point, in one pass with the sums."""
+
+    def __init__(self, table: Table, start: Floats) -> None:
+        self.table, self.point = table, start
+
+    def move(self, size: float, v: Floats) -> None:
+        self.point = self.point + size * (v - self.point)
+
+    def sums(self, loss: Loss, reach: float, middle: float | None = None) -> PrivateArray:
+        return self.table.map_reduce(partial(part_gradient, loss=loss, w=self.point, reach=reach, middle=middle))
+
+
+class MemoryPath:
+    """Rows in memory, with their predictions. A step to a point with few entries costs these columns only: for that,
+    CSR blocks are copied by columns once."""
+
+    def __init__(self, rows: Rows, start: Floats) -> None:
+        self.rows, self.predictions = rows, PrivateArray(rows.predict(start))
+        self._columns: dict[int, Any] = {}
+
+    def move(self, size: float, v: Floats) -> None:
+        """Row i's prediction depends on row i and on released numbers alone."""
+        self.predictions *= 1 - size
+        self.predictions += size * self._predict(v)
+
+    def sums(self, loss: Loss, reach: float, middle: float | None = None) -> PrivateArray:
+        derivatives = loss.derivative(self.predictions, self.rows.labels)
+        if middle is not None:
+            derivatives = derivatives - np.clip(loss.middle(self.rows.labels), -middle, middle)
+        return PrivateArray(self.rows.combine(np.clip(derivatives, -reach, reach)))
+
+    def _predict(self, v: Floats) -> Floats:
+        rows, support = self.rows, np.flatnonzero(v)
+        if 8 * support.size > v.size:
+            return rows.predict(v)
+        z = np.zeros(rows.count) if rows.offset is None else rows.offset.copy()
+        for matrix, start in rows.blocks:
+            inside = support[(support >= start) & (support < start + matrix.shape[1])]
+            if inside.size:
+                if sp.issparse(matrix) and start not in self._columns:
+                    self._columns[start] = sp.csc_array(matrix)
+                z += self._columns.get(start, matrix)[:, inside - start] @ v[inside]
+        return z
+
+
+def reach_of(model: PrivateRegression, w: Floats, clip: float = math.inf) -> float:
+    """Largest size of a derivative at the released point w; derivatives are cut to it, so that it holds as computed."""
+    fixed = fixed_reach(model, clip)
+    return reach_at(model, float(predictions(model, w[None])[0]), clip) if fixed is None else fixed
+
+
+def fixed_reach(model: PrivateRegression, clip: float) -> float | None:
+    """That size where it is the same for all w: derivatives reach further for larger predictions."""
+    least = model.loss.derivative_bound(0.0, model.row.label_bound)
+    return min(model.derivative_bound, clip) if clip <= least else None
+
+
+def predictions(model: PrivateRegression, w: Floats) -> Floats:
+    """(B,) largest sizes of predictions of w (B, p) over the rows allowed."""
+    return np.minimum(model.row.reaches(w) + model.offset_bound, model.prediction_bound)
+
+
+def reach_at(model: PrivateRegression, prediction: float, clip: float) -> float:
+    """``reach_of`` where predictions are at most that large."""
+    return min(model.loss.derivative_bound(prediction, model.row.label_bound), model.derivative_bound, clip)
+
+
+# -------------------------------------------------------------------------------------------------- proved bounds
+def row_diameter(model: PrivateRegression) -> float:
+    """``max |<a, w - v>|`` over rows allowed and points of the set."""
+    pairs = ((1.0, math.inf), (2.0, 2.0), (math.inf, 1.0))
+    sizes = [(model.domain.diameter(order), model.row.norm(dual)) for order, dual in pairs]
+    return min(a * b for a, b in sizes if math.isfinite(a) and math.isfinite(b))
+
+
+def curvature(model: PrivateRegression) -> float:
+    """Gamma with ``f(w + s (v - w)) <= f(w) + s <grad f(w), v - w> + s^2 Gamma / 2`` on the set, f the objective.
+
+    The loss of one record has second derivative at most ``smoothness`` (b) in its prediction, and predictions of two
+    points differ by at most D = ``row_diameter``: weight b D^2 (8 C^2 for the mean squared loss on the l1 ball of
+    radius C and rows in [-1, 1]; TTZ15's Remark 1 says 4 C^2, for half that loss). Ridge adds 2 max ridge_j
+    diameter_2^2.
+    """
+    ridge = float(model.penalty.ridge.max(initial=0.0))
+    quadratic = 2 * ridge * model.domain.diameter(2.0) ** 2 if ridge else 0.0
+    return model.weight * model.loss.smoothness * row_diameter(model) ** 2 + quadratic
+
+
+def excess_bound(model: PrivateRegression, steps: Steps, scale: float, candidates: int, beta: float) -> float:
+    """With probability 1 - beta the released point is worse than the best of the set by at most this.
+
+    Every v_t is drawn by an exponential mechanism (or permute-and-flip) on the scores ``-<v, grad f(w_t)>``, with
+    noise of at most ``scale``, among ``candidates`` k points whose hull is the set.
+
+    Proof. Let h_t = f(w_t) - min f. By convexity min_v <v - w_t, grad f(w_t)> <= -h_t, and v_t misses that minimum by
+    e_t: h_{t+1} <= (1 - s_t) h_t + s_t e_t + s_t^2 Gamma / 2. Unrolled, and averaged with ``shares`` by convexity, the
+    excess is at most the same recursion's value with e = 0 plus sum_t p_t e_t, p = ``pulls``. A candidate that is worse
+    by x is drawn with probability at most e^(-x / scale), given the past, and there are k - 1 others: e_t is
+    stochastically at most scale (ln k + E), E a standard exponential. So for every 0 < l < 1 / max(p_t),
+    E exp(l sum p_t (e_t / scale - ln k)) <= prod 1 / (1 - l p_t), and Markov's inequality gives
+    sum p_t e_t <= scale (ln k sum p_t + (ln(1 / beta) - sum ln(1 - l p_t)) / l) with probability 1 - beta. h_0 is at
+    most <grad f(w_0), w_0 - w*>.
+    """
+    plain, pulls = plain_bound(model, steps), steps.pulls
+    if candidates < 2:
+        return plain
+    lambdas = np.geomspace(1e-3, 1 - 1e-3, 60) / pulls.max()
+    tails = (math.log(1 / beta) - np.log1p(-np.outer(lambdas, pulls)).sum(axis=1)) / lambdas
+    return plain + scale * (math.log(candidates) * float(pulls.sum()) + float(tails.min()))
+
+
+def plain_bound(model: PrivateRegression, steps: Steps) -> float:
+    """The bound of ``excess_bound`` without noise."""
+    gamma = curvature(model)
+    gap, out = start_gap(model), 0.0
+    for size, share in zip(steps.sizes, steps.shares, strict=True):
+        gap = (1 - size) * gap + size * size * gamma / 2
+        out += share * gap
+    return out
+
+
+def start_gap(model: PrivateRegression) -> float:
+    """Upper bound on what the starting point lacks: ``<grad f(w_0), w_0 - w>`` over the set."""
+    start = public_point(model)
+    derivative = model.penalty.derivative(start)
+    public = float(np.abs(derivative).max(initial=0.0)) * model.domain.diameter(1.0) if derivative.any() else 0.0
+    return model.weight * reach_of(model, start) * row_diameter(model) + public
+
+
+# -------------------------------------------------------------------------------- simulated walks
+
+
+# What one step of simulated walks does: (gradients of the data part (rows, p), w (rows, p)) -> v (rows, p).
+Pick = Callable[[Floats, Floats], Floats]
+# A fresh one for these settings, side by side as said; the number is that of the first run, which tells their noise.
+Maker = Callable[[Sequence[Steps], "Shape", int], Pick]
+
+MOST_STEPS = 256
+_FIRST_STEPS = 16
+_SHORT = 64  # walks of fewer steps are simulated several times over, up to so many steps, and try all rates
+_NUMBERS = 10_000  # runs times columns: with many columns the noise averages out
+_RATES = (0.0, 0.3, 1.0, 3.0)  # 0 stands for sizes 2 / (t + 2)
+_CLIPS = (1.0, 1 / 4, 1 / 16, 1 / 64)  # shares of the derivatives' bound
+_LOWER_BOUND = 0.1
+_HOPELESS = math.log(0.97 + _LOWER_BOUND)
+_TIE = 0.01  # settings stay unless others are better by more: less may be luck
+_SIDE_BY_SIDE = 500_000  # numbers in the largest arrays of walks side by side
+_MATTERS = 0.05  # populations with less to be gained than this share of another's do not choose
+# (variance of the columns in that of uniform ones, noise in standard deviations of the signal, its distribution): one
+# of two values at the ends of the bounds has 3 times the variance of a uniform one. One tuple for each of two
+# populations.
+_VARIANTS = (((3.0, 0.3, "normal"), (1.0, 1.0, "skewed")), ((3.0, 1.0, "normal"), (1.0, 0.3, "skewed")))
+# Labels at the ends of their bounds, a quarter of them high, where columns have means: clipped derivatives miss those.
+_TWO_VALUED = (3.0, 1.0, "ends")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How walks lie side by side: ``settings``, of each so many ``runs`` (by noise), of each all ``populations``."""
+
+    settings: int
+    runs: int
+    populations: int
+
+    @property
+    def rows(self) -> int:
+        return self.settings * self.runs * self.populations
+
+    def each(self, values: Sequence[float]) -> Floats:
+        """(rows, 1) numbers that differ by settings."""
+        return np.repeat(np.array(values, dtype=np.float64), self.runs * self.populations)[:, None]
+
+    def spread(self, drawn: Floats) -> Floats:
+        """(rows, k) from (runs, k) or (runs, populations, k): the same for all settings."""
+        drawn = drawn if drawn.ndim == 3 else drawn[:, None]
+        whole = np.broadcast_to(drawn, (self.settings, self.runs, self.populations, drawn.shape[-1]))
+        return whole.reshape(self.rows, -1)
+
+
+def walked(populations: Populations, settings: Sequence[Steps], maker: Maker, runs: int, first: int = 0) -> Floats:
+    """(settings, runs, populations) excess risk of walks of the same number of steps."""
+    shape = Shape(len(settings), runs, populations.count)
+    rows = populations.at(np.tile(np.arange(populations.count), shape.settings * runs))
+    clip, pick = shape.each([steps.clip for steps in settings]), maker(settings, shape, first)
+    sizes, shares = (
+        np.repeat([getattr(steps, name) for steps in settings], runs * shape.populations, axis=0)[..., None]
+        for name in ("sizes", "shares")
+    )
+    w, out = rows.start, np.zeros_like(rows.mean)
+    for t in range(settings[0].count):
+        move = pick(rows.gradients(w, clip), w)
+        move -= w
+        move *= sizes[:, t]
+        w = move + w
+        if shares[:, t].any():
+            out += shares[:, t] * w
+    return rows.excess(out).reshape(shape.settings, runs, populations.count)
+
+
+def predicted(model: PrivateRegression, steps: Steps, maker: Maker) -> float:
+    """Mean excess risk over the populations of forecasts.
+
+    Walks of more than ``MOST_STEPS`` steps are cut there; ``maker`` is asked with the settings given, so that the noise
+    is that of all of them.
+    """
+    few, runs = (
+        replace(steps, count=min(steps.count, MOST_STEPS)),
+        max(1, min(4, MOST_STEPS // steps.count, _NUMBERS // model.size)),
+    )
+    return float(np.mean(walked(populations_of(model), [few], lambda _, *rest: maker([steps], *rest), runs, 1000)))
+
+
+def settings_losses(
+    model: PrivateRegression, settings: Sequence[Steps], maker: Maker, together: bool = False
+) -> Floats:
+    """(settings,) how settings with the same number of steps are compared: the excess in shares of what knowing nothing
+    costs in the population with most to be gained (at the same strength of signal); of these (plus 0.1) the geometric
+    mean over the populations that choose, because a share of 0.03 in place of 0.3 is worth more than 1 in place of 1.2.
+    ``together`` : all side by side, whatever memory that takes.
+    """
+    populations, unit = _choosers(model)
+    runs = max(1, min(_SHORT // settings[0].count, 4, _NUMBERS // model.size))
+    most = max(1, _SIDE_BY_SIDE // (runs * populations.count * max(model.size, populations.along.size)))
+    most = len(settings) if together else most
+    parts = [settings[at : at + most] for at in range(0, len(settings), most)]
+    shares = np.concatenate([walked(populations, part, maker, runs).mean(axis=1) / unit for part in parts])
+    return np.asarray(np.log(np.maximum(shares, 0.0) + _LOWER_BOUND).mean(axis=1))
+
+
+def chosen_steps(model: PrivateRegression, maker: Maker, kept: dict[str, float], most: int = MOST_STEPS) -> Steps:
+    """The settings with the least ``settings_losses``; ``kept`` ones are given.
+
+    One setting moves at a time: T by factors 2, the clip, the rate, and T again. Where nothing is learnt in few steps,
+    neither with the least noise nor with short steps, the rest is not searched.
+    """
+    bound = model.derivative_bound
+    seen: dict[Steps, float] = {}
+
+    def least(settings: Sequence[Steps]) -> Steps:
+        new = [steps for steps in dict.fromkeys(settings) if steps not in seen]
+        if new:
+            seen.update(zip(new, settings_losses(model, new, maker).tolist(), strict=True))
+        enough = min(seen[steps] for steps in settings) + _TIE
+        return next(steps for steps in settings if seen[steps] <= enough)
+
+    clips = [share * bound if share < 1 else math.inf for share in _CLIPS] if math.isfinite(bound) else [math.inf]
+    clip = kept.get("clip", clips[min(2, len(clips) - 1)])
+    clips = [clip] if "clip" in kept else clips
+    start = Steps(int(kept.get("steps", _FIRST_STEPS)), kept.get("rate", 0.0), kept.get("average", 0.5), clip)
+    rates = [start.rate] if "rate" in kept else list(_RATES)
+    cautious = [
+        replace(start, rate=rate, clip=cut)
+        for cut in dict.fromkeys((clip, clips[-1]))
+        for rate in dict.fromkeys((start.rate, *rates[1:2]))
+    ]
+    best = least([start, *cautious])
+    if seen[best] > _HOPELESS:
+        return best
+    best, moves = start, "steps" not in kept
+    # What clips and rates are good for shows in walks of medium length.
+    best = _doubling(best, least, min(most, _SHORT)) if moves else best
+    best = least([best, *(replace(best, clip=cut) for cut in clips)])
+    best = least([best, *(replace(best, rate=rate) for rate in rates)])
+    if not moves:
+        return best
+    # Long walks have other rates.
+    long = [
+        replace(best, count=min(2 * _SHORT, most), rate=rate)
+        for rate in dict.fromkeys((best.rate, rates[0], rates[-1]))
+    ]
+    least(long)
+    return _doubling(least([best, *long]), least, most)
+
+
+def _doubling(start: Steps, least: Callable[[Sequence[Steps]], Steps], most: int) -> Steps:
+    """Double or halve T while it helps; a walk four times as long may do better where one twice as long does not."""
+    best = start
+    for factors in ((2.0, 4.0), (0.5,)):
+        tried = list(factors)
+        while tried:
+            other = replace(best, count=min(max(round(best.count * tried.pop(0)), 1), most))
+            least([best]), least([other])
+            if other != best and least([best, other]) == other:
+                best, tried = other, list(factors)
+        if best != start:
+            break
+    return best
+
+
+@cached
+def _choosers(model: PrivateRegression) -> tuple[Populations, Floats]:
+    """The populations that choose, those of the forecast with most to be gained at several strengths of the signal, and
+    the units (B,) in which their excesses are added up."""
+    weakest: dict[bytes, SimulatedRisk] = {}  # of those with the same coefficients: variants make stronger ones
+    for risk in simulated_risks(model):
+        weak = weakest.setdefault(risk.truth.tobytes(), risk)
+        if _size(risk) < _size(weak):
+            weakest[risk.truth.tobytes()] = risk
+    # Rounding must not decide between those that are alike.
+    risks = sorted(weakest.values(), key=lambda risk: -float(f"{risk.nothing:.6g}"))
+    most = max(risks[0].nothing, 1e-300)
+    members, labels, shares = list[SimulatedRisk](), list[Floats](), list[float]()
+    for number, (risk, variants) in enumerate(zip(risks, _VARIANTS, strict=False)):
+        if number and risk.nothing < _MATTERS * most:
+            continue
+        levels = number == 0 and bool(risk.mean.any()) and np.isfinite(model.row.label).all()
+        for variance, noise, distribution in (*variants, _TWO_VALUED) if levels else variants:
+            if model.loss.labels != "number":
+                other = _variant(risk, variance, noise, 0.0)
+                known = other.labelled[1]
+            else:
+                low, high = model.row.label
+                part = {"ends": 0.25}.get(distribution, 0.5)
+                level = low + part * (high - low) if math.isfinite(high - low) else 0.0
+                other = _variant(risk, variance, noise, level)
+                known = _labels(other, distribution)
+            members.append(other)
+            labels.append(known)
+            shares.append(risk.nothing / most if number else 1.0)
+    found = side_by_side(members, labels)
+    return found, np.maximum(found.nothing, 1e-300) / np.array(shares)
+
+
+def _variant(risk: SimulatedRisk, variance: float, noise: float, level: float) -> SimulatedRisk:
+    """The population on a coarser grid, with other columns and noise, and the mean prediction ``level`` if an intercept
+    can give it."""
+    used, row = _size(risk), risk.model.row
+    variance *= risk.room / 3  # from a share of the most that a column can have to one of what it has
+    means = risk.mean[~row.constant]
+    if math.isfinite(row.l2) and 1.01 * (used + float(means @ means)) >= row.l2**2:
+        variance = 1.0  # rows are as long as they may be
+    truth = moved(risk.model, risk.truth, level - float(risk.mean @ risk.truth))
+    sigma = math.sqrt(variance) * noise * math.sqrt(float(truth @ risk.covariance(truth)))
+    return replace(
+        coarsened(risk),
+        variance=variance * risk.variance,
+        common=math.sqrt(variance) * risk.common,
+        truth=truth,
+        noise=sigma,
+    )
+
+
+def _size(risk: SimulatedRisk) -> float:
+    """Sum of the variances of the columns."""
+    return float((risk.variance + risk.common**2).sum())
+
+
+def _labels(risk: SimulatedRisk, distribution: str) -> Floats:
+    """(k,) labels whose noise has no correlation with the plane on this grid, so that least squares find the truth."""
+    low, high = risk.model.row.label
+    star = risk.labelled[0]
+    if distribution == "ends":
+        noise = np.where(ndtr(risk.coins) * (high - low) < star - low, high, low) - star
+    elif distribution == "skewed":
+        noise = -log_ndtr(-risk.coins) * risk.noise  # the same quantiles of an exponential distribution
+    else:
+        noise = risk.coins * risk.noise
+    plane = np.column_stack([np.ones(star.size), risk.points])
+    noise = noise - plane @ np.linalg.lstsq(plane, noise, rcond=None)[0]
+    return np.asarray(star + noise)
