@@ -15,20 +15,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
+from dpmodel.exact.fields import GF, QQ
+from dpmodel.exact.inputs import checked_margin, expected_of, field_of, is_integer
+from dpmodel.exact.results import AffineSubspace, Result
+from dpmodel.exact.subspaces import ExactRows, Field
 from dpmodel.learn.classifier import PrivateClassifier, classes_and_places, require_classes
 from dpmodel.learn.costs import Counted
 from dpmodel.learn.features import checked
 from dpmodel.learn.linear_model import _rng, estimator
-from dpmodel.linalg.feasible_point import feasible_point
-from dpmodel.linalg.public_facts import expected_of, field_of, is_integer
-from dpmodel.linalg.results import AffineSubspace, Result
-from dpmodel.linalg.solve import solve_system
-from dpmodel.linalg.vectors import counts_of, sealed, vectors_model
+from dpmodel.linalg import counts_of, feasible_point, sealed, solve_system, vectors_model
 from dpmodel.marks.records import Neighbors
-from dpmodel.models.exact_rows import checked_margin
 from dpmodel.models.request import basic_request
-from dpmodel.numerics.fields.echelon import ExactRows
-from dpmodel.numerics.fields.field import GF, QQ, Field
 from dpmodel.privacy import Budget
 from dpmodel.release.release import Accuracy, Release
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +11,9 @@ from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.form import require_private_values
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
+from dpmodel.exact.inputs import checked_margin
+from dpmodel.exact.model import Found, PrivateInequalities
 from dpmodel.mechanisms.contract import NOTHING_FOUND, Outcome, Request
-from dpmodel.mechanisms.linalg.found import Found
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.lp.exact_rows import exact_inequalities, why_not_inequalities
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.models.contract import Candidate, Ran
@@ -128,18 +127,6 @@ def _exact_system(model: PrivateLP, request: Request, options: Options) -> Priva
             remedy="fewer or wider public constraints, or another target",
         )
     return exact_inequalities(model, polytope, margin)
-
-
-def checked_margin(margin: Any, where: str = "", remedy: str = "margin=0.05, a public number in (0, 1]") -> float:
-    """A margin in (0, 1], or SpecificationError; ``where`` stands before its words."""
-    good = isinstance(margin, numbers.Real) and not isinstance(margin, bool)
-    if not good or not 0 < margin <= 1:
-        raise SpecificationError(
-            f"{where}margin is not a number in (0, 1]",
-            why="the margin is a cosine: by how much some unit vector satisfies all rows, scaled to unit norm",
-            remedy=remedy,
-        )
-    return float(margin)
 
 
 def outcome_of(model: PrivateLP, found: Found) -> Outcome:

@@ -7,11 +7,16 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from dpmodel.errors import UnsupportedModelError
+from dpmodel.exact.model import (
+    Found,
+    PrivateInequalities,
+    PrivatePoints,
+    PrivateSystem,
+    PrivateVectors,
+    system_lower_bounds,
+)
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.forecast import RowsMissed
-from dpmodel.mechanisms.linalg.found import Found
-from dpmodel.mechanisms.linalg.lower_bounds import system_lower_bounds
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateSystem, PrivateVectors
 from dpmodel.models.contract import Candidate, PrivateModel, WrongOutcome
 
 S = TypeVar("S", PrivateVectors, PrivateInequalities, PrivatePoints)

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.errors import SpecificationError
+from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.mechanisms.contract import Mechanism, Outcome, Serves, Verdict
 from dpmodel.mechanisms.forecast import Forecast
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.models.request import nearest
 from dpmodel.regressions.model import PrivateMultinomial, PrivateOutputs, PrivateRegression
 
@@ -82,21 +82,21 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "mechanisms.published.admm:ADMM_PUBLISHED",
     ),
     PrivateVectors: (
-        "mechanisms.linalg.stable_span.mechanism:STABLE_SPAN",
+        "exact.stable_span:STABLE_SPAN",
         "mechanisms.linalg.block_votes:BLOCK_VOTES",
-        "mechanisms.published.stable_span:STABLE_SPAN_PUBLISHED",
+        "exact.stable_span_as_printed:STABLE_SPAN_PUBLISHED",
     ),
     PrivateInequalities: (
-        "mechanisms.linalg.hinge_descent.mechanism:HINGE_DESCENT",
-        "mechanisms.linalg.rescaling_perceptron.mechanism:RESCALING_PERCEPTRON",
+        "exact.hinge_descent:HINGE_DESCENT",
+        "exact.rescaling_perceptron:RESCALING_PERCEPTRON",
         "mechanisms.linalg.dense_weights.mechanism:DENSE_WEIGHTS",
-        "mechanisms.linalg.dp_lp.mechanism:DP_LP",
-        "mechanisms.published.algorithm_10:ALGORITHM_10",
-        "mechanisms.published.dp_lp:DP_LP_PUBLISHED",
+        "exact.dp_lp:DP_LP",
+        "exact.algorithm_10:ALGORITHM_10",
+        "exact.dp_lp_as_printed:DP_LP_PUBLISHED",
     ),
     PrivatePoints: (
-        "mechanisms.linalg.tukey_depth.mechanism:TUKEY_DEPTH",
-        "mechanisms.linalg.pin_hull.mechanism:PIN_HULL",
+        "exact.tukey_depth:TUKEY_DEPTH",
+        "exact.pin_hull:PIN_HULL",
     ),
 }
 _HOMES[PrivateOutputs] = _HOMES[PrivateRegression]  # several outputs are one regression each

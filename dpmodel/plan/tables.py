@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateVectors
+from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.plan.registry import KINDS, load_entry_points
 from dpmodel.programs.taxonomy import CELLS, Taxonomy
 from dpmodel.regressions.model import PrivateRegression

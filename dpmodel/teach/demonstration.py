@@ -11,7 +11,7 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
-from dpmodel.linalg.public_facts import is_integer
+from dpmodel.exact.inputs import is_integer
 from dpmodel.plan.no_guarantee import NoGuaranteeWarning
 from dpmodel.privacy import noise_source
 from dpmodel.teach.lower_bounds import PARTS, Bits, Gadget, build, random_bits

@@ -26,7 +26,6 @@ LEVEL = {
     "programs": 51,
     "regressions": 51,
     "released": 51,
-    "exact": 51,
     "mechanisms": 50,
     "kernels": 45,
     "classify": 50,
@@ -50,6 +49,8 @@ def room_of(module: str) -> str:
     parts = module.split(".")[1:]
     if parts[:2] == ["release", "plots"]:
         return ".".join(parts[:2])
+    if parts[:1] == ["exact"]:
+        return "mechanisms"  # until the others have left that room
     return parts[0] if parts else ""
 
 

@@ -17,7 +17,7 @@ FAMILIES = {"dpmodel.plan", "dpmodel.mechanisms", "dpmodel.problem", "dpmodel.qu
 # Mechanisms of models that are none of programs.
 OTHERS = {
     "dpmodel.regressions.descent",
-    "dpmodel.mechanisms.linalg.pin_hull",
+    "dpmodel.exact.pin_hull",
     "dpmodel.mechanisms.postprocess.admm.mechanism",
 }
 PLAN = """

@@ -18,8 +18,8 @@ from walking import assert_no_trace
 
 import dpmodel as dpm
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
+from dpmodel.exact.fields import GF, QQ
 from dpmodel.learn import AffineSubspaceClassifier
-from dpmodel.numerics.fields.field import GF, QQ
 
 # scikit-learn copies and fits again and again.
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.learn.CompositionWarning")

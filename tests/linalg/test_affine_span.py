@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpmodel.errors import SpecificationError
+from dpmodel.exact.fields import GF, QQ
 from dpmodel.linalg import affine_span as _affine_span
-from dpmodel.numerics.fields.field import GF, QQ
 
 affine_span = functools.partial(_affine_span, neighbors="add-remove")  # unless a test says otherwise
 

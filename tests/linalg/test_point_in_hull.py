@@ -13,10 +13,10 @@ import pytest
 from hull_membership import in_hull
 
 from dpmodel.errors import SpecificationError, UnsupportedModelError
-from dpmodel.linalg.point_in_hull import _positions
-from dpmodel.linalg.point_in_hull import point_in_hull as _point_in_hull
-from dpmodel.mechanisms.linalg.tukey_depth.mechanism import TUKEY_DEPTH
-from dpmodel.numerics.fields.entries import matrix
+from dpmodel.exact.entries import matrix
+from dpmodel.exact.tukey_depth import TUKEY_DEPTH
+from dpmodel.linalg import _positions
+from dpmodel.linalg import point_in_hull as _point_in_hull
 from dpmodel.privacy import Budget
 
 point_in_hull = functools.partial(_point_in_hull, neighbors="add-remove")  # unless a test says otherwise

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from dpmodel.errors import SpecificationError, UnsupportedModelError
+from dpmodel.exact.fields import GF, QQ
+from dpmodel.linalg import equation_rows
 from dpmodel.linalg import solve_equations as _solve_equations
-from dpmodel.linalg.vectors import equation_rows
-from dpmodel.numerics.fields.field import GF, QQ
 
 solve_equations = functools.partial(_solve_equations, neighbors="add-remove")  # unless a test says otherwise
 

@@ -11,9 +11,9 @@ import pytest
 import scipy.sparse as sp
 
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
+from dpmodel.exact.fields import GF, QQ
+from dpmodel.linalg import sealed, vectors_model
 from dpmodel.linalg import span as _span
-from dpmodel.linalg.vectors import sealed, vectors_model
-from dpmodel.numerics.fields.field import GF, QQ
 from dpmodel.privacy import Budget
 
 span = functools.partial(_span, neighbors="add-remove")  # unless a test says otherwise

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hull_membership import in_hull
 
-from dpmodel.numerics.fields.aff2lin import Aff2Lin, aff2lin
-from dpmodel.numerics.fields.field import QQ
+from dpmodel.exact.fields import QQ
+from dpmodel.exact.subspaces import Aff2Lin, aff2lin
 
 
 def maps(lifted: Any) -> Aff2Lin:

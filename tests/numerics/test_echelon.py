@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpmodel.numerics.fields.echelon import solve
-from dpmodel.numerics.fields.field import GF, QQ
+from dpmodel.exact.fields import GF, QQ
+from dpmodel.exact.subspaces import solve
 
 FIELDS = [QQ, GF(2), GF(7), GF(8), GF(9), GF(2**31 - 1)]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpmodel.errors import SpecificationError
-from dpmodel.numerics.fields.field import GF, QQ, Field
+from dpmodel.exact.fields import GF, QQ, Field
 
 
 def test_fields_obey_the_protocol():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpmodel.errors import SpecificationError
-from dpmodel.numerics.fields.field import GF
+from dpmodel.exact.fields import GF
 
 flint = pytest.importorskip("flint")
 

@@ -11,8 +11,8 @@ import pytest
 import scipy.sparse as sp
 
 from dpmodel.errors import SpecificationError
-from dpmodel.numerics.fields import residues
-from dpmodel.numerics.fields.field import QQ
+from dpmodel.exact import fields as residues
+from dpmodel.exact.fields import QQ
 
 SECRET = 918273645
 

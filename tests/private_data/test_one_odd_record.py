@@ -183,7 +183,7 @@ def unscaled(model: Any) -> list[Any]:
 
 def of_span(task: Any, **given: Any) -> Callable[[Any], list[Any]]:
     def read(records: Any) -> list[Any]:
-        return of_conducted("dpmodel.linalg.vectors", lambda: task(records, epsilon=1, delta=1e-6, **given), unscaled)
+        return of_conducted("dpmodel.linalg", lambda: task(records, epsilon=1, delta=1e-6, **given), unscaled)
 
     return read
 
@@ -201,14 +201,14 @@ def of_inequalities(records: Any, **given: Any) -> list[Any]:
     def call() -> Any:
         return linalg.feasible_point(records, epsilon=1, delta=1e-6, **given)
 
-    return of_conducted("dpmodel.linalg.feasible_point", call, read)
+    return of_conducted("dpmodel.linalg", call, read)
 
 
 def of_points(records: Any) -> list[Any]:
     def call() -> Any:
         return linalg.point_in_hull(records, lower=0, upper=9, step="0.7", epsilon=1, delta=1e-6)
 
-    return of_conducted("dpmodel.linalg.point_in_hull", call, lambda model: model._rows().tolist())
+    return of_conducted("dpmodel.linalg", call, lambda model: model._rows().tolist())
 
 
 def of_affine_classifier(records: Any) -> list[Any]:

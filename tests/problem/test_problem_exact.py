@@ -290,7 +290,7 @@ def test_nothing_private_is_kept_after_an_exact_solve() -> None:
 
 
 def test_fractions_of_an_exact_point_are_told() -> None:
-    from dpmodel.mechanisms.linalg.found import Found
+    from dpmodel.exact.model import Found
     from dpmodel.models.exact_rows import outcome_of
 
     model = inequalities(5)[0]._model(None)

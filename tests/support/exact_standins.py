@@ -9,13 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
+from dpmodel.exact import hinge_descent
+from dpmodel.exact import rescaling_perceptron as perceptron
+from dpmodel.exact.model import Found
 from dpmodel.mechanisms.contract import YES, Mechanism, Serves
 from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
 from dpmodel.mechanisms.linalg.dense_weights import plan as dense_plans
-from dpmodel.mechanisms.linalg.found import Found
-from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
-from dpmodel.mechanisms.linalg.rescaling_perceptron import mechanism as perceptron
 
 
 @dataclass(frozen=True)

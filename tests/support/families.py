@@ -4,8 +4,8 @@ from typing import Any
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.mechanisms.contract import YES, Request, Verdict
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.plan.registry import KINDS
 from dpmodel.regressions.model import PrivateRegression
 

@@ -19,9 +19,9 @@ from unittest import mock
 
 import numpy as np
 
-from dpmodel.linalg import solve as solving
+from dpmodel import linalg as solving
+from dpmodel.exact import model as systems
 from dpmodel.marks import vault
-from dpmodel.mechanisms.linalg import systems
 from dpmodel.privacy import Budget, SeededSource
 from dpmodel.privacy.conversions import gaussian_mu, zcdp_epsilon
 

@@ -11,13 +11,12 @@ import numpy as np
 import scipy.stats as stats
 
 from dpmodel._types import Integers
+from dpmodel.exact.model import Found, PrivateVectors, known_of
+from dpmodel.exact.stable_span import consistent, discrete, eligible, no_subspace
+from dpmodel.exact.subspaces import Basis, ExactRows, Field
 from dpmodel.mechanisms.contract import Mechanism, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
-from dpmodel.mechanisms.linalg.found import Found
-from dpmodel.mechanisms.linalg.stable_span.mechanism import consistent, discrete, eligible, no_subspace
-from dpmodel.mechanisms.linalg.systems import PrivateVectors, known_of
-from dpmodel.numerics.fields.echelon import Basis, ExactRows, Field
 from dpmodel.privacy import NoiseSource, random_labels
 from dpmodel.text import number
 

@@ -12,6 +12,9 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.exact.model import PrivateVectors
+from dpmodel.exact.stable_span import STABLE_SPAN, needed_at_least, release_flag
+from dpmodel.exact.subspaces import Basis
 from dpmodel.mechanisms.contract import (
     NOTHING_FOUND,
     YES,
@@ -25,12 +28,9 @@ from dpmodel.mechanisms.contract import (
     refuse_feasibility,
 )
 from dpmodel.mechanisms.forecast import Bound, Forecast, RowsMissed, Violation
-from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN, needed_at_least, release_flag
-from dpmodel.mechanisms.linalg.systems import PrivateVectors
 from dpmodel.mechanisms.lp.exact_rows import exact_equations, why_not_equations
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.numerics.cone_program import SolverFailure
-from dpmodel.numerics.fields.echelon import Basis
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
 

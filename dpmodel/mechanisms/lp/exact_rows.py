@@ -15,9 +15,11 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.form import value_range
+from dpmodel.exact.fields import QQ
+from dpmodel.exact.model import PrivateInequalities, PrivateVectors
+from dpmodel.exact.subspaces import ExactRows
 from dpmodel.marks.records import Neighbors
 from dpmodel.mechanisms.contract import YES, Verdict
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivateVectors
 from dpmodel.mechanisms.lp.private_rows import (
     plain_rows,
     present,
@@ -25,8 +27,6 @@ from dpmodel.mechanisms.lp.private_rows import (
     rows_per_record,
     rows_vanish,
 )
-from dpmodel.numerics.fields.echelon import ExactRows
-from dpmodel.numerics.fields.field import QQ
 from dpmodel.numerics.polytopes.polyhedron import Polyhedron
 
 # Whole private numbers beyond this are cut to it (public policy), so that rows are computed exactly in 64 bits.

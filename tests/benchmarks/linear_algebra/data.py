@@ -24,10 +24,10 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 from sklearn.datasets import load_breast_cancer, load_iris
 
-from dpmodel.mechanisms.linalg.stable_span import mechanism as stable_span
-from dpmodel.mechanisms.linalg.stable_span.partition import stable_partition
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities, PrivateVectors
-from dpmodel.mechanisms.published import stable_span as stable_span_published
+from dpmodel.exact import stable_span
+from dpmodel.exact import stable_span_as_printed as stable_span_published
+from dpmodel.exact.model import PrivateInequalities, PrivateVectors
+from dpmodel.exact.partition import stable_partition
 
 MOST_VALUES = 50
 SPAN_DIMENSIONS = {"adult": (175, 164), "mushrooms": (127, 86)}

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.exact.dp_lp import DP_LP
+from dpmodel.exact.dp_lp_forecast import synthetic_program
+from dpmodel.exact.flats import satisfied, slack_rows
+from dpmodel.exact.model import PrivateInequalities
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.dp_lp.mechanism import DP_LP
-from dpmodel.mechanisms.linalg.dp_lp.synthetic import synthetic_program
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities
-from dpmodel.numerics.fields.integer_rows import satisfied, slack_rows
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 
 

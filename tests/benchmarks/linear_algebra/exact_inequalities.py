@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.exact.cones import KINDS, instance
+from dpmodel.exact.model import PrivateInequalities
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.synthetic import KINDS, instance
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 
 MECHANISMS = {
-    "hinge-descent": "dpmodel.mechanisms.linalg.hinge_descent.mechanism:HINGE_DESCENT",
+    "hinge-descent": "dpmodel.exact.hinge_descent:HINGE_DESCENT",
     "dense-weights": "dpmodel.mechanisms.linalg.dense_weights.mechanism:DENSE_WEIGHTS",
 }
 

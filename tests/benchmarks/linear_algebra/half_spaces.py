@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 
 from dpmodel.errors import DPModelError
+from dpmodel.exact.model import PrivateInequalities
 from dpmodel.mechanisms.contract import YES, Request
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.models.systems import system
 from dpmodel.plan.planner import make_plan
 from dpmodel.plan.registry import KINDS

@@ -26,14 +26,14 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.exact.fields import GF, QQ
+from dpmodel.exact.model import VectorTask
+from dpmodel.exact.partition import stable_partition
+from dpmodel.exact.stable_span import STABLE_SPAN
+from dpmodel.exact.stable_span_as_printed import STABLE_SPAN_PUBLISHED
+from dpmodel.exact.subspaces import Basis
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.linalg.block_votes import BLOCK_VOTES
-from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN
-from dpmodel.mechanisms.linalg.stable_span.partition import stable_partition
-from dpmodel.mechanisms.linalg.systems import VectorTask
-from dpmodel.mechanisms.published.stable_span import STABLE_SPAN_PUBLISHED
-from dpmodel.numerics.fields.echelon import Basis
-from dpmodel.numerics.fields.field import GF, QQ
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 from tests.benchmarks.linear_algebra.data import Planted, partitioned_once, planted, vectors
 from tests.benchmarks.measuring import Expectations, Table, header, parser, short

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.exact.model import PrivatePoints
+from dpmodel.exact.pin_hull import PIN_HULL
+from dpmodel.exact.tukey_depth import TUKEY_DEPTH
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.pin_hull.mechanism import PIN_HULL
-from dpmodel.mechanisms.linalg.systems import PrivatePoints
-from dpmodel.mechanisms.linalg.tukey_depth.mechanism import TUKEY_DEPTH
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 from tests.benchmarks.measuring import Expectations, Table, header, parser, short
 from tests.support.hull_membership import in_hull

@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.exact.fields import QQ
+from dpmodel.exact.partition import stable_partition
+from dpmodel.exact.stable_span import STABLE_SPAN
+from dpmodel.exact.stable_span_as_printed import STABLE_SPAN_PUBLISHED
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN
-from dpmodel.mechanisms.linalg.stable_span.partition import stable_partition
-from dpmodel.mechanisms.published.stable_span import STABLE_SPAN_PUBLISHED
-from dpmodel.numerics.fields.field import QQ
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 from tests.benchmarks.linear_algebra.data import SPAN_DIMENSIONS, adult, mushrooms, partitioned_once, vectors
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, short, spread

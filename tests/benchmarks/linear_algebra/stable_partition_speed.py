@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.mechanisms.linalg.stable_span.partition import stable_partition
-from dpmodel.numerics.fields.field import GF, QQ
+from dpmodel.exact.fields import GF, QQ
+from dpmodel.exact.partition import stable_partition
 from tests.benchmarks.measuring import data_path
 
 

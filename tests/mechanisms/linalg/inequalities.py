@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from replaying import Transcript
 
+from dpmodel.exact.cones import instance
+from dpmodel.exact.model import PrivateInequalities
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.synthetic import instance
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 
 
 def system(

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
+from dpmodel.exact.fields import QQ
+from dpmodel.exact.model import PrivateVectors
+from dpmodel.exact.stable_span import passing
 from dpmodel.marks.records import Neighbors
-from dpmodel.mechanisms.linalg.stable_span.mechanism import passing
-from dpmodel.mechanisms.linalg.systems import PrivateVectors
-from dpmodel.numerics.fields.field import QQ
 from dpmodel.privacy import SeededSource
 
 

@@ -12,10 +12,7 @@ from inequalities import asked, missed, planted_system, system
 from replaying import Transcript
 
 from dpmodel._types import Floats
-from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.grid_rows import GridRows
-from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
-from dpmodel.mechanisms.published.algorithm_10 import (
+from dpmodel.exact.algorithm_10 import (
     ALGORITHM_10,
     MOST_ROUNDS,
     PUBLISHED,
@@ -25,6 +22,9 @@ from dpmodel.mechanisms.published.algorithm_10 import (
     noisy_average,
     schedule,
 )
+from dpmodel.exact.cones import GridRows
+from dpmodel.mechanisms.contract import Request
+from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.privacy import Cost, SeededSource, compose
 
 ONE = Request(1.0, 1e-6)

@@ -11,9 +11,9 @@ import pytest
 from auditing import epsilon_lower_bound
 from spans import model_of
 
+from dpmodel.exact.fields import GF, QQ
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.linalg.block_votes import BLOCK_VOTES, Blocks, count_votes, plan_blocks, threshold_of
-from dpmodel.numerics.fields.field import GF, QQ
 from dpmodel.privacy import SeededSource
 
 REQUEST = Request(1.0, 1e-6)

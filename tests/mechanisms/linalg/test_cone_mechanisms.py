@@ -13,16 +13,13 @@ from exact_standins import quick_forecasts
 from inequalities import asked, missed, planted_system, system, unit
 from scipy.stats import norm
 
+from dpmodel.exact import hinge_descent
+from dpmodel.exact import hinge_descent as hinge_bounds
+from dpmodel.exact.cones import KINDS, CountNoise, GridRows, finisher, missed_counts
+from dpmodel.exact.rescaling_perceptron import RESCALING_PERCEPTRON, RescalingPerceptron, plan_search
 from dpmodel.mechanisms.contract import Mechanism, Request
-from dpmodel.mechanisms.linalg.cones import CountNoise, finisher, missed_counts
 from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
 from dpmodel.mechanisms.linalg.dense_weights import plan as dense_plans
-from dpmodel.mechanisms.linalg.grid_rows import GridRows
-from dpmodel.mechanisms.linalg.hinge_descent import bounds as hinge_bounds
-from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
-from dpmodel.mechanisms.linalg.rescaling_perceptron.mechanism import RESCALING_PERCEPTRON, RescalingPerceptron
-from dpmodel.mechanisms.linalg.rescaling_perceptron.plan import plan_search
-from dpmodel.mechanisms.linalg.synthetic import KINDS
 from dpmodel.privacy import ExactSource, SeededSource, gaussian_delta
 
 ONE, FOUR = Request(1.0, 1e-6), Request(4.0, 1e-6)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
+from dpmodel.exact.dp_lp import DP_LP, DPLinearProgram
+from dpmodel.exact.dp_lp_as_printed import DP_LP_PUBLISHED, published
+from dpmodel.exact.dp_lp_forecast import synthetic_program
+from dpmodel.exact.flats import satisfied, slack_rows
+from dpmodel.exact.model import PrivateInequalities
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.dp_lp.mechanism import DP_LP, DPLinearProgram
-from dpmodel.mechanisms.linalg.dp_lp.synthetic import synthetic_program
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities
-from dpmodel.mechanisms.published.dp_lp import DP_LP_PUBLISHED, published
-from dpmodel.numerics.fields.integer_rows import satisfied, slack_rows
 from dpmodel.privacy import SeededSource
 
 REQUEST = Request(2.0, 1e-6)

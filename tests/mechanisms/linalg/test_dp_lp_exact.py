@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.mechanisms.linalg.dp_lp.forecast import box
-from dpmodel.numerics.fields.integer_flat import flat_of, fractions, nearest, region_of
-from dpmodel.numerics.fields.integer_rows import exact_product, primitive, satisfied, slack_rows
+from dpmodel.exact.dp_lp_forecast import box
+from dpmodel.exact.flats import exact_product, flat_of, fractions, nearest, primitive, region_of, satisfied, slack_rows
 
 
 def test_products_never_overflow() -> None:

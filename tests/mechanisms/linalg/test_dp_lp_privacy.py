@@ -11,16 +11,23 @@ from auditing import epsilon_lower_bound
 from replaying import Transcript
 
 from dpmodel._types import PrivateArray
-from dpmodel.mechanisms.linalg.dp_lp import mechanism as dp_lp
-from dpmodel.mechanisms.linalg.dp_lp.descent import ScaledRows, Schedule, descend, reduced_rows, scaled_rows
-from dpmodel.mechanisms.linalg.dp_lp.forecast import Setting, box
-from dpmodel.mechanisms.linalg.dp_lp.mechanism import DPLinearProgram, Searched, spending, supported_levels
-from dpmodel.mechanisms.linalg.dp_lp.synthetic import synthetic_program
-from dpmodel.mechanisms.linalg.stable_span.partition import stable_partition
-from dpmodel.mechanisms.linalg.stable_span.tails import Thresholds
-from dpmodel.numerics.fields.field import QQ
-from dpmodel.numerics.fields.integer_flat import region_of
-from dpmodel.numerics.fields.integer_rows import slack_rows
+from dpmodel.exact import dp_lp
+from dpmodel.exact.dp_lp import (
+    DPLinearProgram,
+    ScaledRows,
+    Schedule,
+    Searched,
+    descend,
+    reduced_rows,
+    scaled_rows,
+    spending,
+    supported_levels,
+)
+from dpmodel.exact.dp_lp_forecast import Setting, box, synthetic_program
+from dpmodel.exact.fields import QQ
+from dpmodel.exact.flats import region_of, slack_rows
+from dpmodel.exact.partition import stable_partition
+from dpmodel.exact.stable_span import Thresholds
 from dpmodel.privacy import Cost, SeededSource, compose, zcdp_epsilon
 
 SCHEDULE = Schedule(steps=40)
@@ -161,7 +168,7 @@ def test_sums_of_more_rows_than_doubles_add_exactly_are_put_together_in_integers
     mask = draw.random(1000) < 0.5
     whole = rows.pull(mask)
     assert (whole == directions.T @ mask).all()
-    monkeypatch.setattr("dpmodel.mechanisms.linalg.dp_lp.descent._BLOCK", 99)
+    monkeypatch.setattr("dpmodel.exact.dp_lp._BLOCK", 99)
     assert (rows.pull(mask) == whole).all()
 
 
@@ -199,12 +206,10 @@ def test_audit_of_the_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     delta, runs = 0.05, 2500
     # The partition is no chance: compute it once per input.
     known = {v.shape[0]: stable_partition(QQ, v) for v in (few, more)}
-    monkeypatch.setattr(
-        "dpmodel.mechanisms.linalg.stable_span.mechanism.stable_partition", lambda _, v: known[v.shape[0]]
-    )
+    monkeypatch.setattr("dpmodel.exact.stable_span.stable_partition", lambda _, v: known[v.shape[0]])
     fair = epsilon_lower_bound(_levels(more, 1, runs, delta), _levels(few, 2, runs, delta), delta=delta)
     assert fair <= 1.0
-    monkeypatch.setattr("dpmodel.mechanisms.linalg.stable_span.mechanism.thresholds", lambda *_: Thresholds(1.0, 1, 1))
+    monkeypatch.setattr("dpmodel.exact.stable_span.thresholds", lambda *_: Thresholds(1.0, 1, 1))
     broken = epsilon_lower_bound(_levels(more, 3, runs, delta), _levels(few, 4, runs, delta), delta=delta)
     assert broken > 1.0
 

@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse as sp
 from inequalities import unit
 
-from dpmodel.mechanisms.linalg import grid_rows
-from dpmodel.mechanisms.linalg.grid_rows import GridRows, grid_direction, row_norm
+from dpmodel.exact import cones as grid_rows
+from dpmodel.exact.cones import GridRows, grid_direction, row_norm
 
 
 def some_rows(n: int, size: int) -> np.ndarray:

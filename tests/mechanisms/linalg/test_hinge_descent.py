@@ -12,13 +12,11 @@ from auditing import epsilon_lower_bound
 from inequalities import system, unit
 from replaying import Transcript
 
+from dpmodel.exact import hinge_descent
+from dpmodel.exact import hinge_descent as hinge_bounds
+from dpmodel.exact.cones import KINDS, GridRows, grid_point, synthetic
+from dpmodel.exact.hinge_descent import HINGE_DESCENT, HingePlan, plan_hinge, proved_missed, sum_sensitivity
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.grid_rows import GridRows, grid_point
-from dpmodel.mechanisms.linalg.hinge_descent import bounds as hinge_bounds
-from dpmodel.mechanisms.linalg.hinge_descent import mechanism as hinge_descent
-from dpmodel.mechanisms.linalg.hinge_descent.bounds import HingePlan, plan_hinge, proved_missed, sum_sensitivity
-from dpmodel.mechanisms.linalg.hinge_descent.mechanism import HINGE_DESCENT
-from dpmodel.mechanisms.linalg.synthetic import KINDS, synthetic
 from dpmodel.privacy import SeededSource
 
 REQUEST = Request(1.0, 1e-6)

@@ -8,10 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpmodel.mechanisms.linalg.stable_span import partition as module
-from dpmodel.mechanisms.linalg.stable_span.partition import stable_partition
-from dpmodel.numerics.fields.field import GF, QQ
-from dpmodel.numerics.fields.residues import largest_modulus, primes_below
+from dpmodel.exact import partition as module
+from dpmodel.exact.fields import GF, QQ, largest_modulus, primes_below
+from dpmodel.exact.partition import stable_partition
 
 FIELDS = [QQ, GF(2), GF(7), GF(4), GF(9), GF(256), GF(2**31 - 1)]
 

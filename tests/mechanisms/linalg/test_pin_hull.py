@@ -13,11 +13,10 @@ from auditing import epsilon_lower_bound
 from hull_membership import in_hull
 from replaying import Transcript
 
+from dpmodel.exact import pin_hull
+from dpmodel.exact.model import PrivatePoints
+from dpmodel.exact.pin_hull import PIN_HULL, SEARCH, SPANS, TEST, Cuts, Left, PinHullPlan, directions, pin_hull_plan
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.pin_hull import mechanism as pin_hull
-from dpmodel.mechanisms.linalg.pin_hull.mechanism import PIN_HULL, Cuts, Left
-from dpmodel.mechanisms.linalg.pin_hull.plan import SEARCH, SPANS, TEST, PinHullPlan, directions, pin_hull_plan
-from dpmodel.mechanisms.linalg.systems import PrivatePoints
 from dpmodel.numerics.polytopes.ellipsoid import around_box
 from dpmodel.privacy import Cost, SeededSource, compose
 

@@ -14,15 +14,16 @@ from replaying import Transcript
 from scipy.stats import binom
 
 from dpmodel._types import Floats
-from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.grid_rows import GridRows, grid_direction
-from dpmodel.mechanisms.linalg.rescaling_perceptron.mechanism import RESCALING_PERCEPTRON, search
-from dpmodel.mechanisms.linalg.rescaling_perceptron.plan import (
+from dpmodel.exact.cones import GridRows, grid_direction
+from dpmodel.exact.rescaling_perceptron import (
+    RESCALING_PERCEPTRON,
     SearchPlan,
     moments_sensitivity,
     plan_search,
     release_sensitivity,
+    search,
 )
+from dpmodel.mechanisms.contract import Request
 from dpmodel.privacy import Cost, SeededSource, compose
 
 ONE = Request(1.0, 1e-6)

@@ -12,12 +12,11 @@ import scipy.stats as stats
 from replaying import Transcript
 from spans import model_of, sampled_levels
 
+from dpmodel.exact import stable_span as module
+from dpmodel.exact.fields import GF, QQ
+from dpmodel.exact.partition import stable_partition
+from dpmodel.exact.stable_span import STABLE_SPAN, Thresholds, outside, preferred, thresholds
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.stable_span import mechanism as module
-from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN, outside, preferred
-from dpmodel.mechanisms.linalg.stable_span.partition import stable_partition
-from dpmodel.mechanisms.linalg.stable_span.tails import Thresholds, thresholds
-from dpmodel.numerics.fields.field import GF, QQ
 from dpmodel.privacy import SeededSource, noise_source
 
 

@@ -11,19 +11,22 @@ import pytest
 from auditing import epsilon_lower_bound
 from spans import discrete_laplace, model_of, random_rows, sampled_levels
 
-from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.stable_span import mechanism as module
-from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN, no_subspace, passing, sets_of_at_least
-from dpmodel.mechanisms.linalg.stable_span.partition import Partition, stable_partition
-from dpmodel.mechanisms.linalg.stable_span.tails import (
+from dpmodel.exact import stable_span as module
+from dpmodel.exact.fields import GF
+from dpmodel.exact.partition import Partition, stable_partition
+from dpmodel.exact.stable_span import (
+    STABLE_SPAN,
     Thresholds,
     log_loss,
     log_tail_one,
     log_tail_two,
+    no_subspace,
+    passing,
+    sets_of_at_least,
     thresholds,
     union_bound,
 )
-from dpmodel.numerics.fields.field import GF
+from dpmodel.mechanisms.contract import Request
 from dpmodel.privacy import SeededSource
 
 

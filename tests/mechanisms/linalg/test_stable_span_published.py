@@ -13,17 +13,16 @@ from auditing import epsilon_lower_bound
 from replaying import Transcript
 from spans import discrete_laplace, model_of
 
-from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.stable_span.mechanism import STABLE_SPAN
-from dpmodel.mechanisms.linalg.stable_span.tails import log_tail_unequal
-from dpmodel.mechanisms.published.stable_span import (
+from dpmodel.exact.fields import GF
+from dpmodel.exact.stable_span import STABLE_SPAN, log_tail_unequal
+from dpmodel.exact.stable_span_as_printed import (
     STABLE_SPAN_PUBLISHED,
     PublishedRule,
     _log_false,
     published_rule,
     theorem_a,
 )
-from dpmodel.numerics.fields.field import GF
+from dpmodel.mechanisms.contract import Request
 from dpmodel.privacy import SeededSource
 
 

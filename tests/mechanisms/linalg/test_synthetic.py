@@ -8,8 +8,8 @@ from auditing import kolmogorov_distance, kolmogorov_limit
 from inequalities import system
 from scipy.special import betainc
 
+from dpmodel.exact.cones import KINDS, forecast_missed, instance, least_seen, synthetic
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.synthetic import KINDS, forecast_missed, instance, least_seen, synthetic
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,10 +12,10 @@ from auditing import epsilon_lower_bound
 from hull_membership import in_hull
 from scipy.stats import binom
 
+from dpmodel.exact import tukey_depth
+from dpmodel.exact.model import PrivatePoints
+from dpmodel.exact.tukey_depth import TUKEY_DEPTH, depth_plan, row_epsilon
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.systems import PrivatePoints
-from dpmodel.mechanisms.linalg.tukey_depth import mechanism as tukey_depth
-from dpmodel.mechanisms.linalg.tukey_depth.mechanism import TUKEY_DEPTH, depth_plan, row_epsilon
 from dpmodel.privacy import SeededSource
 
 FALSE_ALARM = 1e-7

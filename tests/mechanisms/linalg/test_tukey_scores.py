@@ -8,7 +8,7 @@ import pytest
 from hull_membership import in_hull
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from dpmodel.mechanisms.linalg.tukey_depth.scores import cut_depths, outer_layers, possible_corners
+from dpmodel.exact.tukey_depth import cut_depths, outer_layers, possible_corners
 
 Integers = npt.NDArray[np.int64]
 

@@ -9,10 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel._types import Floats
+from dpmodel.exact import cones
+from dpmodel.exact.cones import Chosen, Draw, GridRows, forecast_missed, grid_direction, least_seen, public_noise
+from dpmodel.exact.model import Found, PrivateInequalities
 from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Bound, Forecast
-from dpmodel.mechanisms.linalg import cones
-from dpmodel.mechanisms.linalg.cones import Chosen, Draw
 from dpmodel.mechanisms.linalg.dense_weights.plan import (
     MOST_ROWS,
     DensePlan,
@@ -20,10 +21,6 @@ from dpmodel.mechanisms.linalg.dense_weights.plan import (
     proved_missed,
     sum_sensitivity,
 )
-from dpmodel.mechanisms.linalg.found import Found
-from dpmodel.mechanisms.linalg.grid_rows import GridRows, grid_direction
-from dpmodel.mechanisms.linalg.synthetic import forecast_missed, least_seen, public_noise
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
 from dpmodel.numerics.polytopes.cone_projection import projector
 from dpmodel.privacy import NoiseSource

@@ -30,10 +30,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
+from dpmodel.exact.cones import COUNT_SHARE, POINT_GRID, CountNoise, allowance, lift, row_norm
+from dpmodel.exact.model import PrivateInequalities
 from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.linalg.cones import COUNT_SHARE, CountNoise, lift
-from dpmodel.mechanisms.linalg.grid_rows import POINT_GRID, allowance, row_norm
-from dpmodel.mechanisms.linalg.systems import PrivateInequalities
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.mechanisms.spend import Spend
 

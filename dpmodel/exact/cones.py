@@ -1,0 +1,489 @@
+"""What the mechanisms that search a public cone for a point with a margin share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import betainc, betaincinv
+from scipy.stats import norm
+
+from dpmodel._types import Floats, Mask, PrivateArray
+from dpmodel.exact.model import Found, PrivateInequalities, known_of
+from dpmodel.mechanisms.contract import Request, Verdict
+from dpmodel.mechanisms.forecast import Bound, Forecast, RowsMissed
+from dpmodel.mechanisms.known import capped
+from dpmodel.mechanisms.spend import Spend
+from dpmodel.numerics.polytopes.cone_projection import project, projector
+from dpmodel.privacy import PublicGenerator, public_generator
+
+# ------------------------------------------------------------------
+# Private rows on a grid, so that sums, products and counts are exact; and points on a grid to ask them at
+#
+# Why. One row more moves the others in memory, and vectorised products then round them differently. A row near a
+# threshold would be active in one data set and not in the other, so that sums moved by more than one row. Here rows are
+# rounded to multiples of 2^-24 and points to multiples of 2^-28. By Cauchy and Schwarz all partial sums of a product
+# are at most 1.01, hence multiples of 2^-52 below 2: exact in double precision in whatever order. What a row does
+# depends on this row and on the point alone. Sums of up to 2^28 rows are exact too, and more are added up in integers.
+# Second moments are those of rows cut towards zero to multiples of 2^-15, added up in units of 2^-30 in the same way.
+
+
+ROW_GRID, POINT_GRID, _MOMENT_GRID = 2.0**24, 2.0**28, 2.0**15
+# Rows added up in double precision at once: sums of their entries (of moments: entries made dense) stay below 2^53
+# units.
+_BLOCK, _MOMENT_BLOCK = 2**28, 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class GridRows:
+    """(n, D) private rows of norm 1 at most, dense or CSR, rounded to the grid. Build with ``of``.
+
+    ``live`` (n,) : which are not zero. Zero rows always hold and do nothing. ``weight``, ``public`` : for synthetic
+    rows of simulations, each of which may stand for several equal ones, and whose rescaling may take the quick way.
+    """
+
+    rows: Any
+    live: Mask
+    weight: float = 1.0
+    public: bool = False
+
+    @staticmethod
+    def of(rows: Any, weight: float = 1.0, *, public: bool = False) -> GridRows:
+        """From (n, D) rows, dense or CSR. Unit rows never become zero (D <= 2^16)."""
+        if not sp.issparse(rows):
+            dense = np.rint(np.asarray(rows, dtype=np.float64) * ROW_GRID) / ROW_GRID
+            return GridRows(dense, (dense != 0).any(axis=1), weight, public)
+        grid = sp.csr_array(rows, dtype=np.float64, copy=True)
+        grid.sum_duplicates()
+        grid.data = np.rint(grid.data * ROW_GRID) / ROW_GRID
+        grid.eliminate_zeros()
+        return GridRows(grid, np.diff(grid.indptr) > 0, weight, public)
+
+    @property
+    def count(self) -> int:
+        return int(self.rows.shape[0])
+
+    @property
+    def size(self) -> int:
+        """D."""
+        return int(self.rows.shape[1])
+
+    def values(self, point: Floats) -> PrivateArray:
+        """(n,) exact products with a grid point of norm 1.01 at most."""
+        return PrivateArray(np.asarray(self.rows @ point, dtype=np.float64))
+
+    def below(self, point: Floats, level: float) -> Mask:
+        """(n,) rows that are not zero with ``<a, y> < level``."""
+        return np.asarray((self.values(point) < level) & self.live)
+
+    def sum(self, mask: Mask) -> PrivateArray:
+        """(D,) the exact sum of some rows (rounded once beyond 2^28 of them)."""
+        total = np.zeros(self.size, dtype=np.int64)
+        for start in range(0, self.count, _BLOCK):
+            block = slice(start, start + _BLOCK)
+            part = self.rows[block].T @ mask[block].astype(np.float64)
+            total += np.rint(np.asarray(part) * ROW_GRID).astype(np.int64)
+        return PrivateArray(self.weight * (total / ROW_GRID))
+
+    def number(self, mask: Mask) -> float:
+        """How many rows some are."""
+        return self.weight * float(np.count_nonzero(mask))
+
+    def second_moments(self) -> PrivateArray:
+        """(D, D) the exact sum of ``a a'`` over the rows on the coarser grid."""
+        whole = np.zeros((self.size, self.size), dtype=np.int64)
+        step = max(_MOMENT_BLOCK // max(self.size, 1), 1)
+        for start in range(0, self.count, step):
+            part = self.rows[start : start + step]
+            coarse = np.trunc((part.toarray() if sp.issparse(part) else part) * _MOMENT_GRID)
+            whole += (coarse.T @ coarse).astype(np.int64)
+        return PrivateArray(self.weight * (whole / _MOMENT_GRID**2))
+
+    def rescaled(self, by: Floats) -> GridRows:
+        """The rows ``a'W`` scaled to unit norm, for a public (D, D) W.
+
+        Sparse products go row by row, so a row of the result depends on its own record alone; dense ones may not.
+        """
+        moved = np.asarray((self.rows if self.public else sp.csr_array(self.rows)) @ by)
+        norms = np.sqrt((moved * moved).sum(axis=1))[:, None]
+        unit = np.divide(moved, norms, out=np.zeros_like(moved), where=norms > 0)
+        return GridRows.of(unit, self.weight, public=self.public)
+
+
+def grid_point(point: Floats) -> Floats:
+    """(D,) the nearest grid point, at most ``sqrt(D) 2^-29`` away."""
+    return np.asarray(np.rint(point * POINT_GRID) / POINT_GRID)
+
+
+def grid_direction(point: Floats) -> Floats:
+    """The grid point nearest to ``point`` scaled to unit norm; zero stays zero."""
+    norm = float(np.linalg.norm(point))
+    return grid_point(point / norm) if norm > 0 else point
+
+
+def row_norm(size: int) -> float:
+    """Largest norm of a row on the grid: 1 + 1e-11 before (D <= 2^16), entries moved by 2^-25 at most."""
+    return 1 + 1e-11 + math.sqrt(size) * 2.0**-25
+
+
+def allowance(size: int) -> float:
+    """How far ``<a, y>`` for a row and a unit vector as they are is from the product on the grids, at most, after the
+    answer was projected onto the cone once more: ``sqrt(D) (2^-25 + 2 2^-29)`` and rounding."""
+    return math.sqrt(size) * 2.0**-24
+
+
+# ------------------------------------------------------------------
+# What the mechanisms that search a public cone for a point with a margin share: whom they serve, which of their
+# candidates is released, how it becomes an answer, and what is forecast of it. Public facts and released numbers only.
+
+
+# (values, scale) to values with independent noise of that scale.
+Draw = Callable[[Floats, float], Floats]
+_MOST_VARIABLES = 2**16
+# How far an answer of the homogeneous form is moved towards y0 > 0 where it is not there (times the margin, at most).
+_LIFT, _LIFT_SHARE = 2.0**-20, 2.0**-6
+
+# The candidates of T steps, of which noisy counts of missed rows choose one.
+NAMES = ("average", "average of the second half", "last")
+# The candidate that is taken unless another's noisy count is lower by more than the standard deviation of their
+# difference: on planted systems it misses nothing most often, and noise is not to decide between equals.
+_USUAL, _AHEAD = 1, 2**0.5
+# Share of the budget for the counts.
+COUNT_SHARE = 0.1
+
+
+# ------------------------------------------------------------------ whom they serve
+def cone_eligible(model: PrivateInequalities, least: float = 64.0) -> Verdict | None:
+    """No, where the margin (at least ``least`` times the rounding allowance) or the public cone does not serve."""
+    if model.margin is None:
+        return Verdict(False, "it needs a public margin rho0 that some point keeps to all rows: give margin=")
+    if not model.margin <= 1:
+        return Verdict(False, "the margin of unit rows lies in (0, 1]")
+    size = model.cone_dimension
+    if size > _MOST_VARIABLES:
+        return Verdict(False, f"at most {_MOST_VARIABLES} variables are covered by its exact sums")
+    if model.margin < least * allowance(size):
+        return Verdict(False, f"the margin is below {least * allowance(size):.2g}, too small for double precision")
+    if lift(model) is None:
+        return Verdict(False, "no public point is near enough to the origin for double precision")
+    return None
+
+
+def lift(model: PrivateInequalities) -> tuple[Floats, float] | None:
+    """A public unit vector p of the cone with the largest ``p0``, and by how much of it answers may be moved.
+
+    The projection p of e0 onto the cone has ``<e0, p> = ||p||^2`` and vanishes only if no cone point has y0 > 0. None:
+    there is no such point, or it is too far away for double precision. Homogeneous systems need no lift: (0, 0).
+    """
+
+    def build() -> tuple[Floats, float] | None:
+        size = model.cone_dimension
+        if model.homogeneous:
+            return np.zeros(size), 0.0
+        p = project(model.cone, np.eye(1, size)[0])
+        norm = float(np.linalg.norm(p))
+        by = min(_LIFT, _LIFT_SHARE * (model.margin or 0.0))
+        return (p / norm, by) if norm > 0 and by * p[0] / norm >= math.sqrt(size) * 2.0**-26 else None
+
+    return model.cached("lift", build)
+
+
+# ------------------------------------------------------------------ which candidate is released
+def candidates(requested: Floats) -> tuple[Floats, ...]:
+    """The points of ``NAMES``, up to positive factors (answers are rays), from the (T, D) points asked at."""
+    return requested.sum(axis=0), requested[len(requested) // 2 :].sum(axis=0), requested[-1]
+
+
+class Chosen(NamedTuple):
+    """The released unit grid point (or zero), the noisy count of the rows it misses, and which candidate it is."""
+
+    y: Floats
+    missed: float
+    name: str
+
+
+@dataclass(frozen=True)
+class CountNoise:
+    """Noise on the counts of the candidates.
+
+    One row more or less moves each count by 1 at most, all in the same direction; a row replaced moves each by 1 at
+    most. So k counts move by ``sqrt(k)`` in the 2-norm and k in the 1-norm under both relations.
+    """
+
+    kind: str
+    scale: float
+
+    @staticmethod
+    def of(spend: Spend) -> CountNoise:
+        k = len(NAMES)
+        if spend.rho is None:
+            return CountNoise("laplace", spend.laplace_scale(float(k)))
+        return CountNoise("gaussian", spend.gaussian_sigma(k**0.5))
+
+    def lost(self, beta: float) -> float:
+        """Except with probability ``beta`` the choice misses at most so many rows more than the first candidate.
+
+        Its noisy count is at most the first one's plus the head start, so it is worse by at most that and ``max_j (N_1
+        - N_j)``, a maximum of k - 1 Gaussians of standard deviation sqrt(2) scale. For Laplace noise: twice the largest
+        of k.
+        """
+        k = len(NAMES)
+        if self.kind == "gaussian":
+            return float(self.scale * (_AHEAD + 2**0.5 * norm.isf(beta / (k - 1))))
+        return float(self.scale * (_AHEAD + 2 * np.log(k / beta)))
+
+    def choose(self, points: list[Floats], noisy: Floats) -> Chosen:
+        """The point with the least noisy count, but for the head start."""
+        started = noisy.copy()
+        started[_USUAL] -= _AHEAD * self.scale
+        best = int(np.argmin(started))
+        return Chosen(points[best], max(float(noisy[best]), 0.0), NAMES[best])
+
+
+def missed_counts(rows: GridRows, points: list[Floats]) -> PrivateArray:
+    """How many rows each unit grid point (or zero) misses: those with ``<a, y>`` below the rounding allowance, so that
+    all rows that the answer truly misses count."""
+    return PrivateArray(np.array([rows.number(rows.below(y, allowance(rows.size))) for y in points]))
+
+
+# ------------------------------------------------------------------ how it becomes an answer
+def finisher(model: PrivateInequalities) -> Callable[[Floats], Floats]:
+    """The map from a point that was found to a unit grid point with y0 > 0 (zero stays zero)."""
+    found = lift(model)
+    assert found is not None  # cone_eligible
+    upward, by = found
+
+    def finish(point: Floats) -> Floats:
+        norm = float(np.linalg.norm(point))
+        y = point / norm if norm > 0 else point
+        if not model.homogeneous and y[0] < by * upward[0]:
+            y = y + by * upward
+            y = y / max(float(np.linalg.norm(y)), 1.0)
+        return grid_point(y)
+
+    return finish
+
+
+def answer(model: PrivateInequalities, chosen: Chosen) -> Found:
+    """The answer x of the grid point, projected onto the cone that rounding left."""
+    note = f"of three candidates by noisy counts: {chosen.name}"
+    if not np.any(chosen.y):
+        return Found("nothing", None, chosen.missed, (note, "every direction found was outside the public cone"))
+    return Found("found", model.lowered(projector(model.cone)(chosen.y)), chosen.missed, (note,))
+
+
+# ------------------------------------------------------------------ what is forecast
+def cone_forecast(
+    model: PrivateInequalities,
+    request: Request,
+    proved: float,
+    median: float,
+    high: float,
+    noise: dict[str, object],
+    work: str,
+) -> Forecast:
+    """The forecast from a proved and a simulated number of missed rows."""
+    missed, theorem = min(proved, high), proved <= high and proved < model.expected
+    enough = 2.0 * math.floor(missed) + 1
+    said = "nothing proved at this size"
+    if proved < model.expected:
+        words = f"at most {proved:.0f} of up to {model.expected} rows violated"
+        said = f"{words} with probability {1 - request.beta:g} (proved)"
+    statement = (
+        f"{said}; in simulations on synthetic rows with the promised margin {median:.0f} in the median, {high:.0f} "
+        f"at quantile {1 - request.beta:g}, of about {model.expected} rows"
+    )
+    forecast = Forecast(
+        statement,
+        request.epsilon,
+        request.delta,
+        request.beta,
+        proved=theorem,
+        work=work,
+        noise={**noise, "missed, proved": proved, "missed, simulated": high},
+        caveats=(
+            "all of it rests on the promised margin; without it privacy holds and utility may fail",
+            *(() if theorem else ("simulated on synthetic rows: real ones may be missed more often",)),
+        ),
+        error=RowsMissed(
+            missed=missed, needed=enough if enough <= model.expected else max(enough, noise_lower_bound(model, request))
+        ),
+    )
+    return capped(forecast, known_of(model))
+
+
+def nothing(model: PrivateInequalities, proved: float) -> float:
+    """Missed rows from which on simulations say nothing, where what is proved says nothing either."""
+    least = known_of(model).missed
+    return least if proved >= least else math.inf
+
+
+def hoped(model: PrivateInequalities, least: float) -> tuple[Bound, ...]:
+    """The bound of a forecast that says ``least`` rows or more; none where it may say nothing, and tells with how many
+    records it would."""
+    return (Bound(RowsMissed(missed=least)),) if least < known_of(model).missed else ()
+
+
+def noise_lower_bound(model: PrivateInequalities, request: Request) -> float:
+    """Twice the square root of D / (2 rho), over the margin: rows that outweigh the noise that descent in D dimensions
+    cannot average away."""
+    spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)
+    unit = 1 / math.sqrt(2 * spend.rho) if spend.rho is not None else 1 / spend.epsilon
+    return 2 * unit * math.sqrt(model.cone_dimension) / float(model.margin or math.nan)
+
+
+# ------------------------------------------------------------------
+# Synthetic inequalities that keep a promised margin: what forecasts of cone mechanisms simulate on. Public facts only
+#
+# Every instance has a unit vector z of the public cone with ``<a, z> >= rho0`` for all rows a, of unit norm. Three
+# kinds:
+#
+# * "uniform": rows are uniform on the sphere, given the margin;
+# * "margin": all rows are exactly at the margin, uniform otherwise;
+# * "skewed": all rows at the margin, and most of them lean to the same side of z, so that the average row is far from z
+# and a tenth of the rows lies on the other side of it. This is the hard one for descent.
+
+
+Kind = Literal["uniform", "margin", "skewed"]
+KINDS: tuple[Kind, ...] = ("uniform", "margin", "skewed")
+SEEDS = 21
+# Share of the rows of a skewed instance on the far side, and how much the lean outweighs the rest of a row.
+_FAR, _LEAN = 0.1, 1.0
+# Multiplications of one forecast, all simulations together, and the fewest rows that a simulation has.
+_WORK, _FEWEST = 4e8, 200
+_ROWS_PER_DIMENSION = 8
+_MANY, _SEEDS_OF_MANY = 100, 7
+_TRIES = 20
+
+# (rows, weight, seed) -> cone point; every row stands for ``weight`` equal ones.
+Simulation = Callable[[Floats, float, int], Floats]
+
+
+def public_noise(kind: str, seed: int) -> Draw:
+    """Synthetic noise for simulations: Laplace or Gaussian, from a seed."""
+    generator = public_generator(seed)
+    distribution = generator.laplace if kind == "laplace" else generator.normal
+    return lambda values, scale: values + distribution(0.0, scale, np.shape(values))
+
+
+def instance(model: PrivateInequalities, seed: int, count: int, kind: Kind = "uniform") -> Floats:
+    """The rows of ``synthetic``."""
+    return synthetic(model, seed, count, kind)[0]
+
+
+def synthetic(model: PrivateInequalities, seed: int, count: int, kind: Kind = "uniform") -> tuple[Floats, Floats]:
+    """(count, D) unit rows with the margin ``model.margin`` (0 where none is promised) inside ``model.cone``, and the
+    (D,) unit vector z that keeps it."""
+    draw, size = public_generator(seed), model.cone_dimension
+    margin = min(max(model.margin or 0.0, 0.0), 1.0)
+    z = _direction(model, draw)
+    if size == 1:
+        return np.tile(z, (count, 1)), z
+    along = _heights(draw, size, margin, count) if kind == "uniform" else np.full(count, margin)
+    across = draw.standard_normal((count, size))
+    if kind == "skewed":
+        lean = draw.standard_normal(size)
+        lean -= (lean @ z) * z
+        lean /= np.linalg.norm(lean)
+        across /= np.linalg.norm(across, axis=1)[:, None]
+        across += np.where(draw.uniform(size=count) < _FAR, -_LEAN, _LEAN)[:, None] * lean
+    across -= np.outer(across @ z, z)
+    norms = np.linalg.norm(across, axis=1)
+    rows = np.outer(along, z) + across * (np.sqrt(1 - along**2) / np.maximum(norms, 1e-300))[:, None]
+    return rows, z
+
+
+def forecast_missed(
+    model: PrivateInequalities,
+    request: Request,
+    key: str,
+    run: Simulation,
+    *,
+    steps: int = 1,
+    seeds: int = SEEDS,
+    kinds: tuple[Kind, ...] = KINDS,
+    most: int | None = None,
+    nothing: float = math.inf,
+) -> tuple[float, float]:
+    """Rows that simulated runs miss: the median and the quantile ``1 - beta``, each for the worst kind of instance.
+
+    Parameters
+    ----------
+    key : tells simulations of one model and request apart; the answer is computed once.
+    run : ``(rows, weight, seed)`` to the (D,) answer of the mechanism. The rows are capped (at ``most``, or at a number
+        that keeps all simulations together below about a second); each then stands for ``weight = expected / rows``
+        equal ones (sums and counts are to be multiplied by it), which keeps the ratio of signal and noise. Rows count
+        as missed where ``<a, y> < 0`` or y is zero; the quantile is that of counts in steps of ``weight``, at its upper
+        end.
+    steps : products with the rows and their transpose in one run.
+    nothing : a quantile of so many rows says nothing. No more runs are made once it cannot be less.
+    """
+    seeds, count = _runs(model, steps, seeds, kinds, most)
+
+    def build() -> tuple[float, float]:
+        weight = max(model.expected, 1) / count
+        median = high = 0.0
+        few = seeds - math.ceil((1 - request.beta) * (seeds - 1))  # of the runs, that place the quantile above theirs
+        for kind in kinds:
+            missed = np.empty(seeds)
+            for seed in range(seeds):
+                rows = instance(model, seed, count, kind)
+                y = run(rows, weight, seed)
+                missed[seed] = weight * (np.count_nonzero(rows @ y < 0) if np.any(y) else count)
+                if np.count_nonzero(missed[: seed + 1] + (weight - 1) >= nothing) >= few:
+                    missed = missed[: seed + 1]
+                    break
+            median = max(median, float(np.median(missed)))
+            high = max(high, float(np.quantile(missed, 1 - request.beta, method="higher")) + (weight - 1))
+            if high >= nothing:
+                break
+        return median, high
+
+    return model.cached(("missed", key, request.epsilon, request.delta, request.beta), build)
+
+
+def least_seen(model: PrivateInequalities, *, steps: int, seeds: int = SEEDS, kinds: tuple[Kind, ...] = KINDS) -> float:
+    """What the quantile of ``forecast_missed`` cannot fall below, whatever is run: it counts rows in steps of
+    ``weight`` and takes the upper end of a step, ``weight k + weight - 1`` with k >= 0."""
+    return max(model.expected, 1) / _runs(model, steps, seeds, kinds, None)[1] - 1
+
+
+def _runs(
+    model: PrivateInequalities, steps: int, seeds: int, kinds: tuple[Kind, ...], most: int | None
+) -> tuple[int, int]:
+    """Simulated runs for each kind, and rows of each."""
+    # With few rows per dimension nearly any direction fits; many dimensions get fewer runs instead.
+    size = model.cone_dimension
+    seeds = seeds if size <= _MANY else min(seeds, _SEEDS_OF_MANY)
+    work = seeds * len(kinds) * max(steps, 1) * size
+    cap = max(int(_WORK / work), _FEWEST, _ROWS_PER_DIMENSION * size) if most is None else most
+    return seeds, max(min(model.expected, cap), 1)
+
+
+def _direction(model: PrivateInequalities, draw: PublicGenerator) -> Floats:
+    """(D,) a unit vector of the cone; any where the cone seems to be the apex alone (the promise cannot hold then)."""
+    onto = projector(model.cone)
+    for _ in range(_TRIES):
+        z = draw.standard_normal(model.cone_dimension)
+        inside = onto(z)
+        norm = float(np.linalg.norm(inside))
+        if norm > 1e-6 * np.linalg.norm(z):
+            return inside / norm
+    return z / float(np.linalg.norm(z))
+
+
+def _heights(draw: PublicGenerator, size: int, margin: float, count: int) -> Floats:
+    """(count,) first coordinates of uniform unit vectors, given that they are at least ``margin`` >= 0.
+
+    ``1 - t^2`` has the distribution Beta((D - 1) / 2, 1 / 2), here cut at ``1 - margin^2`` and drawn by inversion.
+    """
+    first = (size - 1) / 2
+    top = float(betainc(first, 0.5, 1 - margin**2))
+    if not math.isfinite(top) or top < 1e-290:  # so rare that all of it lies at the margin
+        return np.full(count, margin)
+    square = np.asarray(betaincinv(first, 0.5, top * draw.uniform(size=count)), dtype=np.float64)
+    return np.clip(np.sqrt(np.maximum(1 - square, 0.0)), margin, 1.0)

@@ -1,0 +1,125 @@
+"""KMMST24's Algorithm 5 as published: its constants as exact rationals, what they ask for, and why nothing is run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from dpmodel.errors import UnsupportedModelError
+from dpmodel.exact.dp_lp import DP_LP
+from dpmodel.exact.model import Found, PrivateInequalities, known_of
+from dpmodel.mechanisms.contract import Mechanism, Progress, Request, Serves, Verdict, no_progress
+from dpmodel.mechanisms.forecast import Forecast, RowsMissed
+from dpmodel.mechanisms.known import capped
+from dpmodel.privacy import NoiseSource
+from dpmodel.text import number
+
+
+@dataclass(frozen=True)
+class Published:
+    """``eta`` : perturbation of Lemma 7. ``roundness`` : eta / (d U), margin of the perturbed system.
+
+    ``rescalings`` : T of Theorem 1. ``missed`` : Gamma of Theorem 1. Both with every hidden constant set to 1, so lower
+    ends of what the theorem says.
+    """
+
+    eta: Fraction
+    roundness: Fraction
+    rescalings: float
+    missed: float
+
+    def words(self) -> str:
+        return (
+            f"eta = 10^{_exponent(self.eta)}, margin eta / (d U) = 10^{_exponent(self.roundness)}, "
+            f"{number(self.rescalings)} rescalings per solve and, hidden constants set to 1, up to Gamma = "
+            f"{number(self.missed)} rows missed"
+        )
+
+
+def published(variables: int, largest: int, epsilon: float, delta: float, beta: float) -> Published:
+    """eta = 1 / (2 (d + 1) ((d + 1) U)^(d + 1)), rho = eta / (d U), T = d ln(1/rho) + ln(1/beta) and
+
+    Gamma = (d^5 / epsilon) ln(d)^1.5 ln(d L / beta)^2 L^1.5 ln(d L / (beta delta)) sqrt(ln(1/delta)), L = ln(1/rho):
+    Theorem 1 of KMMST24 in the paper's d. ln(d) counts as 1 below d = 3.
+    """
+    d, U = variables, max(largest, 1)
+    eta = Fraction(1, 2 * (d + 1) * ((d + 1) * U) ** (d + 1))
+    rho = eta / (d * U)
+    L = log_inverse(rho)
+    missed = (
+        d**5
+        / epsilon
+        * max(math.log(d), 1.0) ** 1.5
+        * math.log(d * L / beta) ** 2
+        * L**1.5
+        * math.log(d * L / (beta * delta))
+        * math.sqrt(math.log(1 / delta))
+    )
+    return Published(eta, rho, d * L + math.log(1 / beta), missed)
+
+
+def log_inverse(value: Fraction) -> float:
+    """ln(1/value), also where value underflows doubles."""
+    return math.log(value.denominator) - math.log(value.numerator)
+
+
+def _exponent(value: Fraction) -> str:
+    return f"{-log_inverse(value) / math.log(10):.1f}"
+
+
+@dataclass(frozen=True)
+class DPLinearProgramPublished(Mechanism[PrivateInequalities]):
+    """DP-LP with the published perturbation and margin; for study.
+
+    Source
+        KMMST24, Algorithm 5 with Lemma 7 and Theorem 1 (``published``).
+    Privacy
+        Nothing is run and nothing is read: the constants rule out every run, and the verdict says by how much.
+    Utility
+        ``Published.missed`` rows, hidden constants set to 1.
+    Cost
+        ``Published.rescalings`` of the whole system in each solve.
+    """
+
+    serves: ClassVar[Serves] = Serves(PrivateInequalities)
+    published: ClassVar[bool] = True
+    name: str = "dp-lp-published"
+    source: str = "KMMST24, Algorithm 5"
+
+    def eligible(self, model: PrivateInequalities, request: Request) -> Verdict:
+        verdict = DP_LP.eligible(model, request)
+        if not verdict.eligible:
+            return verdict
+        words = f"the published constants cannot be run: {_facts(model, request).words()} of {model.expected}"
+        return Verdict(False, words)
+
+    def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
+        facts = _facts(model, request)
+        forecast = Forecast(
+            statement=f"all but {number(facts.missed)} rows hold, hidden constants set to 1",
+            epsilon=request.epsilon,
+            delta=request.delta,
+            beta=request.beta,
+            proved=False,
+            noise={"eta": str(facts.eta), "roundness": str(facts.roundness), "rescalings": facts.rescalings},
+            error=RowsMissed(missed=facts.missed, needed=facts.missed),
+        )
+        return capped(forecast, known_of(model))
+
+    def run(
+        self, model: PrivateInequalities, request: Request, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Found:
+        raise UnsupportedModelError(
+            "the published constants cannot be run",
+            why=self.eligible(model, request).reason,
+            remedy="dp-lp, with practical constants",
+        )
+
+
+def _facts(model: PrivateInequalities, request: Request) -> Published:
+    return published(model.variables, model.largest or 1, request.epsilon, request.delta, request.beta)
+
+
+DP_LP_PUBLISHED = DPLinearProgramPublished()

@@ -1,0 +1,268 @@
+"""What a mechanism of exact linear algebra may know of its data, the one way to the data, and what it hands back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats, Integers
+from dpmodel.exact.subspaces import ExactRows, Field
+from dpmodel.marks.records import Neighbors
+from dpmodel.mechanisms.known import Known
+from dpmodel.numerics.public_facts import PublicFacts
+from dpmodel.text import number
+
+# ------------------------------------------------------------------
+# What a mechanism of exact linear algebra may know about its data, and the one way to the data
+#
+# Everything but ``read_rows`` is public. ``records`` is the number of records where it is public (replace-one) and None
+# where it is not (add-remove); ``expected`` is a public guess of it, for forecasts only (0: none, nothing is compared).
+
+
+VectorTask = Literal["span", "affine span", "equations"]
+
+
+@dataclass(frozen=True, eq=False)
+class _System(PublicFacts):
+    """The one way to private rows, and the public facts that were computed of a system, which itself keeps them."""
+
+    def read_rows(self) -> Any:
+        """Private; only a mechanism's ``run`` may call this. Vectors and grid positions: (n, d), in the fixed order of
+        the records. Inequalities: (n, d) A, dense or CSR, and (n,) b, as given."""
+        return self._rows()  # type: ignore[attr-defined]  # a field of each of them, in its own place
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateVectors(_System):
+    """Vectors over a field, one per record; wanted is a subspace that holds nearly all of them, exactly.
+
+    ``field`` : QQ or a finite field. ``dimension`` : d, entries of each vector. ``rank`` : public bound on the
+    dimension of their span, at most d (KMMST24, Remark 1). ``task`` : what the vectors stand for: themselves
+    ("span"), points u as (u, 1) ("affine span"), equations a'x = b as (a, -b) ("equations"). Zero vectors lie in every
+    span and may occur. ``corrupted`` : public guess of the share of vectors outside the wanted subspace, or None.
+    """
+
+    field: Field
+    dimension: int
+    task: VectorTask
+    neighbors: Neighbors
+    rank: int
+    records: int | None
+    expected: int
+    _rows: Callable[[], ExactRows] = dataclass_field(repr=False)
+    corrupted: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateInequalities(_System):
+    """Inequalities ``a_i'x <= b_i``, one per record; wanted is a point that satisfies nearly all of them, exactly.
+
+    ``variables`` : d. ``homogeneous`` : all b_i are zero, so are the public right-hand sides, and x = 0 is no answer.
+    ``public_rows`` (k, d), ``public_sides`` (k,) : constraints ``G x <= h`` that the answer must satisfy.
+    ``margin`` : rho0, a public promise: in the cone of ``lifted`` some unit vector z has ``rows z >= rho0`` for all
+    private rows, scaled to unit norm. None: no promise. If it is broken, utility fails and privacy holds.
+    ``largest`` : U where all private numbers are integers of size at most U (publicly known, enforced), else None.
+    """
+
+    variables: int
+    homogeneous: bool
+    public_rows: Floats
+    public_sides: Floats
+    margin: float | None
+    largest: int | None
+    neighbors: Neighbors
+    records: int | None
+    expected: int
+    _rows: Callable[[], tuple[Any, Any]] = dataclass_field(repr=False)
+
+    @property
+    def cone_dimension(self) -> int:
+        """Variables of the homogeneous form: d, or d + 1 with the leading variable x0 > 0."""
+        return self.variables if self.homogeneous else self.variables + 1
+
+    @property
+    def cone(self) -> Floats:
+        """(k', D) public rows B of the homogeneous form, of unit norm: answers have ``B y >= 0``; y0 >= 0 included."""
+        if self.homogeneous:
+            rows = -self.public_rows
+        else:
+            rows = np.hstack([self.public_sides[:, None], -self.public_rows])
+            rows = np.vstack([np.eye(1, self.cone_dimension), rows])
+        norms = np.linalg.norm(rows, axis=1)
+        unit: Floats = rows[norms > 0] / norms[norms > 0, None]
+        return unit
+
+    def lifted(self, A: Any, b: Any) -> Any:
+        """(n, D) rows of the homogeneous form, ``rows y >= 0`` with ``y = (x0, x)``, scaled to unit norm.
+
+        Rows ``0'x <= b`` become ``b x0 >= 0``; rows that are zero altogether stay zero (they always hold). Each row
+        depends on its own record alone. In floating point the norm of a row is at most 1 + 1e-12 + D 2^-53.
+        """
+        dense = not sp.issparse(A)
+        # Rows one after the other in memory: of other layouts, numpy adds up one row as it adds up two, or not.
+        rows: Any = -np.ascontiguousarray(A, dtype=np.float64) if dense else -sp.csr_array(A, dtype=np.float64)
+        if not self.homogeneous:
+            side = np.asarray(b, dtype=np.float64)[:, None]
+            rows = np.hstack([side, rows]) if dense else sp.csr_array(sp.hstack([sp.csr_array(side), rows]))
+        if not dense:
+            rows.sum_duplicates()
+        largest = np.abs(rows).max(axis=1) if dense else abs(rows).max(axis=1).toarray().ravel()
+        rows = _divided(rows, largest)  # first, so that squares neither overflow nor vanish
+        norms = np.sqrt((rows * rows).sum(axis=1)) if dense else np.sqrt((rows.multiply(rows)).sum(axis=1))
+        return _divided(rows, np.asarray(norms).ravel())
+
+    def lowered(self, y: Floats) -> Floats:
+        """(d,) the point x of a cone point y: y itself, or ``y[1:] / y[0]``."""
+        return y if self.homogeneous else y[1:] / y[0]
+
+
+def _divided(rows: Any, by: Floats) -> Any:
+    """Each row divided by its number >= 0 (by 1 if that is zero). Not times the inverse, which may be infinite."""
+    by = np.where(by > 0, by, 1.0)
+    if not sp.issparse(rows):
+        return rows / by[:, None]
+    return sp.csr_array((rows.data / np.repeat(by, np.diff(rows.indptr)), rows.indices, rows.indptr), shape=rows.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class PrivatePoints(_System):
+    """Points of a public grid, one per record; wanted is a point in their convex hull.
+
+    ``lower`` (d,), ``step`` : coordinate j of a point is ``lower[j] + step * i`` with an integer i in
+    0 .. ``levels[j]`` - 1. ``read_rows`` gives the (n, d) integers i. Points outside the box are moved into it (public
+    policy), so that the hull is that of the moved points.
+    """
+
+    lower: tuple[Fraction, ...]
+    step: Fraction
+    levels: tuple[int, ...]
+    neighbors: Neighbors
+    records: int | None
+    expected: int
+    _rows: Callable[[], Integers] = dataclass_field(repr=False)
+
+    @property
+    def dimension(self) -> int:
+        return len(self.levels)
+
+    @property
+    def free_axes(self) -> tuple[int, ...]:
+        """Those with more than one level."""
+        return tuple(axis for axis, levels in enumerate(self.levels) if levels > 1)
+
+    def coordinates(self, position: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
+        """The point at a (fractional) grid position."""
+        return tuple(low + self.step * i for low, i in zip(self.lower, position, strict=True))
+
+
+PrivateSystem = PrivateVectors | PrivateInequalities | PrivatePoints
+
+# Shares of the rows that points found without data miss. Any direction: about half of the rows with a margin. Of
+# synthetic integers the origin misses about a sixth and the middle of the box two fifths.
+PUBLIC_DIRECTION, PUBLIC_INTEGERS = 0.5, 0.25
+
+
+def known_of(model: PrivateSystem) -> Known:
+    """What statements about ``model`` are held against: the subspace {0} misses all vectors, any point some rows.
+
+    In hulls no point is better than another: statements are held against the number of records that they need.
+    """
+    records = float(model.expected) if model.expected else math.inf
+    if isinstance(model, PrivateInequalities):
+        return Known(missed=records * (PUBLIC_INTEGERS if model.margin is None else PUBLIC_DIRECTION))
+    return Known(missed=records, records=records)
+
+
+# ------------------------------------------------------------------
+# What mechanisms of exact linear algebra hand back
+
+
+@dataclass(frozen=True)
+class Found:
+    """What ``run`` hands back: released data only.
+
+    ``status`` : "found", or "nothing" where the mechanism has no answer (the subspace {0}, a search that failed by a
+    noisy count). ``answer`` : for vectors a ``Basis``; for inequalities the (d,) point x, floats or, where it is exact,
+    Fractions; for points the (d,) grid position, Fractions. ``missed`` : a released (noisy) count of the rows that the
+    answer misses at most (stable-span: except with probability beta), or None. ``estimate``, ``sigma`` : a noisy count
+    of those that it is likely to miss, and the standard deviation of its noise, where the mechanism has one.
+    ``notes`` : public words.
+    """
+
+    status: str
+    answer: Any
+    missed: float | None = None
+    notes: tuple[str, ...] = ()
+    estimate: float | None = None
+    sigma: float | None = None
+
+
+# ------------------------------------------------------------------
+# What no mechanism for exact systems can do, whatever its algorithm: the facts shown beside forecasts
+
+
+def rows_at_risk(epsilon: float, delta: float, beta: float) -> float:
+    """Records that may stand alone for a direction and still be missed with probability more than beta.
+
+    *Proof, for vectors.* Let a mechanism never leave the span of its input (KMMST24, Theorem A, item 1) and let
+    p_t be the probability that it finds a direction which t records carry and no other does. Then p_0 = 0, and by
+    privacy ``p_t <= e^epsilon p_(t-1) + delta``, so ``p_t <= delta (e^(epsilon t) - 1) / (e^epsilon - 1)``. For
+    p_t >= 1 - beta, t must be at least ``ln(1 + (1 - beta)(e^epsilon - 1) / delta) / epsilon``, about
+    (1/epsilon) ln(1/delta). The same holds where an answer that satisfies the t rows is never given without them.
+    """
+    if delta <= 0:
+        return math.inf
+    # ln(1 + e^u), where u = ln((1 - beta)(e^epsilon - 1) / delta) and e^epsilon may be out of range.
+    u = epsilon + math.log(-math.expm1(-epsilon)) + math.log1p(-beta) - math.log(delta)
+    return (max(u, 0.0) + math.log1p(math.exp(-abs(u)))) / epsilon
+
+
+def iterated_logarithm(value: float) -> int:
+    """log*: how often the binary logarithm must be taken until at most 1 is left."""
+    steps = 0
+    while value > 1:
+        value = math.log2(value)
+        steps += 1
+    return steps
+
+
+def system_lower_bounds(model: PrivateSystem, epsilon: float, delta: float, beta: float) -> tuple[str, ...]:
+    """The facts as printable lines."""
+    lines = []
+    if isinstance(model, PrivateVectors):
+        risk = rows_at_risk(epsilon, delta, beta)
+        if math.isfinite(risk):
+            lines.append(
+                f"lower bound: a direction that fewer than {math.ceil(risk)} records carry is missed with probability "
+                f"above {number(beta)} by every ({number(epsilon)}, {number(delta)})-private mechanism that never "
+                "leaves the span (about (1/epsilon) ln(1/delta); group privacy)"
+            )
+        size = model.rank
+    else:
+        size = model.cone_dimension if isinstance(model, PrivateInequalities) else model.dimension
+        if delta > 0:
+            lines.append(
+                f"about (1/epsilon) ln(1/delta) = {number(math.log(1 / delta) / epsilon)} rows are at risk under any "
+                "private mechanism (an order, not a constant)"
+            )
+    lines.append(
+        f"lower bound as a rate, constant unknown: linear in the dimension, here {size} "
+        "(VC dimension; KMMST24, section 2.4)"
+    )
+    levels = float(max(model.levels)) if isinstance(model, PrivatePoints) else None
+    if isinstance(model, PrivateInequalities) and model.largest is not None:
+        levels = 2.0 * model.largest + 1.0
+    if levels is not None:
+        lines.append(
+            "lower bound as a rate, constant unknown: log* of the number of values U, here "
+            f"{iterated_logarithm(levels)}; on a continuum no number of records suffices (interior points; Bun, "
+            "Nissim, Stemmer and Vadhan 2015)"
+        )
+    return tuple(lines)

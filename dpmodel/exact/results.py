@@ -1,0 +1,316 @@
+"""What the functions of exact linear algebra release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dpmodel._types import Array
+from dpmodel.errors import SpecificationError
+from dpmodel.exact.fields import QQ, Field, Rationals
+from dpmodel.exact.subspaces import Basis, last_first
+from dpmodel.release.release import Accuracy, Guarantee
+from dpmodel.text import number, table
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Result:
+    """What all have.
+
+    ``found`` : whether anything was found. ``mechanism``, ``guarantee``, ``plan``, ``notes`` : as in a release.
+    ``accuracy`` : ``slack_rows`` records may be missed, except with probability ``beta`` (a prediction unless
+    ``proved``); ``alpha`` is 0, as all others fit exactly.
+    """
+
+    found: bool
+    mechanism: str
+    guarantee: Guarantee
+    accuracy: Accuracy
+    plan: Any  # a ``Plan``, of the room above
+    notes: tuple[str, ...] = ()
+    _title = ""
+
+    def _rows(self) -> list[tuple[str, object]]:
+        """Lines of the printed table, of what each kind of result has of its own."""
+        raise NotImplementedError
+
+    def _plain(self) -> dict[str, Any]:
+        """The same as plain data."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        rows = [("status", "found" if self.found else "nothing found"), *self._rows()]
+        rows += [("guarantee", self.guarantee), ("accuracy", self.accuracy)]
+        rows += [("note", note) for note in self.notes]
+        return table(("", ""), rows, title=f"{self._title} by {self.mechanism}")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} by {self.mechanism}: {'found' if self.found else 'nothing found'}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; Fractions as text."""
+        return {
+            "found": self.found,
+            **self._plain(),
+            "mechanism": self.mechanism,
+            "guarantee": self.guarantee.to_dict(),
+            "accuracy": self.accuracy.to_dict(),
+            "plan": self.plan.told(),
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class _OfVectors(Result):
+    """A result about subspaces.
+
+    ``estimate`` : a noisy count of the records that the answer misses, and ``sigma``, the standard deviation of its
+    noise; ``missed`` : one of the records that it misses at most, where each independent set that reaches outside
+    counts whole; None where the mechanism has none.
+    """
+
+    missed: float | None
+    estimate: float | None
+    sigma: float | None
+    _grid: Any = field(default=None, repr=False)
+
+    def _missed(self) -> list[tuple[str, object]]:
+        if self.estimate is None or self.sigma is None or self.missed is None:
+            return []
+        noise = f"noisy count, standard deviation {number(self.sigma)}" if self.sigma else "no noise"
+        told = f"{number(self.estimate)} or more ({noise}), at most {number(self.missed)}"
+        if self.accuracy.beta and self.missed:
+            told += f" except with probability {number(self.accuracy.beta)}"
+        return [("records missed", told)]
+
+    def _plain(self) -> dict[str, Any]:
+        return {"missed": self.missed, "estimate": self.estimate, "sigma": self.sigma}
+
+
+class _SetOfVectors(_OfVectors):
+    """A set of vectors (``v in found``), equal to any other of the same vectors."""
+
+    _lifted = False
+
+    @property
+    def _basis(self) -> Basis:
+        """Of the vectors, or of the (u, 1) of points u."""
+        raise NotImplementedError
+
+    def contains(self, vectors: Any) -> Any:
+        """Which of the vectors (n, d) lie in it, exactly: (n,) bool, or one bool for one vector (d,).
+
+        Floats are put on the grid of the call. Not private: ask about public vectors.
+        """
+        given, single = _rows_of(vectors)
+        rows = self._basis.field.exact_rows(given, grid=self._grid, ones=self._lifted)
+        inside = self._basis.contains(_fitting(rows, self._basis.ambient))
+        return bool(inside[0]) if single else inside
+
+    def __contains__(self, vector: Any) -> bool:
+        inside = self.contains(vector)
+        if not isinstance(inside, bool):
+            raise SpecificationError(
+                "`in` asks about one vector", why="several were given", remedy="contains(vectors), one answer for each"
+            )
+        return inside
+
+    def __eq__(self, other: object) -> bool:
+        return self._basis == other._basis if isinstance(other, type(self)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._basis)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Subspace(_SetOfVectors):
+    """A released linear subspace.
+
+    ``basis`` : its canonical basis (reduced row echelon form); that of {0} where nothing was found. NumPy reads the
+    subspace as the (r, d) rows of it, ``np.asarray(found, dtype=float)`` as floats.
+    """
+
+    basis: Basis
+    _title = "Private span"
+
+    @property
+    def _basis(self) -> Basis:
+        return self.basis
+
+    @property
+    def dimension(self) -> int:
+        return self.basis.dimension
+
+    def project(self, vectors: Any) -> Array:
+        """The nearest points of the subspace to the vectors (n, d), or to one (d,): exact Fractions, of that shape.
+
+        Raises
+        ------
+        SpecificationError
+            Over finite fields, which have no distance; for vectors of another length, floats without a grid.
+        """
+        return _projected(self.basis, vectors, self._grid)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.basis.rows, dtype=dtype)
+
+    def _rows(self) -> list[tuple[str, object]]:
+        return [("subspace", str(self.basis)), *self._missed()]
+
+    def _plain(self) -> dict[str, Any]:
+        return {"dimension": self.dimension, "basis": self.basis.to_dict(), **super()._plain()}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class AffineSubspace(_SetOfVectors):
+    """A released affine subspace ``point + span(directions)``.
+
+    ``homogeneous`` : canonical basis of the span of the vectors (u, 1). ``point`` (d,) : its canonical point, the one
+    with zeros at the pivots of ``directions``, or None where it is empty. ``directions`` : canonical basis.
+    """
+
+    homogeneous: Basis
+    _title = "Private affine span"
+    _lifted = True
+
+    @property
+    def _basis(self) -> Basis:
+        return self.homogeneous
+
+    @cached_property
+    def _split(self) -> tuple[Array | None, Basis]:
+        first = last_first(self.homogeneous)
+        pointed = first.dimension > 0 and first.pivots[0] == 0
+        rows = first.rows[1:, 1:] if pointed else first.rows[:, 1:]
+        pivots = tuple(column - 1 for column in first.pivots if column > 0)
+        return (frozen(first.rows[0, 1:]) if pointed else None), Basis(first.field, frozen(rows), pivots)
+
+    @property
+    def point(self) -> Array | None:
+        return self._split[0]
+
+    @property
+    def directions(self) -> Basis:
+        return self._split[1]
+
+    @property
+    def dimension(self) -> int:
+        """0 for a point, -1 for the empty set."""
+        return self.homogeneous.dimension - 1
+
+    def project(self, points: Any) -> Array:
+        """The nearest points of it to the points (n, d), or to one (d,), as those of a ``Subspace``.
+
+        Raises
+        ------
+        SpecificationError
+            Also for the empty set, which has no nearest point.
+        """
+        if self.point is None:
+            raise SpecificationError("the affine subspace is empty", why="it has no nearest point")
+        return _projected(self.directions, points, self._grid, start=self.point)
+
+    def _rows(self) -> list[tuple[str, object]]:
+        if self.point is None:
+            return [("affine subspace", "empty"), *self._missed()]
+        point = shown(self.homogeneous.field, self.point)
+        return [("point", point), ("directions", str(self.directions)), *self._missed()]
+
+    def _plain(self) -> dict[str, Any]:
+        point = None if self.point is None else plain(self.point)
+        own = {"dimension": self.dimension, "point": point, "directions": self.directions.to_dict()}
+        return {**own, **super()._plain()}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Equations(_OfVectors):
+    """A released system ``C x = d``, which nearly all of the private equations follow from.
+
+    ``equations`` : (C (k, d), right-hand sides (k,)), canonical. ``consistent`` : whether it has a solution. ``x`` (d,)
+    : one exact solution, free variables zero; None where there is none, or nothing was found. ``null_space`` : basis of
+    the solutions of ``C x = 0``; all solutions are x plus its span.
+    """
+
+    equations: tuple[Array, Array]
+    consistent: bool
+    x: Array | None
+    null_space: Basis
+    _title = "Private system of equations"
+
+    @property
+    def dimension(self) -> int:
+        """Of the solutions of the released system: 0 for one solution, -1 for none."""
+        return self.null_space.dimension if self.consistent else -1
+
+    def _rows(self) -> list[tuple[str, object]]:
+        field = self.null_space.field
+        rows: list[tuple[str, object]] = [
+            ("equations", f"{len(self.equations[0])} in {self.null_space.ambient} variables over {field.name}"),
+            ("consistent", self.consistent),
+        ]
+        if self.x is not None:
+            rows += [("x", shown(field, self.x)), ("free dimensions", self.dimension)]
+        return [*rows, *self._missed()]
+
+    def _plain(self) -> dict[str, Any]:
+        C, d = self.equations
+        return {
+            "equations": {"C": [plain(row) for row in C], "d": plain(d)},
+            "consistent": self.consistent,
+            "x": None if self.x is None else plain(self.x),
+            "null_space": self.null_space.to_dict(),
+            "dimension": self.dimension,
+            **super()._plain(),
+        }
+
+
+def frozen(array: Array) -> Array:
+    """A read-only copy."""
+    copied = array.copy()
+    copied.setflags(write=False)
+    return copied
+
+
+def plain(array: Array) -> list[Any]:
+    """Integers as they are, Fractions as text."""
+    return [x if isinstance(x, int) else QQ.show(x) for x in array.tolist()]
+
+
+def shown(field: Field, array: Array, most: int = 8, longest: int = 24) -> str:
+    """The first entries in words; very long ones by their length."""
+    parts = [field.show(x) for x in array[:most]]
+    parts = [part if len(part) <= longest else f"({len(part)} characters)" for part in parts]
+    return f"[{', '.join(parts)}{', ...' if len(array) > most else ''}]"
+
+
+def _rows_of(data: Any) -> tuple[Any, bool]:
+    """``data`` as rows, and whether it was one vector."""
+    listed = isinstance(data, list | tuple)
+    if getattr(data, "ndim", None) == 1 or (listed and len(data) > 0 and not any(np.ndim(x) for x in data)):
+        return [data], True
+    return data, False
+
+
+def _projected(basis: Basis, given: Any, grid: Any, start: Array | None = None) -> Array:
+    """(n, d) Fractions, or (d,) for one vector: the nearest points of ``start`` plus the span of the basis."""
+    if not isinstance(basis.field, Rationals):
+        raise SpecificationError(
+            f"no projection over {basis.field.name}",
+            why="a finite field has no distance, and a vector may be orthogonal to itself",
+            remedy="contains(vectors), or field=QQ",
+        )
+    rows, single = _rows_of(given)
+    vectors = _fitting(basis.field.fractions(rows, grid), basis.ambient)
+    nearest = np.asarray(basis.project(vectors) if start is None else start + basis.project(vectors - start))
+    return np.asarray(nearest[0]) if single else nearest
+
+
+def _fitting(rows: Array, width: int) -> Array:
+    if rows.shape[1] != width:
+        raise SpecificationError(
+            f"rows of {rows.shape[1]} entries where {width} are needed", remedy="as many columns as the private data"
+        )
+    return rows

@@ -1,1 +1,0 @@
-"""Integer programs with hidden equalities (KMMST24, Algorithm 5)."""

@@ -1,1 +1,0 @@
-"""Noisy descent on the hinge of private inequalities over a cone."""

@@ -1,1 +1,0 @@
-"""The rescaling perceptron on a budget (KMMST24)."""

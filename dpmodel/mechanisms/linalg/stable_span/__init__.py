@@ -1,1 +1,0 @@
-"""The span of nearly all of many private vectors (KMMST24, Algorithms 1 and 2)."""

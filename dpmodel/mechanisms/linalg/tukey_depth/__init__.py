@@ -1,1 +1,0 @@
-"""A point in the hull by one choice among all grid points."""

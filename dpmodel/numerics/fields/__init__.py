@@ -1,1 +1,0 @@
-"""Exact arithmetic: rational numbers, finite fields, and subspaces over them."""
