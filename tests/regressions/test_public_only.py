@@ -156,7 +156,7 @@ def test_a_gain_within_luck_comes_and_goes_with_the_draw(monkeypatch: pytest.Mon
     rng, shares = np.random.default_rng(1), []
     features = rng.uniform(-1, 1, (200, 20))
     labels = np.clip(features @ rng.normal(size=20) / np.sqrt(20) + 0.3 * rng.normal(size=200), -1, 1)
-    drawing = [module for name, module in sys.modules.items() if name.startswith("dpmodel.mechanisms.regression.")]
+    drawing = [module for name, module in sys.modules.items() if name.startswith("dpmodel.regressions.")]
     for draw in range(5):
         for module in drawing:
             if hasattr(module, "public_generator"):
