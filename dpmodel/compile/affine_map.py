@@ -27,7 +27,7 @@ from dpmodel._types import Floats, Integers
 from dpmodel.marks.bounds import Ball
 from dpmodel.marks.layout import some
 from dpmodel.marks.layout import sum_by as sum_by
-from dpmodel.numerics.cones import ConeBlock, ConeKind
+from dpmodel.numerics.array_program import ConeBlock, ConeKind
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from dpmodel.compile.refusals import constraint_label, refuse_blocks, refuse_und
 from dpmodel.compile.table_products import apart, substituted
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private
-from dpmodel.numerics.cones import ConeBlock, ConeKind
+from dpmodel.numerics.array_program import ConeBlock, ConeKind
 
 _KINDS: dict[type, ConeKind] = {
     Zero: "zero",

@@ -22,7 +22,7 @@ from dpmodel.errors import InfeasibleError
 from dpmodel.numerics.by_arithmetic import maximum, never_ends
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
 from dpmodel.numerics.implied_bounds import implied_bounds
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.solvers import SMALL, SOLVER_ERROR
 
 # Solvers stop near the optimum; bounds are widened by this to stay bounds.

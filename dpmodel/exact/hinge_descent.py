@@ -53,8 +53,10 @@ from dpmodel.exact.cones import (
     allowance,
     forecast_missed,
     grid_point,
+    into_ball,
     least_seen,
     lift,
+    projector,
     public_noise,
     row_norm,
 )
@@ -62,7 +64,6 @@ from dpmodel.exact.model import Found, PrivateInequalities
 from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Bound, Forecast
 from dpmodel.mechanisms.spend import Spend
-from dpmodel.numerics.polytopes.cone_projection import into_ball, projector
 from dpmodel.privacy import NoiseSource
 
 # Steps at most and at least; numbers noised in all; matrix entries read in all: they bound the run time.

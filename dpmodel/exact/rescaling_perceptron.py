@@ -17,6 +17,7 @@ from dpmodel.exact.cones import (
     forecast_missed,
     grid_direction,
     noise_lower_bound,
+    projector,
     public_noise,
 )
 from dpmodel.exact.model import Found, PrivateInequalities, known_of
@@ -25,7 +26,6 @@ from dpmodel.mechanisms.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.known import capped
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.mechanisms.spend import Spend
-from dpmodel.numerics.polytopes.cone_projection import projector
 from dpmodel.privacy import NoiseSource
 
 # Shares of the budget; the rounds have the rest. Chosen on simulated instances.

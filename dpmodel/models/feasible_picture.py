@@ -17,7 +17,7 @@ from dpmodel.mechanisms.lp.public.points import declared_range, middle_cost
 from dpmodel.mechanisms.lp.treatment import treat
 from dpmodel.models.contract import Candidate
 from dpmodel.models.released import named_constraints
-from dpmodel.numerics.cones import ConeBlock
+from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.release.plots.canvas import require_matplotlib
 from dpmodel.release.plots.feasible_set import HalfPlane, feasible_set
 from dpmodel.release.release import Release

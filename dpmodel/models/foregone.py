@@ -18,8 +18,8 @@ from dpmodel.compile.public_set import base_program
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.lp.private_rows import plain_linear
 from dpmodel.models.contract import Candidate
+from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
-from dpmodel.numerics.cones import ConeBlock
 from dpmodel.numerics.implied_bounds import narrowing
 from dpmodel.text import number
 

@@ -1,16 +1,46 @@
-"""A program in arrays, as solvers take it, and what they answer."""
+"""A program in arrays, as solvers take it, the cones its rows lie in, and what solvers answer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
+
+ConeKind = Literal["zero", "nonneg", "soc", "psd", "exp", "pow3d"]
+
+
+@dataclass(frozen=True)
+class ConeBlock:
+    """Rows ``start`` to ``start + size`` of the standard form, lying in cones of one kind.
+
+    ``sizes`` : rows of each cone in the block (one per row for zero and nonneg, omitted there).
+    ``alphas`` : exponents of 3-d power cones. ``constraint`` : number of the user's constraint or -1
+    for rows that lowering added (epigraphs, variable attributes). ``shape`` : of the user's constraint.
+    """
+
+    kind: ConeKind
+    start: int
+    size: int
+    sizes: tuple[int, ...]
+    alphas: tuple[float, ...]
+    constraint: int
+    constraint_id: int
+    label: str
+    shape: tuple[int, ...] = ()
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.start, self.start + self.size)
+
+
+# ------------------------------------------------------------------
+# A program in arrays, as solvers take it, and what they answer
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.errors import DPModelError, SpecificationError
-from dpmodel.numerics.array_program import Answer, ArrayProgram, rows_of
-from dpmodel.numerics.cones import ConeBlock, ConeKind
+from dpmodel.numerics.array_program import Answer, ArrayProgram, ConeBlock, ConeKind, rows_of
 from dpmodel.numerics.solvers import SOLVER_ERROR, Vertex, ask, patience
 
 

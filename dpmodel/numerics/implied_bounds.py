@@ -13,9 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.numerics.array_program import rows_of
+from dpmodel.numerics.array_program import ConeBlock, rows_of
 from dpmodel.numerics.cone_program import ConeProgram
-from dpmodel.numerics.cones import ConeBlock
 
 # Bounds found by a row serve the next; what these passes leave open is left to a solver.
 _PASSES = 3

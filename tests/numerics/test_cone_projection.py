@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpmodel.numerics.polytopes.cone_projection import into_ball, project, projector
+from dpmodel.exact.cones import into_ball, project, projector
 
 
 def unit(rows: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpmodel.numerics.polytopes.ellipsoid import (
+from dpmodel.exact.pin_hull import (
     Ellipsoid,
     around_box,
     log_ball,

@@ -14,10 +14,9 @@ from scipy.optimize import linprog
 
 import dpmodel as dpm
 from dpmodel.compile import public_set as public_sets
-from dpmodel.numerics import solvers
+from dpmodel.numerics import polyhedron, solvers
 from dpmodel.numerics.cone_program import ConeSolution
-from dpmodel.numerics.polytopes import polyhedron
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.queries import query_release
 
 

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from dpmodel.numerics.polytopes.implied_rows import without_implied
+from dpmodel.numerics.polyhedron import without_implied
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -10,9 +10,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from dpmodel.numerics.polytopes import multipliers
-from dpmodel.numerics.polytopes.multipliers import Multipliers
-from dpmodel.numerics.polytopes.nearest_point import Projector
+from dpmodel.numerics import nearest_point
+from dpmodel.numerics.nearest_point import Multipliers, Projector
 
 INF = np.inf
 
@@ -45,7 +44,7 @@ def further(A: Any, low: np.ndarray, high: np.ndarray, lower: np.ndarray, upper:
 
 @pytest.mark.parametrize("dense", [True, False])
 def test_no_point_of_the_set_is_nearer(dense: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multipliers, "_DENSE", 10**9 if dense else 0)
+    monkeypatch.setattr(nearest_point, "_DENSE", 10**9 if dense else 0)
     ended = 0
     for seed in range(40):
         rng = np.random.default_rng(seed)

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpmodel.numerics.polytopes.nets import (
+from dpmodel.numerics.nets import (
     CubeNet,
     Net,
     ProductNet,
@@ -21,7 +21,7 @@ from dpmodel.numerics.polytopes.nets import (
     _project_all,
     net_of,
 )
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron, _fold
+from dpmodel.numerics.polyhedron import Polyhedron, _fold
 
 QUICK = settings(deadline=None, max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
 INF = np.inf

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.numerics.polytopes.linear_minimiser import LinearMinimiser
-from dpmodel.numerics.polytopes.one_row_each import OneRowEach
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.one_row_each import OneRowEach
+from dpmodel.numerics.polyhedron import LinearMinimiser, Polyhedron
 
 
 def random_set(rng: np.random.Generator) -> Polyhedron:

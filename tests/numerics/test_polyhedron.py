@@ -15,8 +15,8 @@ from scipy.optimize import linprog
 
 import dpmodel as dpm
 from dpmodel.numerics.cone_program import SolverFailure
-from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron, _fold
+from dpmodel.numerics.nearest_point import Projector, onto_row
+from dpmodel.numerics.polyhedron import Polyhedron, _fold
 
 SEEDS = st.integers(0, 2**32 - 1)
 QUICK = settings(deadline=None, max_examples=30, derandomize=True, suppress_health_check=list(HealthCheck))

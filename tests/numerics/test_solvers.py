@@ -15,13 +15,10 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpmodel.numerics import solvers
-from dpmodel.numerics.array_program import Answer, ArrayProgram
+from dpmodel.numerics import polyhedron, solvers
+from dpmodel.numerics.array_program import Answer, ArrayProgram, ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
-from dpmodel.numerics.cones import ConeBlock
-from dpmodel.numerics.polytopes import linear_minimiser
-from dpmodel.numerics.polytopes.linear_minimiser import LinearMinimiser
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polyhedron import LinearMinimiser, Polyhedron
 from dpmodel.numerics.solvers import SOLVER_ERROR, ask
 
 NONE = np.zeros(0, dtype=np.int64)
@@ -420,7 +417,7 @@ def test_a_few_steps_of_the_primal_method_find_the_same_optimum(seed: int, most:
     plain = solve_cone_program(given)
     monkeypatch.setattr(solvers, "_WIDE", 50)
     monkeypatch.setattr(solvers, "_FROM_BOUNDS", most)
-    monkeypatch.setattr(linear_minimiser, "FROM_VERTEX", linear_minimiser.FROM_VERTEX | limit)
+    monkeypatch.setattr(polyhedron, "FROM_VERTEX", polyhedron.FROM_VERTEX | limit)
     found = solve_cone_program(given)
     assert found.value == pytest.approx(plain.value) and found.dual == pytest.approx(plain.dual, abs=1e-6)
     again = LinearMinimiser(Polyhedron(*rows))

@@ -19,8 +19,7 @@ from dpmodel.mechanisms.lp.vertex_exponential.mechanism import VertexExponential
 from dpmodel.models import simulation
 from dpmodel.models.contract import Candidate, PrivateModel
 from dpmodel.models.systems import system as model_of
-from dpmodel.numerics import cone_program
-from dpmodel.numerics.polytopes import polyhedron
+from dpmodel.numerics import cone_program, polyhedron
 from dpmodel.plan import by_name
 from dpmodel.plan.planner import BEHIND
 from tests.zoo import cones, finance, flows, health, places, production, systems, tables  # noqa: F401

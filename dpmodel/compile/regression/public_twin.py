@@ -17,7 +17,7 @@ from dpmodel.compile.form import standard_form
 from dpmodel.compile.public_set import base_program
 from dpmodel.compile.regression.forms import rows_of
 from dpmodel.errors import SpecificationError, UnsupportedModelError
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polyhedron import Polyhedron
 
 # Attributes of matrix variables that tie entries to each other.
 _TIED = ("symmetric", "diag", "PSD", "NSD", "sparsity")

@@ -32,7 +32,7 @@ from dpmodel.mechanisms.lp.private_rows import (
     private_rows,
     public_polyhedron,
 )
-from dpmodel.numerics.polytopes.nets import Choices, RowBounds, level_for
+from dpmodel.numerics.nets import Choices, RowBounds, level_for
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error
 from dpmodel.text import number

@@ -31,7 +31,7 @@ from dpmodel.mechanisms.forecast import Bound, Forecast, RowsMissed, Violation
 from dpmodel.mechanisms.lp.exact_rows import exact_equations, why_not_equations
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.numerics.cone_program import SolverFailure
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
 
 # Solvers keep constraints to this; a unique exact solution is held against the public ones with it.

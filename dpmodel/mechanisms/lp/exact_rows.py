@@ -27,7 +27,7 @@ from dpmodel.mechanisms.lp.private_rows import (
     rows_per_record,
     rows_vanish,
 )
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polyhedron import Polyhedron
 
 # Whole private numbers beyond this are cut to it (public policy), so that rows are computed exactly in 64 bits.
 LARGEST = 2**40

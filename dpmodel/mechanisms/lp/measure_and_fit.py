@@ -30,7 +30,7 @@ from dpmodel.mechanisms.lp.noise_once.design import Kind, NoisyPart, design, dis
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement, scaled
 from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance, release
 from dpmodel.mechanisms.lp.public.points import declared_range, largest_violation
-from dpmodel.numerics.polytopes.diagonal_qp import DiagonalQP, QPSolution, solve_diagonal_qp
+from dpmodel.numerics.diagonal_qp import DiagonalQP, QPSolution, solve_diagonal_qp
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import Gaussian, NoiseSource
 from dpmodel.text import number

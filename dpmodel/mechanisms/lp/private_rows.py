@@ -23,7 +23,7 @@ from dpmodel.compile.rows import BlockRows, MemoryRows
 from dpmodel.marks.layout import each, same_for_all, sum_by
 from dpmodel.mechanisms.contract import Verdict
 from dpmodel.mechanisms.lp.row_tables import RowPart, RowsHere, RowTable, Treatment, Widths, row_table
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.public_facts import cached
 
 # What points of a solver miss bounds by, and more than sums of entries are rounded by.

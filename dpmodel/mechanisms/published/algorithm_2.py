@@ -18,7 +18,7 @@ from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promis
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, private_rows, public_polyhedron
 from dpmodel.mechanisms.spend import valid_step
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
 
 # Steps beyond these are not planned, so that a run ends in reasonable time.

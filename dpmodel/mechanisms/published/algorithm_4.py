@@ -17,8 +17,8 @@ from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import (
 )
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.mechanisms.spend import valid_step
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
-from dpmodel.numerics.polytopes.simplex_form import SimplexForm
+from dpmodel.numerics.polyhedron import Polyhedron
+from dpmodel.numerics.simplex_form import SimplexForm
 
 
 @dataclass(frozen=True)

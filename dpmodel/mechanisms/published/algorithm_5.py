@@ -17,8 +17,8 @@ from dpmodel.mechanisms.lp.multiplicative_weights.game import MOST_STEPS, Shape,
 from dpmodel.mechanisms.lp.multiplicative_weights.matrix_rows import MatrixRows, matrix_rows
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.mechanisms.spend import valid_step
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
-from dpmodel.numerics.polytopes.simplex_form import SimplexForm
+from dpmodel.numerics.polyhedron import Polyhedron
+from dpmodel.numerics.simplex_form import SimplexForm
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ import scipy.sparse as sp
 
 from dpmodel.mechanisms.contract import no_progress
 from dpmodel.mechanisms.lp.multiplicative_weights.game import PrivateRowsNow, play
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
-from dpmodel.numerics.polytopes.simplex_form import SimplexForm
+from dpmodel.numerics.polyhedron import Polyhedron
+from dpmodel.numerics.simplex_form import SimplexForm
 from dpmodel.privacy import ExactSource
 from tests.benchmarks.measuring import Expectations, header, parser, short
 

@@ -15,9 +15,19 @@ from replaying import Transcript
 
 from dpmodel.exact import pin_hull
 from dpmodel.exact.model import PrivatePoints
-from dpmodel.exact.pin_hull import PIN_HULL, SEARCH, SPANS, TEST, Cuts, Left, PinHullPlan, directions, pin_hull_plan
+from dpmodel.exact.pin_hull import (
+    PIN_HULL,
+    SEARCH,
+    SPANS,
+    TEST,
+    Cuts,
+    Left,
+    PinHullPlan,
+    around_box,
+    directions,
+    pin_hull_plan,
+)
 from dpmodel.mechanisms.contract import Request
-from dpmodel.numerics.polytopes.ellipsoid import around_box
 from dpmodel.privacy import Cost, SeededSource, compose
 
 REQUEST = Request(1.0, 1e-6)

@@ -25,8 +25,8 @@ from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
 from dpmodel.mechanisms.lp.public.points import leaves_a_point
 from dpmodel.mechanisms.lp.treatment import tightened_program, treat
+from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
-from dpmodel.numerics.cones import ConeBlock
 from dpmodel.privacy import SeededSource
 
 BETA, DRAWS, FALSE_ALARM = 0.1, 24, 1e-7

@@ -18,7 +18,7 @@ from dpmodel.marks import Private, Records
 from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT, in_row_units, measured
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, best_measurement
-from dpmodel.numerics.polytopes.diagonal_qp import DiagonalQP, solve_diagonal_qp
+from dpmodel.numerics.diagonal_qp import DiagonalQP, solve_diagonal_qp
 from dpmodel.privacy import Gaussian, SeededSource, gaussian_mu
 
 REQUEST = Request(epsilon=1.0, delta=0.05, beta=0.1)

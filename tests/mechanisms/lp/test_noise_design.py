@@ -20,7 +20,7 @@ from dpmodel.mechanisms.lp.noise_once.margins import margin
 from dpmodel.mechanisms.lp.noise_once.measurement import measurements
 from dpmodel.mechanisms.lp.noise_once.mechanism import objective_loss, objective_noise, released_parts
 from dpmodel.mechanisms.lp.noise_once.solve_released import relaxed_program
-from dpmodel.numerics.cones import ConeBlock
+from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.plan.registry import by_name
 from dpmodel.privacy import Gaussian, Laplace, SeededSource, TruncatedLaplace, gaussian_mu
 

@@ -23,7 +23,7 @@ from dpmodel.mechanisms.lp.hinge_descent.mechanism import NOISY_HINGE_DESCENT as
 from dpmodel.mechanisms.lp.hinge_descent.mechanism import say
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.mechanisms.spend import Spend
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import SeededSource, gaussian_mu
 
 FALSE_ALARM = 1e-7

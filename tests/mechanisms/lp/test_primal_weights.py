@@ -30,9 +30,8 @@ from dpmodel.mechanisms.lp.multiplicative_weights.game import (
 from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import MULTIPLICATIVE_WEIGHTS
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.mechanisms.spend import valid_step
-from dpmodel.numerics.polytopes.entropic_projection import EntropicPolytope
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
-from dpmodel.numerics.polytopes.simplex_form import SimplexForm, simplex_form
+from dpmodel.numerics.polyhedron import Polyhedron
+from dpmodel.numerics.simplex_form import EntropicPolytope, SimplexForm, simplex_form
 from dpmodel.privacy import SeededSource, pure_composition_delta
 
 

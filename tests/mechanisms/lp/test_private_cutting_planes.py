@@ -28,8 +28,8 @@ from dpmodel.mechanisms.lp.cutting_planes.rounds import Rounds, best_split, cuts
 from dpmodel.mechanisms.lp.noise_once.mechanism import GAUSSIAN_ONCE, LAPLACE_ONCE
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
-from dpmodel.numerics.polytopes.cut_program import CutProgram
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.cut_program import CutProgram
+from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import SeededSource, zcdp_rho
 
 FALSE_ALARM = 1e-7

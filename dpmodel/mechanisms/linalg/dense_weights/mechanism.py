@@ -10,7 +10,16 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.exact import cones
-from dpmodel.exact.cones import Chosen, Draw, GridRows, forecast_missed, grid_direction, least_seen, public_noise
+from dpmodel.exact.cones import (
+    Chosen,
+    Draw,
+    GridRows,
+    forecast_missed,
+    grid_direction,
+    least_seen,
+    projector,
+    public_noise,
+)
 from dpmodel.exact.model import Found, PrivateInequalities
 from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
 from dpmodel.mechanisms.forecast import Bound, Forecast
@@ -22,7 +31,6 @@ from dpmodel.mechanisms.linalg.dense_weights.plan import (
     sum_sensitivity,
 )
 from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
-from dpmodel.numerics.polytopes.cone_projection import projector
 from dpmodel.privacy import NoiseSource
 
 _FEW_SEEDS, _MANY_SEEDS = 3, 21

@@ -28,7 +28,7 @@ from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
 from dpmodel.mechanisms.lp.private_rows import plain_rows, public_polyhedron
 from dpmodel.mechanisms.lp.public.points import largest_violation
-from dpmodel.numerics.polytopes.cut_program import CutProgram
+from dpmodel.numerics.cut_program import CutProgram
 from dpmodel.privacy import NoiseSource, exponential_mechanism, permute_and_flip
 from dpmodel.text import number
 

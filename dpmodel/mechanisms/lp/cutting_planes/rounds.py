@@ -17,8 +17,8 @@ from dpmodel.compile.footprint import entry_sensitivities, sensitivity_of
 from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, Measurement, measurements
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
-from dpmodel.numerics.polytopes.cut_program import CutProgram
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.cut_program import CutProgram
+from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import Gaussian, Laplace, gaussian_mu, zcdp_rho
 

@@ -26,7 +26,7 @@ from dpmodel.mechanisms.lp.dense_weights.weights import HeldWeights, RecomputedW
 from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, private_rows
 from dpmodel.mechanisms.lp.row_tables import RowTable
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
 
 # Steps beyond these are not planned, so that a run ends in reasonable time.

@@ -24,7 +24,7 @@ from dpmodel._types import Floats, Integers, Mask, PrivateArray
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.mechanisms.lp.private_rows import PrivateRows
 from dpmodel.mechanisms.spend import Spend
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron, Product
+from dpmodel.numerics.polyhedron import Polyhedron, Product
 from dpmodel.privacy import NoiseSource, exponential_mechanism
 
 # (m + n) s at most this: see "Rounding".

@@ -26,7 +26,7 @@ from dpmodel.mechanisms.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.mechanisms.lp.row_tables import RowPart
 from dpmodel.mechanisms.spend import Spend
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
 
 ONE_CANDIDATE = Verdict(

@@ -19,7 +19,7 @@ from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, design
 from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.numerics.cone_program import SolverFailure
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import Gaussian, Laplace
 

@@ -52,7 +52,7 @@ from dpmodel._types import Floats, Integers
 from dpmodel.mechanisms.lp.engines.contract import Task
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, private_rows
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polyhedron import Polyhedron
 
 # Most steps, numbers noised in all, and matrix entries read in all: they bound the run time.
 _MOST_STEPS, _MOST_NOISE, _MOST_READS = 2000, 1_000_000, 4_000_000_000

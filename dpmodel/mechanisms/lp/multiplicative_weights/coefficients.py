@@ -26,8 +26,8 @@ from dpmodel.mechanisms.lp.multiplicative_weights.game import (
 )
 from dpmodel.mechanisms.lp.multiplicative_weights.matrix_rows import MatrixRows, matrix_rows
 from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
-from dpmodel.numerics.polytopes.simplex_form import SimplexForm
+from dpmodel.numerics.polyhedron import Polyhedron
+from dpmodel.numerics.simplex_form import SimplexForm
 from dpmodel.privacy import NoiseSource
 
 # Shares of the budget for selections that are tried; the rest pays for the rows.

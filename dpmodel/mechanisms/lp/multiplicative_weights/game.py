@@ -51,9 +51,8 @@ from dpmodel.mechanisms.contract import YES, Progress, Verdict, counted
 from dpmodel.mechanisms.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
-from dpmodel.numerics.polytopes.entropic_projection import MOST_ROWS, EntropicPolytope
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
-from dpmodel.numerics.polytopes.simplex_form import SimplexForm, simplex_form
+from dpmodel.numerics.polyhedron import Polyhedron
+from dpmodel.numerics.simplex_form import MOST_ROWS, EntropicPolytope, SimplexForm, simplex_form
 from dpmodel.privacy import NoiseSource
 
 # Run time: at most so many steps, and fewer when a step is long (about half a minute of products).

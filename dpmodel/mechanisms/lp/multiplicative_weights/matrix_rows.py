@@ -17,7 +17,7 @@ from dpmodel.marks.layout import sum_by
 from dpmodel.mechanisms.lp.multiplicative_weights.game import PrivateRowsNow, apart, both_signs, listed_rows
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, at_private_entries, present, private_rows, public_entries
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.public_facts import cached
 
 # Up to so many private coefficients the range of the scores is read off the footprint at every point.

@@ -33,9 +33,9 @@ from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     step_grid,
 )
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, exact_rows
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
-from dpmodel.numerics.polytopes.simplex_form import SimplexForm
+from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.public_facts import cached
+from dpmodel.numerics.simplex_form import SimplexForm
 from dpmodel.privacy import NoiseSource
 
 # Scores are clamped at this many ranges: the value, the difference and their scaling then round by less than

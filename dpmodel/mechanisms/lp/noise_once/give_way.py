@@ -22,8 +22,8 @@ import scipy.sparse as sp
 from dpmodel._types import Floats
 from dpmodel.compile.affine_map import AffineMap
 from dpmodel.mechanisms.lp.noise_once.margins import shortfalls
+from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
-from dpmodel.numerics.cones import ConeBlock
 
 # Rows that are missed by less hold as far as solvers tell: of linear ones, and of cones, relative to their numbers.
 _LINEAR, _CURVED = 1e-6, 2e-5

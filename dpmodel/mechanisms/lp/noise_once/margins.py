@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 
 from dpmodel._types import Floats
 from dpmodel.compile.affine_map import AffineMap
-from dpmodel.numerics.cones import ConeBlock
+from dpmodel.numerics.array_program import ConeBlock
 
 
 def interior_direction(affine: AffineMap) -> Floats:

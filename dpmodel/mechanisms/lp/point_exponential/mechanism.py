@@ -14,8 +14,8 @@ from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
 from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, plain_linear, private_rows, public_polyhedron
-from dpmodel.numerics.polytopes.nets import MOST_DIMENSIONS, MOST_POINTS, Choices, Net, RowBounds, level_for, net_of
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.nets import MOST_DIMENSIONS, MOST_POINTS, Choices, Net, RowBounds, level_for, net_of
+from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, exponential_mechanism, permute_and_flip
 

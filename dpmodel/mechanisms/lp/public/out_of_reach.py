@@ -27,7 +27,7 @@ from dpmodel.mechanisms.lp.public.points import (
     worst_violations,
 )
 from dpmodel.numerics.cone_program import SolverFailure, solve_cone_program
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.public_facts import cached
 
 # Points of a solver miss rows by 1e-6 (``points._SOLVER``) and optima by as much; this is well beyond.

@@ -2,26 +2,158 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeVar
 
+import highspy
 import numpy as np
 import scipy.sparse as sp
+from cvxpy import CLARABEL, OPTIMAL
 from scipy.sparse.linalg import lsqr
 from scipy.sparse.linalg import norm as sparse_norm
 
-from dpmodel._types import Floats, Integers
-from dpmodel.numerics.array_program import rows_of
+from dpmodel._types import Floats, Integers, Mask
+from dpmodel.numerics.array_program import ArrayProgram, rows_of
 from dpmodel.numerics.cone_program import ConeProgram, SolverFailure
 from dpmodel.numerics.implied_bounds import tighten
-from dpmodel.numerics.polytopes.implied_rows import without_implied
-from dpmodel.numerics.polytopes.linear_minimiser import LinearMinimiser
-from dpmodel.numerics.polytopes.nearest_point import Projector, onto_row
-from dpmodel.numerics.polytopes.one_row_each import OneRowEach
-from dpmodel.numerics.solvers import SMALL
+from dpmodel.numerics.nearest_point import Projector, onto_row
+from dpmodel.numerics.one_row_each import OneRowEach
+from dpmodel.numerics.solvers import (
+    AT_ONCE,
+    CONTINUOUS,
+    DUAL,
+    FROM_VERTEX,
+    SMALL,
+    ask,
+    from_bounds,
+    pass_to_highs,
+    patience,
+    set_options,
+    silent_highs,
+)
+
+# Rows that are tried as budgets, of those with an entry in every column.
+_MOST_BUDGETS = 8
+
+
+def without_implied(A: sp.csr_array, b: Floats, lower: Floats) -> Mask:
+    """(rows,) the rows of ``A x <= b, x >= lower`` to keep: the others follow from one of these."""
+    keep, count = np.ones(b.size, dtype=bool), np.diff(A.indptr)
+    if b.size < 2 or not (lower >= 0).all() or not count.all():
+        return keep
+    least = np.minimum.reduceat(A.data, A.indptr[:-1])
+    budgets = np.flatnonzero((least > 0) & (b >= 0) & (count == A.shape[1]))
+    for k in budgets[:_MOST_BUDGETS]:
+        if not keep[k]:
+            continue
+        row = slice(A.indptr[k], A.indptr[k + 1])
+        budget = np.empty(A.shape[1])
+        budget[A.indices[row]] = A.data[row]
+        most = np.maximum(np.maximum.reduceat(A.data / budget[A.indices], A.indptr[:-1]), 0.0)
+        implied = most * b[k] <= b
+        implied[k] = False
+        keep &= ~implied
+    return keep
+
+
+# ------------------------------------------------------------------
+# Linear minimisation over one polyhedron, again and again
+
+
+def sides(polytope: Polyhedron) -> tuple[Floats, Floats]:
+    """(m,), (m,) what ``polytope.rows`` lie between."""
+    low = np.concatenate([np.full(polytope.b_ub.size, -np.inf), polytope.b_eq])
+    return low, np.concatenate([polytope.b_ub, polytope.b_eq])
+
+
+def highs(polytope: Polyhedron, cost: Floats, lower: Floats, upper: Floats) -> highspy.Highs:
+    """HiGHS with the rows of ``polytope``; columns beyond those of the polytope stand in no row."""
+    A, solver = polytope.rows, silent_highs()
+    wide = A if A.shape[1] == cost.size else sp.csr_array((A.data, A.indices, A.indptr), shape=(A.shape[0], cost.size))
+    set_options(solver, CONTINUOUS | AT_ONCE)
+    pass_to_highs(solver, cost, wide, sides(polytope), (lower, upper))
+    return solver
+
+
+class LinearMinimiser:
+    """HiGHS keeps its basis between calls: the last vertex is one for every cost, and the primal simplex method takes a
+    few steps from it first, until they once were not enough."""
+
+    def __init__(self, polytope: Polyhedron) -> None:
+        self._polytope = polytope
+        self._columns = np.arange(polytope.size, dtype=np.int32)
+        self._bounds = polytope.lower, polytope.upper
+        self._highs = highs(polytope, np.zeros(polytope.size), *self._bounds)
+        self._from_bounds, self._patience = from_bounds(polytope.rows), patience(polytope.rows)
+        self._at_vertex, self._near, self._slow = False, True, False
+
+    def minimise(self, cost: Floats) -> Floats | None:
+        cost = np.asarray(cost, dtype=np.float64)
+        # HiGHS' tolerances are absolute: a cost of unit size keeps them meaningful.
+        size = float(np.abs(cost).max(initial=0.0))
+        c = cost / size if size > 0 else cost
+        self._highs.changeColsCost(self._columns.size, self._columns, c)
+        x = self._in_time(c)
+        if x is not None:
+            return np.clip(x, *self._bounds)
+        if self._highs.getModelStatus() == highspy.HighsModelStatus.kUnknown:  # from a basis that lost its way
+            self._highs.clearSolver()
+            self._as_long_as_it_takes()
+        status = self._highs.getModelStatus()
+        if status == highspy.HighsModelStatus.kOptimal:
+            return np.clip(np.asarray(self._highs.getSolution().col_value, dtype=np.float64), *self._bounds)
+        if status in (highspy.HighsModelStatus.kUnbounded, highspy.HighsModelStatus.kUnboundedOrInfeasible) and size:
+            self._highs.changeColsCost(self._columns.size, self._columns, np.zeros(cost.size))
+            self._as_long_as_it_takes()
+            if self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
+                return None
+        words = self._highs.modelStatusToString(status)
+        raise SolverFailure("HiGHS found no point of the public set", why=str(words), remedy="check the constraints")
+
+    def _in_time(self, c: Floats) -> Floats | None:
+        """Run HiGHS; (n,) another solver's optimum where that takes many steps, if it has one."""
+        near = FROM_VERTEX if self._at_vertex else self._from_bounds
+        if near and self._near:
+            begun = self._highs.getBasis()
+            status = self._run(near)
+            if status == highspy.HighsModelStatus.kOptimal:
+                self._at_vertex = True
+                return None
+            if status == highspy.HighsModelStatus.kIterationLimit:
+                self._highs.setBasis(begun)
+                self._near = False
+        if not self._slow:
+            status = self._run(DUAL | self._patience)
+            self._at_vertex = status == highspy.HighsModelStatus.kOptimal
+            if status != highspy.HighsModelStatus.kIterationLimit:
+                return None
+        none, no_cones = np.zeros(0, dtype=np.int64), (sp.csr_array((0, c.size)), np.zeros(0))
+        rows = self._polytope.rows, *sides(self._polytope)
+        answer = ask(ArrayProgram(c, *rows, *self._bounds, none, none, *no_cones), CLARABEL, {})
+        if answer.status == OPTIMAL:
+            self._slow = True
+            return answer.x
+        self._as_long_as_it_takes()
+        return None
+
+    def _as_long_as_it_takes(self) -> None:
+        """Run HiGHS; from now on there is no limit, for a set is called empty where it stops early."""
+        self._patience, self._slow = dict.fromkeys(self._patience, highspy.kHighsIInf), False
+        self._at_vertex = self._run(DUAL | self._patience) == highspy.HighsModelStatus.kOptimal
+
+    def _run(self, options: Mapping[str, Any]) -> highspy.HighsModelStatus:
+        set_options(self._highs, options)
+        self._highs.run()
+        status: highspy.HighsModelStatus = self._highs.getModelStatus()
+        return status
+
+
+# ------------------------------------------------------------------
+# A public polyhedron: linear minimisation, Euclidean projection, and its shape (a product of simplices and boxes)
+
 
 T = TypeVar("T")
 

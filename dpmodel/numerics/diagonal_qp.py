@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.numerics.polytopes.conjugate_gradients import conjugate_gradients
+from dpmodel.numerics.nearest_point import conjugate_gradients
 
 _OUTER, _NEWTON, _CG = 40, 300, 60
 # Share of the residual to which Newton's equation is solved; Armijo's constant; least step of the line search.

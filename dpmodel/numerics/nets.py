@@ -23,7 +23,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron, Product
+from dpmodel.numerics.polyhedron import Polyhedron, Product
 
 MOST_POINTS = 200_000
 MOST_DIMENSIONS = 4

@@ -7,8 +7,7 @@ import numpy as np
 
 from dpmodel._types import Floats, Integers
 from dpmodel.numerics.cone_program import SolverFailure
-from dpmodel.numerics.polytopes.linear_minimiser import highs
-from dpmodel.numerics.polytopes.polyhedron import Polyhedron
+from dpmodel.numerics.polyhedron import Polyhedron, highs
 
 # The least violation is kept to this when the objective is minimised after it.
 _TOLERANCE = 1e-7

@@ -1,0 +1,229 @@
+"""Nearest points of a public polyhedron."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import norm as sparse_norm
+
+from dpmodel._types import Floats, Mask
+from dpmodel.numerics.cone_program import SolverFailure
+
+# ------------------------------------------------------------------
+# Steps of Newton's method on multipliers: linear equations, solved nearly and without a factorisation
+
+
+def conjugate_gradients(
+    times: Callable[[Floats], Floats], right: Floats, precondition: Floats, share: float, steps: int
+) -> Floats:
+    """d with ``times(d)`` near ``right``: to a ``share`` of its 2-norm, or as near as so many ``steps`` come. ``times``
+    : a positive definite matrix; ``precondition`` : the inverse of its diagonal, about."""
+    found, residual = np.zeros(right.size), right
+    goal = share * float(np.linalg.norm(right))
+    search = scaled = precondition * residual
+    product = float(residual @ scaled)
+    for _ in range(steps):
+        image = times(search)
+        length = product / float(search @ image)
+        found = found + length * search
+        residual = residual - length * image
+        if float(np.linalg.norm(residual)) <= goal:
+            break
+        scaled = precondition * residual
+        product, earlier = float(residual @ scaled), product
+        search = scaled + (product / earlier) * search
+    return found
+
+
+# ------------------------------------------------------------------
+# The nearest point of a polyhedron by Newton's method on the multipliers of its rows
+#
+# minimise 1/2 ||y - x||^2 subject to A_ub y <= b_ub, A_eq y = b_eq, lower <= y <= upper
+#
+# For multipliers l (at least zero for inequalities) the minimiser over the box is ``y(l) = clip(x - A'l)``. The dual
+# function is smooth and concave, with gradient ``A y(l) - b`` and generalised Hessian ``-A D A'``, D the columns
+# strictly inside the box. Its pieces are quadratic, so that few steps end at the answer, from the last multipliers even
+# fewer; each solves its equation by conjugate gradients, with a ridge that goes to zero with the residual. Where the
+# box and the rows leave little room, steps may not end: then another method takes over.
+
+
+_STEPS, _CONJUGATE, _HALVINGS = 60, 60, 30
+# What rows may be missed by, as a share of the sizes that they add up; the ridge, as a share of what they are missed
+# by; to which share of the residual a step's equation is solved, at first; Armijo's constant.
+_EXACT, _RIDGE, _INEXACT, _ARMIJO = 1e-11, 1e-3, 1e-2, 1e-4
+# Matrices with no more entries are taken as dense: the calls take longer than the products.
+_DENSE = 20_000
+# Added to the diagonal in any case: rows whose columns are all at their ends have none.
+_LEAST_RIDGE = 1e-14
+
+
+class Multipliers:
+    """Repeated projections onto one polyhedron; each starts from the multipliers of the last."""
+
+    def __init__(self, rows: sp.csr_array, low: Floats, high: Floats, lower: Floats, upper: Floats) -> None:
+        """``low <= rows y <= high``, where ``low`` is -inf or equals ``high``."""
+        length = sparse_norm(rows, axis=1)
+        scale = 1.0 / np.where(length > 0, length, 1.0)
+        A: Any = sp.csr_array(sp.diags_array(scale) @ rows)
+        self._A = A = A.toarray() if A.shape[0] * A.shape[1] <= _DENSE else A
+        self._across = A.T if isinstance(A, np.ndarray) else sp.csr_array(A.T)
+        self._size, self._squares = abs(A), A * A
+        self._b = scale * high
+        self._least = np.where(np.isfinite(low), -np.inf, 0.0)
+        self._box = lower, upper
+        self._last = np.zeros(high.size)
+
+    def project(self, x: Floats) -> Floats | None:
+        """(n,) the nearest point; None where steps do not end at it."""
+        multipliers = self._last
+        raw, y, value, gap = self._at(x, multipliers)
+        size = 1.0 + np.abs(self._b) + self._size @ np.abs(y)
+        for _ in range(_STEPS):
+            idle = (multipliers <= self._least) & (gap <= 0)
+            missed = np.where(idle, 0.0, gap)
+            share = float((np.abs(missed) / size).max(initial=0.0))
+            if share <= _EXACT:
+                self._last = multipliers
+                return y
+            inside = ((raw > self._box[0]) & (raw < self._box[1])).astype(np.float64)
+            step = self._newton(inside, ~idle, missed, min(share, 1.0))
+            for halving in range(_HALVINGS):
+                after = np.maximum(multipliers + 0.5**halving * step, self._least)
+                found = self._at(x, after)
+                if found[2] >= value + _ARMIJO * float(gap @ (after - multipliers)) - 1e-15 * abs(value):
+                    break
+            else:
+                return None
+            multipliers, (raw, y, value, gap) = after, found
+        return None
+
+    def _at(self, x: Floats, multipliers: Floats) -> tuple[Floats, Floats, float, Floats]:
+        """The point before and after the box, the dual function, and its gradient."""
+        raw = x - self._across @ multipliers
+        y = np.clip(raw, *self._box)
+        gap = np.asarray(self._A @ y - self._b)
+        return raw, y, 0.5 * float((y - x) @ (y - x)) + float(multipliers @ gap), gap
+
+    def _newton(self, inside: Floats, live: Mask, missed: Floats, share: float) -> Floats:
+        """Solve ``(A D A' + ridge) step = missed`` over the ``live`` rows, nearly."""
+        ridge = _RIDGE * share + _LEAST_RIDGE
+        return conjugate_gradients(
+            lambda d: np.where(live, self._A @ (inside * (self._across @ d)), 0.0) + ridge * d,
+            missed, 1.0 / (self._squares @ inside + ridge), min(_INEXACT, share), _CONJUGATE,
+        )  # fmt: skip
+
+
+# ------------------------------------------------------------------
+# The nearest point of a public polyhedron: exact for a box with one row, by Newton's method or OSQP otherwise
+
+
+def onto_row(x: Floats, a: Floats, b: float, lower: Floats, upper: Floats, *, equality: bool) -> Floats:
+    """(n,) nearest point of ``{lower <= y <= upper, a'y <= b}`` (or ``= b``), exact up to rounding.
+
+    The answer is ``clip(x - t a)`` with t = 0 or the root of the piecewise linear, non-increasing
+    ``a'clip(x - t a) = b``, found from its sorted breakpoints in O(n log n).
+
+    Raises
+    ------
+    SolverFailure
+        When no point has ``a'y`` small enough.
+    """
+    start = np.clip(x, lower, upper)
+    if not equality and a @ start <= b:
+        return start
+    live = a != 0
+    derivative, point, low, high = a[live], x[live], lower[live], upper[live]
+    # Column j moves between t = enter and t = leave, its term a_j y_j falling with derivative a_j^2.
+    with np.errstate(invalid="ignore"):
+        enter = np.where(derivative > 0, (point - high) / derivative, (point - low) / derivative)
+        leave = np.where(derivative > 0, (point - low) / derivative, (point - high) / derivative)
+
+    def total(t: float) -> float:
+        return float(derivative @ np.clip(point - t * derivative, low, high))
+
+    ends = np.concatenate([enter, leave])
+    ends = np.unique(ends[np.isfinite(ends)])
+    first, last = -1, ends.size  # total(ends[first]) >= b >= total(ends[last]), with infinity beyond both sides
+    while last - first > 1:
+        middle = (first + last) // 2
+        first, last = (middle, last) if total(float(ends[middle])) >= b else (first, middle)
+    if first >= 0:
+        anchor = float(ends[first])
+        inside = anchor + (1.0 if last == ends.size else (float(ends[last]) - anchor) / 2)
+    else:
+        anchor = inside = float(ends[0]) - 1.0 if ends.size else 0.0
+    moving = (enter < inside) & (inside < leave)
+    fall = float((derivative[moving] ** 2).sum())
+    gap = total(anchor) - b
+    size = 1e-9 * (1 + abs(b)) + 1e-12 * float(np.abs(derivative) @ np.abs(np.clip(point, low, high)))
+    if fall == 0 and abs(gap) > size:
+        raise SolverFailure("no point of a box satisfies one row", why="the public set is empty", remedy="relax it")
+    t = anchor + (gap / fall if fall > 0 else 0.0)
+    return np.clip(x - t * a, lower, upper)
+
+
+# The longest row is scaled to length 1 and the others by as much, but none to less than this: OSQP's steps are one size
+# for all rows. Left to its own scaling, which is for matrices Q other than the identity, it takes more of them.
+_SHORTEST = 0.1
+
+
+class Projector:
+    """Repeated projections onto one polyhedron: by Newton's method, which starts from the last answer; once that fails,
+    by OSQP, which keeps its factorisation."""
+
+    def __init__(
+        self, A_ub: sp.csr_array, b_ub: Floats, A_eq: sp.csr_array, b_eq: Floats, lower: Floats, upper: Floats
+    ) -> None:
+        self._rows = sp.csr_array(sp.vstack([A_ub, A_eq]))
+        self._sides = np.concatenate([np.full(b_ub.size, -np.inf), b_eq]), np.concatenate([b_ub, b_eq])
+        self._box = lower, upper
+        self._multipliers: Multipliers | None = Multipliers(self._rows, *self._sides, lower, upper)
+
+    @cached_property
+    def _solver(self) -> Any:
+        import osqp  # few polyhedra need it
+
+        lower, upper = self._box
+        n = lower.size
+        bounded = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))
+        eye = sp.eye_array(n, format="csr")[bounded]
+        length = sparse_norm(self._rows, axis=1)
+        longest = float(length.max(initial=0.0)) or 1.0
+        scale = np.maximum(1.0 / longest, _SHORTEST / np.where(length > 0, length, longest))
+        A = sp.csc_matrix(sp.vstack([sp.diags_array(scale) @ self._rows, eye]))
+        low, high = (np.append(scale * side, end[bounded]) for side, end in zip(self._sides, self._box, strict=True))
+        solver: Any = osqp.OSQP()
+        solver.setup(
+            P=sp.csc_matrix(sp.eye_array(n)),
+            q=np.zeros(n),
+            A=A,
+            l=low,
+            u=high,
+            eps_abs=1e-9,
+            eps_rel=1e-9,
+            max_iter=20_000,
+            scaling=1,
+            polishing=False,
+            verbose=False,
+        )
+        return solver
+
+    def project(self, x: Floats) -> Floats:
+        near = np.clip(x, *self._box)
+        if ((value := self._rows @ near) >= self._sides[0]).all() and (value <= self._sides[1]).all():
+            return near
+        found = None if self._multipliers is None else self._multipliers.project(x)
+        if found is not None:
+            return found
+        self._multipliers = None
+        self._solver.update(q=-np.asarray(x, dtype=np.float64))
+        result = self._solver.solve(raise_error=False)
+        if result.x is None or not np.isfinite(result.x).all():
+            raise SolverFailure(
+                "OSQP found no nearest point", why=str(result.info.status), remedy="simpler public rows"
+            )
+        return np.clip(np.asarray(result.x, dtype=np.float64), *self._box)

@@ -1,1 +1,0 @@
-"""Public polyhedra: minimising, projecting and choosing points over them."""
