@@ -6,9 +6,6 @@ import importlib.util
 import inspect
 import math
 import re
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -107,13 +104,3 @@ def test_the_numbers_are_what_the_script_writes() -> None:
     kept = script.read(script.FILE.read_text())
     again = script.read(script.written(script.data()))
     assert differences(without_digits(kept), without_digits(again)) == []
-
-
-@pytest.mark.slow
-def test_a_wheel_has_the_page(tmp_path: Path) -> None:
-    pytest.importorskip("hatchling", reason="wheels are built with hatchling, of the extra [dev]")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    inside = set(zipfile.ZipFile(wheel).namelist())
-    assert {f"dpmodel/explorer/{file.name}" for file in FILES} <= inside
