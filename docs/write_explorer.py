@@ -14,7 +14,7 @@ from typing import Any, get_args
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.mechanisms.contract import Feasibility
+from dpmodel.contract import Feasibility
 from dpmodel.programs.theorems import lower_bound, remedies
 from dpmodel.teach import gadgets, quiz
 

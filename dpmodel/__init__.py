@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from dpmodel.marks import Private, PublicPatternWarning, Records
     from dpmodel.marks.dataset import Dataset
     from dpmodel.marks.noisy import Noisy
-    from dpmodel.models.options import AllBut, Exact, Penalty, Search, Target
     from dpmodel.plan import Plan, register_mechanism, select_mechanism
     from dpmodel.plan.no_guarantee import NoGuaranteeWarning
     from dpmodel.plan.tables import taxonomy
@@ -120,7 +119,7 @@ _HOMES = {
         "SpecificationError",
         "UnsupportedModelError",
     ),
-    "dpmodel.models.options": ("AllBut", "Exact", "Penalty", "Search", "Target"),
+    "dpmodel.contract": ("AllBut", "Exact", "Penalty", "Search", "Target"),
     "dpmodel.plan": ("Plan", "register_mechanism", "select_mechanism"),
     "dpmodel.plan.no_guarantee": ("NoGuaranteeWarning",),
     "dpmodel.plan.tables": ("taxonomy",),

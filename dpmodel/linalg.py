@@ -18,6 +18,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
+from dpmodel.contract import Options, basic_options
 from dpmodel.errors import SpecificationError
 from dpmodel.exact.entries import integers, matrix, rational, refuse_other_fields
 from dpmodel.exact.fields import GF, QQ, Field
@@ -40,11 +41,9 @@ from dpmodel.exact.results import AffineSubspace, Equations, Result, Subspace, f
 from dpmodel.exact.stable_span import CONSISTENT_PART
 from dpmodel.exact.subspaces import ExactRows, solve
 from dpmodel.execute import execute
+from dpmodel.forecast import RowsMissed
 from dpmodel.marks.domain import array_of
 from dpmodel.marks.records import Neighbors
-from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.forecast import RowsMissed
-from dpmodel.models.request import basic_request
 from dpmodel.models.systems import system
 from dpmodel.plan.comparison import Plan
 from dpmodel.plan.planner import Compared, make_plan
@@ -81,7 +80,7 @@ ProgressArgument = Callable[[str, float], None] | bool | None
 
 def solve_system(
     model: PrivateSystem,
-    request: Request,
+    options: Options,
     *,
     mechanism: Any,
     budget: Any,
@@ -100,7 +99,7 @@ def solve_system(
         Before anything is read or spent. UnsupportedModelError also where the number of records is public and too small
         for any statement, with the number needed (a forced ``mechanism`` runs all the same).
     """
-    done = execute(system(model), request, mechanism, label=label, budget=budget, rng=rng, progress=progress)
+    done = execute(system(model), options, mechanism, label=label, budget=budget, rng=rng, progress=progress)
     if done.failure is not None:
         raise done.failure
     try:
@@ -318,9 +317,9 @@ def _solved(
     where = _FUNCTIONS[task]
     facts = {"neighbors": neighbors, "rank": rank, "corrupted": corrupted, "expected": expected}
     model = vectors_model(field, rows.shape, sealed(rows), task=task, where=where, **facts)
-    request, how = basic_request(epsilon, delta, beta), {"budget": budget, "mechanism": mechanism, "rng": rng}
+    options, how = basic_options(epsilon, delta, beta), {"budget": budget, "mechanism": mechanism, "rng": rng}
     found, shared = solve_system(
-        model, request, **how, progress=progress, label=f"linalg.{where}", record=f"a record is {record}"
+        model, options, **how, progress=progress, label=f"linalg.{where}", record=f"a record is {record}"
     )
     return found, {**shared, **counts_of(found), "_grid": grid}
 
@@ -501,13 +500,13 @@ def feasible_point(
     A row ``0'x <= b`` with b < 0 never holds and is one of the missed. KMMST24, Theorem 1 (perceptron) and Theorem D
     (integers).
     """
-    request = basic_request(epsilon, delta, beta)
+    options = basic_options(epsilon, delta, beta)
     given = inequalities_input(
         A, b, margin=margin, public=public, nonneg=nonneg, bound=bound, neighbors=neighbors, expected=expected
     )
     sides = "" if given.model.homogeneous else " with its entry of b"
     found, shared = solve_system(
-        given.model, request, mechanism=mechanism, budget=budget, rng=rng, progress=progress,
+        given.model, options, mechanism=mechanism, budget=budget, rng=rng, progress=progress,
         label="linalg.feasible_point", record=f"a record is one row of A{sides}",
     )  # fmt: skip
     x, exact = None, None
@@ -606,7 +605,7 @@ def point_in_hull(
     ``tukey-depth`` (up to four coordinates, a grid of up to two million points) is proved; ``pin-hull`` (KMMST24,
     Algorithm 7) serves larger grids with far more points, by prediction.
     """
-    request = basic_request(epsilon, delta, beta)
+    options = basic_options(epsilon, delta, beta)
     require_neighbors(neighbors, _WHERE)
     given = matrix(points, "points")
     n, d = given.shape
@@ -636,7 +635,7 @@ def point_in_hull(
     guess = expected_of(expected, records, _WHERE)
     model = PrivatePoints(low, width, levels, neighbors, records, guess, lambda: positions)
     found, shared = solve_system(
-        model, request, mechanism=mechanism, budget=budget, rng=rng, progress=progress, label=f"linalg.{_WHERE}",
+        model, options, mechanism=mechanism, budget=budget, rng=rng, progress=progress, label=f"linalg.{_WHERE}",
         record="a record is one point",
     )  # fmt: skip
     point = model.coordinates(found.answer) if shared["found"] else None
@@ -739,7 +738,7 @@ def plan(
     beta: float = 0.05,
     mechanism: Any = "auto",
     compare: Compared = "needed",
-    published: bool = False,
+    as_printed: bool = False,
 ) -> Plan:
     """Compare the mechanisms for a task before there are data: rows missed, records needed. Spends nothing.
 
@@ -755,7 +754,7 @@ def plan(
     margin, public, bound, nonneg : of inequalities, as in ``feasible_point``; ``homogeneous``: there is no b.
     levels : of points: values of the public grid, one number for all coordinates or one each.
     mechanism : "auto", the name of one, or an object. ``compare`` : as in ``Problem.plan``.
-    published : compare the papers' own constants too.
+    as_printed : compare the papers' own constants too.
 
     Returns
     -------
@@ -777,7 +776,7 @@ def plan(
     size = _integer_of("dimension", dimension)
     given = None if records is None else _integer_of("records", records)
     public_records = (given or EXPECTED) if neighbors == "replace-one" else None
-    request = basic_request(epsilon, delta, beta)
+    options = basic_options(epsilon, delta, beta)
     data: PrivateSystem
     if task == "hull":
         require_neighbors(neighbors, _PLAN)
@@ -795,7 +794,7 @@ def plan(
         shape, numbers = (given or EXPECTED, size + (task != "span")), field_of(field, _PLAN)
         facts = {"neighbors": neighbors, "rank": rank, "corrupted": corrupted, "expected": given}
         data = vectors_model(numbers, shape, _no_data, task=task, where=_PLAN, **facts)
-    return make_plan(system(data), request, mechanism, compare=compare, published=published)
+    return make_plan(system(data), options, mechanism, compare=compare, as_printed=as_printed)
 
 
 def _no_data(*_: Any) -> Any:

@@ -25,20 +25,18 @@ from dpmodel.compile.regression.fewer_rows import recognise_blocks
 from dpmodel.compile.regression.multinomial import recognise_regression
 from dpmodel.compile.regression.recognise import Outputs, Recognised
 from dpmodel.compile.rows import FewRows, few_rows, row_maker, rows_read
+from dpmodel.contract import AllBut, Exact, Model, Options, Penalty, Search, Target, checked_solver_options
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.execute import Executed, check_budget, execute
 from dpmodel.execute.misplaced import refuse_misplaced
 from dpmodel.execute.progress import shown
 from dpmodel.marks.private import Private
-from dpmodel.models.contract import PrivateModel
 from dpmodel.models.explanation import Explanation, explain, explain_postprocessing, explain_regression, refusal
 from dpmodel.models.feasible_picture import feasible_picture
-from dpmodel.models.options import AllBut, Exact, Options, Penalty, Search, Target
 from dpmodel.models.postprocessing import Published, classify_postprocessing
 from dpmodel.models.program import Program
 from dpmodel.models.regression import Regression, checked_clip
 from dpmodel.models.released import values_of
-from dpmodel.models.request import checked_options
 from dpmodel.numerics.cone_program import SolverFailure, solve_cone_program
 from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.plan.comparison import Plan
@@ -183,29 +181,30 @@ class Problem(cp.Problem):  # type: ignore[misc]
         goal: Goal = "auto",
         solver: str | None = None,
         compare: Compared = "needed",
-        published: bool = False,
+        as_printed: bool = False,
         progress: Progress = None,
         **unknown: Any,
     ) -> Plan:
         """Compare the mechanisms by forecast error. Needs no private values, spends nothing.
 
         Parameters and errors are those of ``solve``. ``compare`` : "needed" forecasts what can still win (a forced
-        mechanism alone), "all" every mechanism that applies; ``published`` : all, and the papers' algorithms with their
-        own constants too.
+        mechanism alone), "all" every mechanism that applies; ``as_printed`` : all, and the papers' algorithms with
+        their own constants too.
         """
         refuse_misplaced(self.plan, {"epsilon": epsilon, "delta": delta, "beta": beta}, unknown)
         with shown(progress) as report:
             report("compile", 0.0)
             model = self._door(solver)
-            options = Options(epsilon, delta, beta, mechanism, feasibility, goal, solver)
+            given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "beta": beta, "feasibility": feasibility}
+            given |= {"solver": solver, "mechanism": mechanism, "goal": goal}
             if model.is_public:
                 raise SpecificationError(
                     "no private parameter reaches c, b or A: there is nothing to plan",
                     why="a plan compares private mechanisms",
                     remedy="mark private data with Private(...), or solve() as it is, which spends nothing",
                 )
-            model, request = model.ask(options)
-            return make_plan(model, request, mechanism, compare=compare, published=published, report=report)
+            model, options = model.check(Options(**given))
+            return make_plan(model, options, mechanism, compare=compare, as_printed=as_printed, report=report)
 
     @_alone
     def explain(
@@ -274,8 +273,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
             )
         solved = epsilon is None and self._release is not None
         plan = self.plan(epsilon, delta, **options) if epsilon is not None else self.last_plan if solved else None
-        chosen, request = (None, None) if plan is None else (plan.chosen, plan.request)
-        return feasible_picture(model, chosen, request, self._release, ax)
+        chosen, planned = (None, None) if plan is None else (plan.chosen, plan.options)
+        return feasible_picture(model, chosen, planned, self._release, ax)
 
     # ------------------------------------------------------------------ solving
     @_alone
@@ -352,10 +351,10 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 if given and not any(isinstance(parameter, Private) for parameter in self.parameters()):
                     warn_of_no_private()
                 self._forget()
-                return self._solve_public(model.data, solver, checked_options(solver_options))
-            model, request = model.ask(
-                Options(epsilon, delta, beta, mechanism, feasibility, goal, solver, solver_options)
-            )
+                return self._solve_public(model.data, solver, checked_solver_options(solver_options))
+            arguments: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "beta": beta, "feasibility": feasibility}
+            arguments |= {"solver": solver, "solver_options": solver_options, "mechanism": mechanism, "goal": goal}
+            model, options = model.check(Options(**arguments))
 
             def announce(plan: Plan) -> None:
                 self.last_plan = plan
@@ -373,7 +372,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             try:
                 standing = done = execute(
                     model,
-                    request,
+                    options,
                     mechanism,
                     label="solve",
                     budget=budget,
@@ -509,7 +508,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 remedy="leave it out",
             )
 
-    def _door(self, solver: str | None) -> PrivateModel[Any]:
+    def _door(self, solver: str | None) -> Model[Any]:
         """The model as planner and conductor see it."""
         data = self._model(solver)
         if isinstance(data, Postprocessing):

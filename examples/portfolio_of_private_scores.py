@@ -28,7 +28,7 @@ def main() -> None:
     problem = dpm.Problem(cp.Maximize(scores @ share), [(cp.sum(share) == 1).set_label("whole grant")])
 
     print(problem.classify())
-    plan = problem.plan(epsilon=1, delta=1e-6, published=True)
+    plan = problem.plan(epsilon=1, delta=1e-6, as_printed=True)
     print(plan)
     forecast = {c.mechanism: c.forecast.alpha for c in plan.candidates if c.eligible}
     print(f"\nTheorem 34 as published would lose up to {forecast['theorem-34'] / plan.chosen.forecast.alpha:.0f} "

@@ -79,7 +79,7 @@ def _runs(cell: Any) -> str:
             f"nothing: `solve` raises `ImpossibilityError` before it reads anything. It says what would help: {helps}."
         )
     names = next(each.mechanisms for each in dpm.taxonomy() if (each.part, each.level) == (cell.part, cell.level))
-    published = {each.name for kind in KINDS.values() for each in kind.mechanisms if each.published}
+    published = {each.name for kind in KINDS.values() for each in kind.mechanisms if each.serves.as_printed}
     ours, papers = ([f"`{name}`" for name in names if (name in published) == late] for late in (False, True))
     yardsticks = f"; with the constants of the paper, as yardsticks: {', '.join(papers)}" if papers else ""
     return f"{', '.join(ours)}{yardsticks}."

@@ -1,4 +1,4 @@
-"""AdaSSP as published, with its constants checked for the neighbours that the model declares."""
+"""AdaSSP as printed, with its constants checked for the neighbours that the model declares."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.contract import Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Forecast
 from dpmodel.privacy import NoiseSource, gaussian_mu
 from dpmodel.regressions.excess import excess_forecast
 from dpmodel.regressions.model import PrivateRegression
@@ -60,24 +60,23 @@ class AdaSSP(Mechanism[PrivateRegression]):
         As ``SufficientStatistics``, with p^2/2 + p + 1 draws.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression)
-    published: ClassVar[bool] = True
-    name: str = "adassp-published"
+    serves: ClassVar[Serves] = Serves(PrivateRegression, as_printed=True)
+    name: str = "adassp-as-printed"
     source: str = "Wang 2018, Algorithm 2"
 
-    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
-        if request.delta == 0:
+    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
+        if options.delta == 0:
             return Verdict(False, "Gaussian noise needs delta > 0")
-        verdict = judge_statistics(model, request)
+        verdict = judge_statistics(model, options)
         if verdict.eligible and 0 in (model.row.norm(2), model.row.label_bound + model.offset_bound):
             return Verdict(False, "rows or labels that can only be zero: nothing to measure")
         return verdict
 
-    def scales(self, model: PrivateRegression, request: Request) -> Scales:
+    def scales(self, model: PrivateRegression, options: Options) -> Scales:
         """Public facts."""
         row = model.row
-        printed = math.sqrt(math.log(6 / request.delta)) / (request.epsilon / 3)
-        unit = max(printed, math.sqrt(3) / gaussian_mu(request.epsilon, request.delta))
+        printed = math.sqrt(math.log(6 / options.delta)) / (options.epsilon / 3)
+        unit = max(printed, math.sqrt(3) / gaussian_mu(options.epsilon, options.delta))
         whole, moving, fixed = row.norm(2), row.moving(2), row.fixed(2)
         if row.absent:
             matrix = math.sqrt(moving**4 + 2 * (fixed * moving) ** 2)
@@ -101,19 +100,19 @@ class AdaSSP(Mechanism[PrivateRegression]):
         """The paper's ridge for a released least eigenvalue."""
         return max(scales.matrix * math.sqrt(size * math.log(2 * size**2 / _FAILURE)) - least, 0.0)
 
-    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
-        key = (self, request.epsilon, request.delta, request.beta)
-        return model.cached(key, lambda: self._forecast(model, request))
+    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
+        key = (self, options.epsilon, options.delta, options.beta)
+        return model.cached(key, lambda: self._forecast(model, options))
 
-    def _forecast(self, model: PrivateRegression, request: Request) -> Forecast:
-        scales = self.scales(model, request)
+    def _forecast(self, model: PrivateRegression, options: Options) -> Forecast:
+        scales = self.scales(model, options)
 
         def simulate(population: Population, columns: Floats, factor: float, normal: Normals) -> Floats:
             size = population.model.size
             draw = np.triu(normal((size, size)))
             noise = (draw + np.triu(draw, 1).T) * scales.matrix * factor
             exact = float(np.linalg.eigvalsh(population.gram)[0])
-            least = self.least(scales, exact + scales.eigenvalue * normal(), request)
+            least = self.least(scales, exact + scales.eigenvalue * normal(), options)
             q = population.cross + scales.vector * factor * normal(size)
             P = population.gram + noise + self.ridge(scales, model.size, least) * np.eye(size)
             scale = population.model.scale
@@ -121,7 +120,7 @@ class AdaSSP(Mechanism[PrivateRegression]):
 
         return excess_forecast(
             model,
-            request,
+            options,
             predicted=mean_excess(model, simulate),
             work=f"one pass over X, {model.size * (model.size + 3) // 2 + 1} numbers measured once, one program",
             noise={
@@ -133,14 +132,14 @@ class AdaSSP(Mechanism[PrivateRegression]):
         )
 
     @staticmethod
-    def least(scales: Scales, released: float, request: Request) -> float:
+    def least(scales: Scales, released: float, options: Options) -> float:
         """The paper's lower bound on the least eigenvalue: ``max(0, released - deviation sqrt(ln(6 / delta)))``."""
-        return max(released - scales.eigenvalue * math.sqrt(math.log(6 / request.delta)), 0.0)
+        return max(released - scales.eigenvalue * math.sqrt(math.log(6 / options.delta)), 0.0)
 
     def run(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
-        scales = self.scales(model, request)
+        scales = self.scales(model, options)
         progress("summing", 0.1)
         gram, cross = sums(model.read_rows(), model.row.label_bound + model.offset_bound)
         progress("measuring", 0.4)
@@ -153,7 +152,7 @@ class AdaSSP(Mechanism[PrivateRegression]):
         q = noise.gaussian(cross, scales.vector)
         progress("solving the released program", 0.7)
         start = time.perf_counter()
-        P = P + self.ridge(scales, model.size, self.least(scales, released, request)) * np.eye(model.size)
+        P = P + self.ridge(scales, model.size, self.least(scales, released, options)) * np.eye(model.size)
         w = minimise(model, model.scale * P, model.scale * q)
         return Outcome("optimal", w, None, None, seconds=time.perf_counter() - start)
 
@@ -164,4 +163,4 @@ def sums(rows: Rows, largest: float) -> tuple[PrivateArray, PrivateArray]:
     return PrivateArray(rows.gram()), PrivateArray(rows.combine(np.clip(residual, -largest, largest)))
 
 
-ADASSP_PUBLISHED = AdaSSP()
+ADASSP_AS_PRINTED = AdaSSP()

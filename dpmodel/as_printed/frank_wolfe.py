@@ -1,4 +1,4 @@
-"""Private Frank-Wolfe over listed vertices as published: TTZ15, Algorithm 2, with constants that keep its promise."""
+"""Private Frank-Wolfe over listed vertices as printed: TTZ15, Algorithm 2, with constants that keep its promise."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.contract import Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Forecast
 from dpmodel.mechanisms.spend import valid_step
 from dpmodel.privacy import NoiseSource
 from dpmodel.regressions.frank_wolfe import forecast_of, private_walk, serves
@@ -18,7 +18,7 @@ _MOST_STEPS = 100_000
 
 
 @dataclass(frozen=True)
-class FrankWolfePublished(Mechanism[PrivateRegression]):
+class FrankWolfeAsPrinted(Mechanism[PrivateRegression]):
     """TTZ15's Algorithm 2 with its own number of steps, step sizes and composition, for study and as a yardstick.
 
     Source
@@ -41,44 +41,43 @@ class FrankWolfePublished(Mechanism[PrivateRegression]):
         T steps as in ``FrankWolfe``; at most 100,000.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression)
-    published: ClassVar[bool] = True
-    name: str = "frank-wolfe-published"
+    serves: ClassVar[Serves] = Serves(PrivateRegression, as_printed=True)
+    name: str = "frank-wolfe-as-printed"
     source: str = "TTZ15, Algorithm 2 and Theorem 2.5; constants corrected"
     steps: int | None = None
 
-    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
-        if request.delta == 0:
+    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
+        if options.delta == 0:
             return Verdict(False, "its composition of steps needs delta > 0")
         if not math.isfinite(model.loss.smoothness):
             return Verdict(False, "the derivative of the loss jumps: its curvature constant is infinite")
         return serves(model)
 
-    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
-        steps = self._steps(model, request)
-        return forecast_of(model, request, steps, _epsilon(request, steps.count))
+    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
+        steps = self._steps(model, options)
+        return forecast_of(model, options, steps, _epsilon(options, steps.count))
 
     def run(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
-        steps = self._steps(model, request)
-        w = private_walk(model, steps, _epsilon(request, steps.count), False, noise, progress)
+        steps = self._steps(model, options)
+        w = private_walk(model, steps, _epsilon(options, steps.count), False, noise, progress)
         return Outcome("optimal", w, None, None)
 
-    def _steps(self, model: PrivateRegression, request: Request) -> Steps:
+    def _steps(self, model: PrivateRegression, options: Options) -> Steps:
         count = self.steps
         if count is None:
             move = model.scale * model.largest_weight * model.derivative_bound * model.row.norm(math.inf)
             move *= model.domain.norm(1.0)
-            best = (curvature(model) * request.epsilon / move) ** (2 / 3) if move > 0 else 1.0
+            best = (curvature(model) * options.epsilon / move) ** (2 / 3) if move > 0 else 1.0
             count = min(max(round(best), 1), _MOST_STEPS)
         return Steps(count, average=0.0)
 
 
-def _epsilon(request: Request, steps: int) -> float:
-    printed = request.epsilon / math.sqrt(8 * steps * math.log(1 / request.delta))
-    return valid_step(printed, steps, request.epsilon, request.delta)
+def _epsilon(options: Options, steps: int) -> float:
+    printed = options.epsilon / math.sqrt(8 * steps * math.log(1 / options.delta))
+    return valid_step(printed, steps, options.epsilon, options.delta)
 
 
-FRANK_WOLFE_PUBLISHED = FrankWolfePublished()
-__all__ = ["FRANK_WOLFE_PUBLISHED", "FrankWolfePublished"]
+FRANK_WOLFE_AS_PRINTED = FrankWolfeAsPrinted()
+__all__ = ["FRANK_WOLFE_AS_PRINTED", "FrankWolfeAsPrinted"]

@@ -1,4 +1,4 @@
-"""Noisy mirror descent on one fresh record at a time, for non-smooth losses at very small epsilon, as published."""
+"""Noisy mirror descent on one fresh record at a time, for non-smooth losses at very small epsilon, as printed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from scipy.special import ndtr
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Forecast
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, gaussian_mu, public_generator
 from dpmodel.regressions.excess import excess_forecast
@@ -80,14 +80,13 @@ class StochasticMirrorDescent(Mechanism[PrivateRegression]):
         Refuses by ``eligible``: epsilon beyond the theorem's range, delta = 0, weights, unbounded sets or derivatives.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression)
-    published: ClassVar[bool] = True
+    serves: ClassVar[Serves] = Serves(PrivateRegression, as_printed=True)
     name: str = "stochastic-mirror-descent"
     source: str = "Arora, Marinov and Ullah 2020, Algorithm 1 and Theorem 6"
 
-    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
+    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
         n = model.count
-        if request.delta <= 0:
+        if options.delta <= 0:
             return Verdict(False, "its Gaussian noise needs delta > 0")
         if not model.domain.bounded:
             return Verdict(False, "the set of coefficients is not bounded: the step size is its diameter's")
@@ -97,31 +96,31 @@ class StochasticMirrorDescent(Mechanism[PrivateRegression]):
             return Verdict(False, "rows have weights: it reads rows one by one, all alike")
         if n < 16:
             return Verdict(False, "Theorem 6 needs n >= 16")
-        reach = largest_epsilon(n, request.delta)
+        reach = largest_epsilon(n, options.delta)
         if reach is None:
             return Verdict(False, "n is too small for amplification by a random order at this delta")
-        if request.epsilon > reach:
-            rows = applicable_rows(request.epsilon, request.delta)
+        if options.epsilon > reach:
+            rows = applicable_rows(options.epsilon, options.delta)
             return Verdict(
                 False,
                 f"Theorem 6 needs epsilon <= 1/(2 sqrt n) in its own unit, which is {number(reach)} in all at "
-                f"n={n}: it says nothing about epsilon={number(request.epsilon)}; ask for epsilon <= {number(reach)}"
+                f"n={n}: it says nothing about epsilon={number(options.epsilon)}; ask for epsilon <= {number(reach)}"
                 + (f", or bring at most {rows} rows" if rows else ""),
             )
         if n > _MOST_ROWS or n * model.size > _MOST_NUMBERS:
             return Verdict(False, f"it would draw noise {n} times and more, one call each")
         return YES
 
-    def settings(self, model: PrivateRegression, request: Request) -> Descent:
-        return plan_descent(model, request.epsilon, request.delta)
+    def settings(self, model: PrivateRegression, options: Options) -> Descent:
+        return plan_descent(model, options.epsilon, options.delta)
 
-    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
-        plan = self.settings(model, request)
+    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
+        plan = self.settings(model, options)
         scale = plan.sigma * math.sqrt(model.size) + gradient_size(model)
         theorem = model.weight * model.domain.diameter(2.0) * scale / math.sqrt(model.count)
         return excess_forecast(
             model,
-            request,
+            options,
             predicted=_predicted(model, plan),
             work=f"at most {plan.steps} steps on one record or none",
             noise={
@@ -139,9 +138,9 @@ class StochasticMirrorDescent(Mechanism[PrivateRegression]):
         )
 
     def run(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
-        plan, rows, p = self.settings(model, request), model.read_rows(), model.size
+        plan, rows, p = self.settings(model, options), model.read_rows(), model.size
         keys = noise.gaussian(np.zeros((2, model.count)), 1.0)  # two each: ties in double precision are no accident
         order = np.lexsort((keys[0], keys[1]))[: plan.fresh]
         pattern = fresh_pattern(model.count, plan, noise)
@@ -230,7 +229,7 @@ def gradient_size(model: PrivateRegression) -> float:
 
 @cached
 def plan_descent(model: PrivateRegression, epsilon: float, delta: float) -> Descent:
-    """The largest step epsilon whose whole costs at most ``epsilon``, and the published settings for it."""
+    """The largest step epsilon whose whole costs at most ``epsilon``, and the printed settings for it."""
     n = model.count
     low, high = 0.0, _LARGEST_STEP
     if whole_epsilon(high, n, delta) > epsilon:

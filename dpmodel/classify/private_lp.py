@@ -12,6 +12,7 @@ from dpmodel.compile.form import StandardForm, private_theta
 from dpmodel.compile.public_set import PublicSet
 from dpmodel.compile.regression.rows import cached_rows
 from dpmodel.compile.rows import BlockRows, MemoryRows
+from dpmodel.contract import Verdict
 from dpmodel.marks.rows import MOST_BLOCKS
 from dpmodel.numerics.public_facts import PublicFacts
 from dpmodel.programs.classifier import Classification
@@ -100,3 +101,9 @@ class RecordsLP(PrivateLP):
     def read_rows(self) -> BlockRows | MemoryRows:
         """The rows, of which sums can be asked. Only a mechanism's ``run`` may call this."""
         return self.read()
+
+
+def refuse_high(model: PrivateLP, what: str = "noise") -> Verdict | None:
+    """No, if some private parameter may change arbitrarily: ``what`` cannot hide that."""
+    high = [cell for cell in model.classification.cells if cell.level == "high"]
+    return Verdict(False, f"{high[0].parameter} may change arbitrarily: no {what} can hide it") if high else None

@@ -1,4 +1,4 @@
-"""KMMST24's Algorithm 10 as published, with the constants that its proofs need."""
+"""KMMST24's Algorithm 10 as printed, with the constants that its proofs need."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel._types import Floats, Mask
+from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.exact.cones import GridRows, allowance, cone_eligible, grid_direction
 from dpmodel.exact.model import Found, PrivateInequalities, known_of
-from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast, RowsMissed
-from dpmodel.mechanisms.known import capped
+from dpmodel.forecast import Forecast, RowsMissed, capped
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.privacy import NoiseSource, zcdp_rho
 
@@ -69,7 +68,7 @@ class Schedule:
         return self.rescalings * (self.tries * self.inner + self.steps)
 
 
-def schedule(size: int, margin: float, request: Request, constants: Constants) -> Schedule:
+def schedule(size: int, margin: float, options: Options, constants: Constants) -> Schedule:
     """The numbers of Algorithm 10 for d = ``size``, each Theta replaced by what its proof uses.
 
     beta is split evenly over the three ways to fail: too few lucky rescalings, noise in improvement phases, noise in
@@ -81,7 +80,7 @@ def schedule(size: int, margin: float, request: Request, constants: Constants) -
     ln(2/delta))``, and sigma follows. Counts err by half a threshold at most, so each rescaling gives up at most
     3 nu / 2 rows and the last phase 3 zeta / 2.
     """
-    beta = min(request.beta / 3, 1 / 256)
+    beta = min(options.beta / 3, 1 / 256)
     flat = 1 / (constants.flat * size)
     inner = math.ceil(8 / flat**2 * math.log(3 * math.sqrt(size)))
     tries = math.ceil(math.log(1 / beta) / -math.log1p(beta - constants.lucky))
@@ -90,8 +89,8 @@ def schedule(size: int, margin: float, request: Request, constants: Constants) -
     rescalings = max(1, math.ceil(max(growth, constants.luck * math.log(1 / beta) if growth > 0 else 0)))
     rounds = rescalings * (tries * inner + steps)
     # k pure counts of epsilon and k averages of (epsilon, delta / 2k): delta/2-approximate zCDP of 2 k epsilon^2 / 2.
-    epsilon = min(math.sqrt(zcdp_rho(request.epsilon, request.delta / 2) / rounds), 2.0) * (1 - 1e-12)
-    delta = request.delta / (2 * rounds) * (1 - 1e-12)
+    epsilon = min(math.sqrt(zcdp_rho(options.epsilon, options.delta / 2) / rounds), 2.0) * (1 - 1e-12)
+    delta = options.delta / (2 * rounds) * (1 - 1e-12)
     log = math.log(6 * rounds / beta)
     square = size + 2 * math.sqrt(size * log) + 2 * log
     narrow = min(1 / (24 * constants.flat * size * math.sqrt(2 * log)), 1 / math.sqrt(4 * square))
@@ -116,7 +115,7 @@ def schedule(size: int, margin: float, request: Request, constants: Constants) -
 
 @dataclass(frozen=True)
 class Algorithm10(Mechanism[PrivateInequalities]):
-    """Dunagan and Vempala's rescaling perceptron with noisy averages, as published; for study.
+    """Dunagan and Vempala's rescaling perceptron with noisy averages, as printed; for study.
 
     Source
         KMMST24, Algorithms 9 and 10, Lemmas 30, 31, 33 and 34, Theorems 7 and 8.
@@ -133,21 +132,20 @@ class Algorithm10(Mechanism[PrivateInequalities]):
         Up to k rounds of two products with the rows; planned runs of more than 100,000 rounds are refused.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateInequalities)
-    published: ClassVar[bool] = True
+    serves: ClassVar[Serves] = Serves(PrivateInequalities, as_printed=True)
     name: str = "algorithm-10"
     source: str = "KMMST24, Algorithm 10 and Theorems 7 and 8, with Laplace counts accounted for"
     constants: Constants = PUBLISHED
 
-    def eligible(self, model: PrivateInequalities, request: Request) -> Verdict:
-        if request.delta == 0:
+    def eligible(self, model: PrivateInequalities, options: Options) -> Verdict:
+        if options.delta == 0:
             return Verdict(False, "KMMST24, Theorem 8, needs delta > 0")
         other = cone_eligible(model)
         if other is not None or model.margin is None:
             return other or YES
         if model.cone.shape[0] > (0 if model.homogeneous else 1):
             return Verdict(False, "KMMST24, Algorithm 10, has no public constraints that must hold")
-        plan = schedule(model.cone_dimension, model.margin, request, self.constants)
+        plan = schedule(model.cone_dimension, model.margin, options, self.constants)
         if plan.rounds > MOST_ROUNDS:
             return Verdict(
                 False,
@@ -158,15 +156,15 @@ class Algorithm10(Mechanism[PrivateInequalities]):
             return Verdict(False, "double precision does not resolve Delta / 24")
         return YES
 
-    def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
-        plan = schedule(model.cone_dimension, float(model.margin or 0.0), request, self.constants)
+    def forecast(self, model: PrivateInequalities, options: Options) -> Forecast:
+        plan = schedule(model.cone_dimension, float(model.margin or 0.0), options, self.constants)
         proved = self.constants == PUBLISHED
-        words = f"at most {plan.missed:.3g} rows missed with probability {1 - request.beta:g}"
+        words = f"at most {plan.missed:.3g} rows missed with probability {1 - options.beta:g}"
         forecast = Forecast(
             statement=words,
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            beta=options.beta,
             proved=proved,
             work=f"up to {plan.rounds:.3g} rounds of two products with the rows",
             noise={
@@ -188,10 +186,10 @@ class Algorithm10(Mechanism[PrivateInequalities]):
         return capped(forecast, known_of(model))
 
     def run(
-        self, model: PrivateInequalities, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateInequalities, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Found:
         size = model.cone_dimension
-        plan = schedule(size, float(model.margin or 0.0), request, self.constants)
+        plan = schedule(size, float(model.margin or 0.0), options, self.constants)
         given = GridRows.of(model.lifted(*model.read_rows()))
         back, left = np.eye(size), given.live
         for attempt in range(plan.rescalings):

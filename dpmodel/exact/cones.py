@@ -17,10 +17,9 @@ from scipy.special import betainc, betaincinv
 from scipy.stats import norm
 
 from dpmodel._types import Floats, Mask, PrivateArray
+from dpmodel.contract import Options, Verdict
 from dpmodel.exact.model import Found, PrivateInequalities, known_of
-from dpmodel.mechanisms.contract import Request, Verdict
-from dpmodel.mechanisms.forecast import Bound, Forecast, RowsMissed
-from dpmodel.mechanisms.known import capped
+from dpmodel.forecast import Bound, Forecast, RowsMissed, capped
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import PublicGenerator, public_generator
 
@@ -352,7 +351,7 @@ def answer(model: PrivateInequalities, chosen: Chosen) -> Found:
 # ------------------------------------------------------------------ what is forecast
 def cone_forecast(
     model: PrivateInequalities,
-    request: Request,
+    options: Options,
     proved: float,
     median: float,
     high: float,
@@ -365,16 +364,16 @@ def cone_forecast(
     said = "nothing proved at this size"
     if proved < model.expected:
         words = f"at most {proved:.0f} of up to {model.expected} rows violated"
-        said = f"{words} with probability {1 - request.beta:g} (proved)"
+        said = f"{words} with probability {1 - options.beta:g} (proved)"
     statement = (
         f"{said}; in simulations on synthetic rows with the promised margin {median:.0f} in the median, {high:.0f} "
-        f"at quantile {1 - request.beta:g}, of about {model.expected} rows"
+        f"at quantile {1 - options.beta:g}, of about {model.expected} rows"
     )
     forecast = Forecast(
         statement,
-        request.epsilon,
-        request.delta,
-        request.beta,
+        options.epsilon,
+        options.delta,
+        options.beta,
         proved=theorem,
         work=work,
         noise={**noise, "missed, proved": proved, "missed, simulated": high},
@@ -383,7 +382,7 @@ def cone_forecast(
             *(() if theorem else ("simulated on synthetic rows: real ones may be missed more often",)),
         ),
         error=RowsMissed(
-            missed=missed, needed=enough if enough <= model.expected else max(enough, noise_lower_bound(model, request))
+            missed=missed, needed=enough if enough <= model.expected else max(enough, noise_lower_bound(model, options))
         ),
     )
     return capped(forecast, known_of(model))
@@ -401,10 +400,10 @@ def hoped(model: PrivateInequalities, least: float) -> tuple[Bound, ...]:
     return (Bound(RowsMissed(missed=least)),) if least < known_of(model).missed else ()
 
 
-def noise_lower_bound(model: PrivateInequalities, request: Request) -> float:
+def noise_lower_bound(model: PrivateInequalities, options: Options) -> float:
     """Twice the square root of D / (2 rho), over the margin: rows that outweigh the noise that descent in D dimensions
     cannot average away."""
-    spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)
+    spend = Spend.of(options.epsilon, options.delta, gaussian_only=True)
     unit = 1 / math.sqrt(2 * spend.rho) if spend.rho is not None else 1 / spend.epsilon
     return 2 * unit * math.sqrt(model.cone_dimension) / float(model.margin or math.nan)
 
@@ -472,7 +471,7 @@ def synthetic(model: PrivateInequalities, seed: int, count: int, kind: Kind = "u
 
 def forecast_missed(
     model: PrivateInequalities,
-    request: Request,
+    options: Options,
     key: str,
     run: Simulation,
     *,
@@ -500,7 +499,7 @@ def forecast_missed(
     def build() -> tuple[float, float]:
         weight = max(model.expected, 1) / count
         median = high = 0.0
-        few = seeds - math.ceil((1 - request.beta) * (seeds - 1))  # of the runs, that place the quantile above theirs
+        few = seeds - math.ceil((1 - options.beta) * (seeds - 1))  # of the runs, that place the quantile above theirs
         for kind in kinds:
             missed = np.empty(seeds)
             for seed in range(seeds):
@@ -511,12 +510,12 @@ def forecast_missed(
                     missed = missed[: seed + 1]
                     break
             median = max(median, float(np.median(missed)))
-            high = max(high, float(np.quantile(missed, 1 - request.beta, method="higher")) + (weight - 1))
+            high = max(high, float(np.quantile(missed, 1 - options.beta, method="higher")) + (weight - 1))
             if high >= nothing:
                 break
         return median, high
 
-    return model.cached(("missed", key, request.epsilon, request.delta, request.beta), build)
+    return model.cached(("missed", key, options.epsilon, options.delta, options.beta), build)
 
 
 def least_seen(model: PrivateInequalities, *, steps: int, seeds: int = SEEDS, kinds: tuple[Kind, ...] = KINDS) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from dpmodel._types import Floats, Mask, PrivateArray
+from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.errors import InfeasibleError
 from dpmodel.exact.dp_lp_forecast import Setting, simulated_misses, simulated_need
 from dpmodel.exact.fields import QQ
@@ -29,10 +30,8 @@ from dpmodel.exact.flats import (
 )
 from dpmodel.exact.model import Found, PrivateInequalities, PrivateVectors, known_of
 from dpmodel.exact.stable_span import discrete, release_flag, thresholds
+from dpmodel.forecast import Forecast, RowsMissed, capped
 from dpmodel.marks.records import Neighbors
-from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast, RowsMissed
-from dpmodel.mechanisms.known import capped
 from dpmodel.privacy import NoiseSource, exponential_mechanism, zcdp_rho
 from dpmodel.text import number
 
@@ -251,10 +250,10 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         integers of size at most U when they are read.
     Utility
         Predicted by simulation on synthetic programs, not proved. Lemma 36, by which tight rows may be made equations,
-        needs the published eta. With a larger one a released equation may be wrong: a row that is repeated often and is
+        needs the printed eta. With a larger one a released equation may be wrong: a row that is repeated often and is
         tight at x* without being an equality. Then the answer is the best point of that flat, or the selection keeps
         the point before. Equations of few records are not found: each direction needs about ``threshold_sets`` tight
-        rows. The published numbers, which rule out any run, are those of ``dp-lp-published``.
+        rows. The published numbers, which rule out any run, are those of ``dp-lp-as-printed``.
     Cost
         rounds x steps products with the rows, exact products of the rows with each candidate, and the partition of
         the tight rows.
@@ -276,7 +275,7 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
     schedule: Schedule = field(default_factory=Schedule)
     reach: float | None = None
 
-    def eligible(self, model: PrivateInequalities, request: Request) -> Verdict:
+    def eligible(self, model: PrivateInequalities, options: Options) -> Verdict:
         if not isinstance(model, PrivateInequalities):
             return Verdict(False, "serves inequalities, one per record")
         if model.homogeneous:
@@ -285,7 +284,7 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
             return Verdict(False, "needs integers of a declared largest size U")
         if model.largest > _LARGEST:
             return Verdict(False, f"needs integers of size at most {_LARGEST:,}")
-        if request.delta <= 0:
+        if options.delta <= 0:
             return Verdict(False, "needs delta > 0: spans are released except with a small probability")
         if model.variables > _MOST_VARIABLES:
             return Verdict(False, f"serves up to {_MOST_VARIABLES} variables")
@@ -293,14 +292,14 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
             return Verdict(False, f"serves up to {_MOST_RECORDS} records")
         return YES
 
-    def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
+    def forecast(self, model: PrivateInequalities, options: Options) -> Forecast:
         assert model.largest is not None
         d, U, n = model.variables, model.largest, model.expected
         first_region(model, self.reach)  # an empty public part is an error before anything is spent
-        setting = Setting(d, U, request.epsilon, request.delta, model.neighbors)
+        setting = Setting(d, U, options.epsilon, options.delta, model.neighbors)
         found = simulated_misses(self, setting, n)
         rounds = self._rounds(d)
-        spans = spending(request.epsilon, request.delta, rounds).spans
+        spans = spending(options.epsilon, options.delta, rounds).spans
         rule = thresholds(*spans[0], model.neighbors) if spans else None
         words = (
             f"all but {number(found.missed)} of about {n} rows hold exactly, at worst over synthetic programs of this "
@@ -308,9 +307,9 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         )
         forecast = Forecast(
             statement=words,
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            beta=options.beta,
             proved=False,
             work=f"{rounds} rounds of {self.schedule.steps} steps",
             noise={
@@ -328,13 +327,13 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         return capped(forecast, known_of(model))
 
     def run(
-        self, model: PrivateInequalities, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateInequalities, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Found:
         assert model.largest is not None
         first = first_region(model, self.reach)
         A, b = model.read_rows()
         rows = slack_rows(A, b, model.largest)
-        setting = Setting(model.variables, model.largest, request.epsilon, request.delta, model.neighbors)
+        setting = Setting(model.variables, model.largest, options.epsilon, options.delta, model.neighbors)
         found = self.search(rows, first, public_rows(model, self.reach), setting, noise, progress)
         removed = first.flat.dimension - found.best.region.flat.dimension
         notes = (f"{removed} of {first.flat.dimension} dimensions removed by sanitised equations",)
@@ -434,7 +433,7 @@ def supported_levels(
     """
     D = vectors.shape[1]
     system = PrivateVectors(QQ, D, "span", neighbors, D, None, 0, lambda: vectors)
-    return [np.asarray(basis.rows, dtype=object) for basis in release_flag(system, Request(epsilon, delta), source)]
+    return [np.asarray(basis.rows, dtype=object) for basis in release_flag(system, Options(epsilon, delta), source)]
 
 
 def _local(region: Region, x: Fractions) -> Floats:

@@ -1,4 +1,4 @@
-"""KMMST24's Algorithm 5 as published: its constants as exact rationals, what they ask for, and why nothing is run."""
+"""KMMST24's Algorithm 5 as printed: its constants as exact rationals, what they ask for, and why nothing is run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from dpmodel.contract import Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.exact.dp_lp import DP_LP
 from dpmodel.exact.model import Found, PrivateInequalities, known_of
-from dpmodel.mechanisms.contract import Mechanism, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast, RowsMissed
-from dpmodel.mechanisms.known import capped
+from dpmodel.forecast import Forecast, RowsMissed, capped
 from dpmodel.privacy import NoiseSource
 from dpmodel.text import number
 
@@ -70,8 +69,8 @@ def _exponent(value: Fraction) -> str:
 
 
 @dataclass(frozen=True)
-class DPLinearProgramPublished(Mechanism[PrivateInequalities]):
-    """DP-LP with the published perturbation and margin; for study.
+class DPLinearProgramAsPrinted(Mechanism[PrivateInequalities]):
+    """DP-LP with the printed perturbation and margin; for study.
 
     Source
         KMMST24, Algorithm 5 with Lemma 7 and Theorem 1 (``published``).
@@ -83,25 +82,24 @@ class DPLinearProgramPublished(Mechanism[PrivateInequalities]):
         ``Published.rescalings`` of the whole system in each solve.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateInequalities)
-    published: ClassVar[bool] = True
-    name: str = "dp-lp-published"
+    serves: ClassVar[Serves] = Serves(PrivateInequalities, as_printed=True)
+    name: str = "dp-lp-as-printed"
     source: str = "KMMST24, Algorithm 5"
 
-    def eligible(self, model: PrivateInequalities, request: Request) -> Verdict:
-        verdict = DP_LP.eligible(model, request)
+    def eligible(self, model: PrivateInequalities, options: Options) -> Verdict:
+        verdict = DP_LP.eligible(model, options)
         if not verdict.eligible:
             return verdict
-        words = f"the published constants cannot be run: {_facts(model, request).words()} of {model.expected}"
+        words = f"the printed constants cannot be run: {_facts(model, options).words()} of {model.expected}"
         return Verdict(False, words)
 
-    def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
-        facts = _facts(model, request)
+    def forecast(self, model: PrivateInequalities, options: Options) -> Forecast:
+        facts = _facts(model, options)
         forecast = Forecast(
             statement=f"all but {number(facts.missed)} rows hold, hidden constants set to 1",
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            beta=options.beta,
             proved=False,
             noise={"eta": str(facts.eta), "roundness": str(facts.roundness), "rescalings": facts.rescalings},
             error=RowsMissed(missed=facts.missed, needed=facts.missed),
@@ -109,17 +107,17 @@ class DPLinearProgramPublished(Mechanism[PrivateInequalities]):
         return capped(forecast, known_of(model))
 
     def run(
-        self, model: PrivateInequalities, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateInequalities, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Found:
         raise UnsupportedModelError(
-            "the published constants cannot be run",
-            why=self.eligible(model, request).reason,
+            "the printed constants cannot be run",
+            why=self.eligible(model, options).reason,
             remedy="dp-lp, with practical constants",
         )
 
 
-def _facts(model: PrivateInequalities, request: Request) -> Published:
-    return published(model.variables, model.largest or 1, request.epsilon, request.delta, request.beta)
+def _facts(model: PrivateInequalities, options: Options) -> Published:
+    return published(model.variables, model.largest or 1, options.epsilon, options.delta, options.beta)
 
 
-DP_LP_PUBLISHED = DPLinearProgramPublished()
+DP_LP_AS_PRINTED = DPLinearProgramAsPrinted()

@@ -42,6 +42,7 @@ import numpy as np
 from scipy.stats import chi2, norm
 
 from dpmodel._types import Floats
+from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.exact import cones
 from dpmodel.exact.cones import (
     COUNT_SHARE,
@@ -61,8 +62,7 @@ from dpmodel.exact.cones import (
     row_norm,
 )
 from dpmodel.exact.model import Found, PrivateInequalities
-from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Bound, Forecast
+from dpmodel.forecast import Bound, Forecast
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource
 
@@ -89,10 +89,10 @@ class HingePlan:
     sensitivity: float
 
 
-def plan_hinge(model: PrivateInequalities, request: Request) -> HingePlan:
+def plan_hinge(model: PrivateInequalities, options: Options) -> HingePlan:
     """From public facts alone."""
     size, margin = model.cone_dimension, model.margin or 0.0
-    spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)
+    spend = Spend.of(options.epsilon, options.delta, gaussian_only=True)
     descent, counts = spend.part(1 - COUNT_SHARE), CountNoise.of(spend.part(COUNT_SHARE))
     pure = spend.rho is None
     sensitivity = sum_sensitivity(model, 1 if pure else 2)
@@ -129,13 +129,13 @@ def sum_sensitivity(model: PrivateInequalities, order: int) -> float:
     return one * math.sqrt(model.cone_dimension) if order == 1 else one
 
 
-def proved_missed(model: PrivateInequalities, request: Request, plan: HingePlan) -> float:
+def proved_missed(model: PrivateInequalities, options: Options, plan: HingePlan) -> float:
     """Rows that the answer misses at most, except with probability ``beta``, for ``model.expected`` rows; inf for pure
     budgets, for which nothing is proved."""
     if plan.kind == "laplace":
         return math.inf
     size, steps, n = model.cone_dimension, plan.steps, model.expected
-    share, reach, r = request.beta / 3, allowance(size), row_norm(size)
+    share, reach, r = options.beta / 3, allowance(size), row_norm(size)
     gamma = (model.margin or 0.0) - math.sqrt(size) * 2.0**-25 - plan.level
     C = (2 / RATE) * (1 + steps * math.sqrt(size) / POINT_GRID) + RATE
     signal = min(C * r * n * math.sqrt(steps), C**2 * r**2 * n / (4 * gamma) if gamma > 0 else math.inf)
@@ -184,25 +184,25 @@ class HingeDescent(Mechanism[PrivateInequalities]):
     name: str = "hinge-descent"
     source: str = "Bassily, Smith and Thakurta 2014, on the homogeneous form of KMMST24, section 6"
 
-    def eligible(self, model: PrivateInequalities, request: Request) -> Verdict:
+    def eligible(self, model: PrivateInequalities, options: Options) -> Verdict:
         return cones.cone_eligible(model) or YES
 
-    def at_least(self, model: PrivateInequalities, request: Request) -> tuple[Bound, ...]:
+    def at_least(self, model: PrivateInequalities, options: Options) -> tuple[Bound, ...]:
         """The forecast is the smaller of what is proved and of what simulations count, at least ``least_seen``."""
-        plan = plan_hinge(model, request)
+        plan = plan_hinge(model, options)
         steps, seeds = _simulations(plan)
-        least = min(proved_missed(model, request, plan), least_seen(model, steps=steps, seeds=seeds))
+        least = min(proved_missed(model, options, plan), least_seen(model, steps=steps, seeds=seeds))
         return cones.hoped(model, least)
 
-    def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
-        plan = plan_hinge(model, request)
-        proved, (steps, seeds) = proved_missed(model, request, plan), _simulations(plan)
+    def forecast(self, model: PrivateInequalities, options: Options) -> Forecast:
+        plan = plan_hinge(model, options)
+        proved, (steps, seeds) = proved_missed(model, options, plan), _simulations(plan)
         median, high = forecast_missed(
-            model, request, self.name, lambda rows, weight, seed: _simulate(model, plan, rows, weight, seed),
+            model, options, self.name, lambda rows, weight, seed: _simulate(model, plan, rows, weight, seed),
             steps=steps, seeds=seeds, nothing=cones.nothing(model, proved),
         )  # fmt: skip
         return cones.cone_forecast(
-            model, request, proved, median, high,
+            model, options, proved, median, high,
             noise={
                 "kind": plan.kind, "scale of each sum": plan.scale, "sums": model.cone_dimension, "steps": plan.steps,
                 "change by one record": plan.sensitivity, "scale of each count": plan.counts.scale,
@@ -212,9 +212,9 @@ class HingeDescent(Mechanism[PrivateInequalities]):
         )  # fmt: skip
 
     def run(
-        self, model: PrivateInequalities, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateInequalities, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Found:
-        plan = plan_hinge(model, request)
+        plan = plan_hinge(model, options)
         rows = GridRows.of(model.lifted(*model.read_rows()))
         draw = noise.laplace if plan.kind == "laplace" else noise.gaussian
         return cones.answer(model, _search(rows, model, plan, draw, progress))

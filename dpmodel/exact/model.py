@@ -14,8 +14,8 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.exact.subspaces import ExactRows, Field
+from dpmodel.forecast import Known
 from dpmodel.marks.records import Neighbors
-from dpmodel.mechanisms.known import Known
 from dpmodel.numerics.public_facts import PublicFacts
 from dpmodel.text import number
 

@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpmodel._types import Floats, Integers, Mask, PrivateArray
+from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.exact.fields import QQ
 from dpmodel.exact.model import Found, PrivatePoints, PrivateVectors, known_of
 from dpmodel.exact.stable_span import STABLE_SPAN
 from dpmodel.exact.subspaces import Aff2Lin, aff2lin
-from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast, RowsMissed
-from dpmodel.mechanisms.known import capped
+from dpmodel.forecast import Forecast, RowsMissed, capped
 from dpmodel.privacy import (
     AboveThreshold,
     NoiseSource,
@@ -125,7 +124,7 @@ MOST_AXES = 5
 @dataclass(frozen=True)
 class PinHullPlan:
     """``axes``: those with more than one level. ``rounds``: in all dimensions together. ``spans``: how many affine
-    spans, each with ``span_request``. ``search``: epsilon of one search, ``behind``: points that it loses against the
+    spans, each with ``span_options``. ``search``: epsilon of one search, ``behind``: points that it loses against the
     best direction. ``test``: epsilon of the tests. ``threshold``: a centre is the answer if the cut through it that was
     chosen has more points beyond it, but for ``off`` points of noise. ``range_bound``: 1, or 2 for replace-one.
     ``needed``: points."""
@@ -139,11 +138,11 @@ class PinHullPlan:
     threshold: float
     off: float
     range_bound: float
-    span_request: Request
+    span_options: Options
     needed: float
 
 
-def pin_hull_plan(model: PrivatePoints, request: Request) -> PinHullPlan:
+def pin_hull_plan(model: PrivatePoints, options: Options) -> PinHullPlan:
     """From public facts alone; delta > 0."""
 
     def build() -> PinHullPlan:
@@ -152,26 +151,26 @@ def pin_hull_plan(model: PrivatePoints, request: Request) -> PinHullPlan:
         rounds = sum(rounds_needed(tuple(widest[:q]), INFLATION) for q in range(1, len(axes) + 1))
         spans = len(axes) + 1
         reach = 1.0 if model.neighbors == "add-remove" else 2.0
-        search = per_step(SEARCH * request.epsilon, request.delta / 2, max(rounds, 1), "exponential").value
-        test = TEST * request.epsilon
-        beta = request.beta / 3
+        search = per_step(SEARCH * options.epsilon, options.delta / 2, max(rounds, 1), "exponential").value
+        test = TEST * options.epsilon
+        beta = options.beta / 3
         most = DIRECTIONS[max(len(axes), 1)]
         behind = exponential_mechanism_error(most, reach, search, beta / max(rounds, 1))
         off = above_threshold_error(max(rounds, 1), 1.0, test, beta, range_bound=reach)
         # Twice what the search loses: as many points may lie beyond the best direction when a centre is outside.
         threshold = off + 2 * behind
-        span_request = replace(
-            request, epsilon=SPANS * request.epsilon / spans, delta=request.delta / 2 / spans, beta=beta / spans
+        span_options = replace(
+            options, epsilon=SPANS * options.epsilon / spans, delta=options.delta / 2 / spans, beta=beta / spans
         )
         lost = rounds * (threshold + off)
         for q in range(len(axes) + 1):
-            error = STABLE_SPAN.forecast(span_model(model, np.zeros((0, q), dtype=np.int64)), span_request).error
+            error = STABLE_SPAN.forecast(span_model(model, np.zeros((0, q), dtype=np.int64)), span_options).error
             assert isinstance(error, RowsMissed)
             lost += max(error.missed, error.needed) if math.isfinite(error.needed) else math.inf
         needed = float(math.ceil(lost)) + 1 if math.isfinite(lost) else math.inf
-        return PinHullPlan(axes, rounds, spans, search, behind, test, threshold, off, reach, span_request, needed)
+        return PinHullPlan(axes, rounds, spans, search, behind, test, threshold, off, reach, span_options, needed)
 
-    return model.cached(("pin-hull", request.epsilon, request.delta, request.beta), build)
+    return model.cached(("pin-hull", options.epsilon, options.delta, options.beta), build)
 
 
 def span_model(model: PrivatePoints, points: npt.NDArray[np.int64]) -> PrivateVectors:
@@ -256,8 +255,8 @@ class PinHull(Mechanism[PrivatePoints]):
     name: str = "pin-hull"
     source: str = "KMMST24, Algorithms 6 and 7"
 
-    def eligible(self, model: PrivatePoints, request: Request) -> Verdict:
-        if request.delta <= 0:
+    def eligible(self, model: PrivatePoints, options: Options) -> Verdict:
+        if options.delta <= 0:
             return Verdict(False, "the affine spans of degenerate points need delta > 0")
         axes = len(model.free_axes)
         if axes > MOST_AXES:
@@ -266,19 +265,19 @@ class PinHull(Mechanism[PrivatePoints]):
             return Verdict(False, f"exact tests keep within 62 bits with at most {MOST_LEVELS:,} levels per axis")
         return YES
 
-    def forecast(self, model: PrivatePoints, request: Request) -> Forecast:
-        plan = pin_hull_plan(model, request)
+    def forecast(self, model: PrivatePoints, options: Options) -> Forecast:
+        plan = pin_hull_plan(model, options)
         words = (
-            f"with at least {number(plan.needed)} points, the search ends with probability {number(1 - request.beta)}, "
+            f"with at least {number(plan.needed)} points, the search ends with probability {number(1 - options.beta)}, "
             "and its answer is predicted to lie in their convex hull"
         )
         if math.isinf(plan.needed):
             words = "delta is too large beside beta"
         forecast = Forecast(
             statement=words,
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            beta=options.beta,
             proved=False,
             work=f"at most {plan.rounds} rounds and {plan.spans} affine spans",
             noise={
@@ -287,7 +286,7 @@ class PinHull(Mechanism[PrivatePoints]):
                 "points lost by a search": plan.behind,
                 "epsilon of the tests": plan.test,
                 "threshold": plan.threshold,
-                "epsilon of a span": plan.span_request.epsilon,
+                "epsilon of a span": plan.span_options.epsilon,
             },
             caveats=("a centre just outside the hull may be answered where points crowd in few places",),
             error=RowsMissed(needed=plan.needed),
@@ -295,9 +294,9 @@ class PinHull(Mechanism[PrivatePoints]):
         return capped(forecast, known_of(model))
 
     def run(
-        self, model: PrivatePoints, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivatePoints, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Found:
-        plan = pin_hull_plan(model, request)
+        plan = pin_hull_plan(model, options)
         levels = tuple(model.levels[axis] for axis in plan.axes)
         left = Left.of(model.read_rows()[:, list(plan.axes)])
         test = AboveThreshold(
@@ -306,7 +305,7 @@ class PinHull(Mechanism[PrivatePoints]):
         way: list[Aff2Lin] = []
         for turn in range(plan.spans):
             progress("affine span of the points", turn / plan.spans)
-            found = STABLE_SPAN.run(span_model(model, left.one_by_one()), plan.span_request, noise)
+            found = STABLE_SPAN.run(span_model(model, left.one_by_one()), plan.span_options, noise)
             down = aff2lin(found.answer)
             if down is None:
                 return Found("nothing", None, notes=("by the noisy counts, too few points are left to go on",))

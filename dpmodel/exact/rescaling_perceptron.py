@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from dpmodel._types import Floats
+from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.exact.cones import (
     KINDS,
     Draw,
@@ -21,9 +22,7 @@ from dpmodel.exact.cones import (
     public_noise,
 )
 from dpmodel.exact.model import Found, PrivateInequalities, known_of
-from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast, RowsMissed
-from dpmodel.mechanisms.known import capped
+from dpmodel.forecast import Forecast, RowsMissed, capped
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource
@@ -83,11 +82,11 @@ def needs_rescaling(margin: float, size: int) -> bool:
     return 1 < size <= MOST_RESCALED and margin * math.sqrt(size) < 1
 
 
-def plan_search(model: PrivateInequalities, request: Request, rescaling: str = "auto") -> SearchPlan:
+def plan_search(model: PrivateInequalities, options: Options, rescaling: str = "auto") -> SearchPlan:
     """The schedule for this margin, dimension, neighbor relation and budget."""
     size, margin = model.cone_dimension, float(model.margin or 0.0)
     replace_one = model.neighbors == "replace-one"
-    spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)
+    spend = Spend.of(options.epsilon, options.delta, gaussian_only=True)
     rescales = needs_rescaling(margin, size) if rescaling == "auto" else rescaling == "always"
     rounds = math.ceil(np.clip(3 / margin, 40, 300))
     # Counts serve step lengths and need less precision than sums; where rows are replaced they cost nothing more.
@@ -167,21 +166,21 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
     source: str = "KMMST24, Algorithms 9 and 10, with a public schedule"
     rescaling: Rescaling = "auto"
 
-    def eligible(self, model: PrivateInequalities, request: Request) -> Verdict:
-        if request.delta == 0:
+    def eligible(self, model: PrivateInequalities, options: Options) -> Verdict:
+        if options.delta == 0:
             return Verdict(False, "every round releases Gaussian noise, which needs delta > 0")
         # What is asked of rows, a hundredth of the margin at least, stays above the rounding of rows and points.
         return cone_eligible(model, least=200.0) or YES
 
-    def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
-        plan = plan_search(model, request, self.rescaling)
+    def forecast(self, model: PrivateInequalities, options: Options) -> Forecast:
+        plan = plan_search(model, options, self.rescaling)
         size = model.cone_dimension
         # 20 rows for every dimension as far as time allows: fewer are fitted too easily (in trials, 20 came within a
         # factor 2 of the full number).
         most = 20 * min(max(size, 100), 200)
         median, high = forecast_missed(
             model,
-            request,
+            options,
             f"{self.name}, {self.rescaling}",
             lambda rows, weight, seed: _simulate(model, plan, rows, weight, seed),
             seeds=_SEEDS if size <= 100 else _SEEDS // 3,
@@ -190,14 +189,14 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
         )
         missed = _CAUTION * (high + (model.expected > most))  # where rows stand for several, less is not seen
         statement = (
-            f"predicted to miss at most about {missed:,.0f} rows: {_CAUTION:g} times quantile {1 - request.beta:g} of "
+            f"predicted to miss at most about {missed:,.0f} rows: {_CAUTION:g} times quantile {1 - options.beta:g} of "
             f"simulations on synthetic rows (median {median:,.0f})"
         )
         forecast = Forecast(
             statement=statement,
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            beta=options.beta,
             proved=False,
             work=f"{plan.rounds} rounds of two products with the rows and a projection",
             noise={
@@ -216,14 +215,14 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
                 "simulated on synthetic dense rows that keep the promised margin, not proved; the factor "
                 f"{_CAUTION:g} comes from one set of real one-hot rows",
             ),
-            error=RowsMissed(missed=missed, needed=noise_lower_bound(model, request)),
+            error=RowsMissed(missed=missed, needed=noise_lower_bound(model, options)),
         )
         return capped(forecast, known_of(model))
 
     def run(
-        self, model: PrivateInequalities, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateInequalities, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Found:
-        plan = plan_search(model, request, self.rescaling)
+        plan = plan_search(model, options, self.rescaling)
         rows = GridRows.of(model.lifted(*model.read_rows()))
         found = search(rows, plan, model.cone, model.homogeneous, noise.gaussian, progress)
         notes = (f"{found.rounds} of {plan.rounds} rounds", *(() if plan.rescaling is None else ("rescaled once",)))

@@ -15,15 +15,14 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel._types import Floats, Integers, Mask
+from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.errors import SpecificationError
 from dpmodel.exact.fields import Field
 from dpmodel.exact.model import Found, PrivateVectors, known_of
 from dpmodel.exact.partition import Partition, stable_partition
 from dpmodel.exact.subspaces import Basis
+from dpmodel.forecast import Forecast, RowsMissed, capped
 from dpmodel.marks.records import Neighbors
-from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast, RowsMissed
-from dpmodel.mechanisms.known import capped
 from dpmodel.privacy import DiscreteNoiseSource, NoiseSource
 from dpmodel.privacy.sampling import LARGEST_SCALE
 from dpmodel.text import number
@@ -207,13 +206,13 @@ def level_sums(values: Floats) -> Floats:
     return np.cumsum((levels * values)[::-1])[::-1]
 
 
-def statement(model: PrivateVectors, request: Request, bound: SpanBound) -> str:
+def statement(model: PrivateVectors, options: Options, bound: SpanBound) -> str:
     """The bound in words."""
     if math.isinf(bound.needed):
         return "delta is too large beside beta"
     what = {"span": "vectors", "affine span": "points", "equations": "equations"}[model.task]
     return (
-        f"with probability {number(1 - request.beta)}, at most {number(bound.missed)} {what} are missed, if "
+        f"with probability {number(1 - options.beta)}, at most {number(bound.missed)} {what} are missed, if "
         f"{number(bound.needed)} or more are not zero"
     )
 
@@ -296,23 +295,23 @@ class StableSpan(Mechanism[PrivateVectors]):
     name: str = "stable-span"
     source: str = "KMMST24, Algorithms 1 and 2, tightened"
 
-    def eligible(self, model: PrivateVectors, request: Request) -> Verdict:
-        return eligible(model, request)
+    def eligible(self, model: PrivateVectors, options: Options) -> Verdict:
+        return eligible(model, options)
 
-    def forecast(self, model: PrivateVectors, request: Request) -> Forecast:
-        rule = thresholds(request.epsilon, request.delta, model.neighbors)
+    def forecast(self, model: PrivateVectors, options: Options) -> Forecast:
+        rule = thresholds(options.epsilon, options.delta, model.neighbors)
         if model.corrupted is None:
-            key = (self.name, request.epsilon, request.delta, request.beta)
-            bound = model.cached(key, lambda: _bound(model, request, rule))
-            words = statement(model, request, bound)
+            key = (self.name, options.epsilon, options.delta, options.beta)
+            bound = model.cached(key, lambda: _bound(model, options, rule))
+            words = statement(model, options, bound)
         else:
-            bound = _predicted(model, request, rule, model.corrupted)
+            bound = _predicted(model, options, rule, model.corrupted)
             words = predicted_statement(bound)
         forecast = Forecast(
             statement=words,
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            beta=options.beta,
             proved=model.corrupted is None,
             work=f"one partition in dimension {model.dimension}",
             noise={"scale": rule.scale, "threshold": rule.gap, "threshold_full_dimension": rule.top},
@@ -322,15 +321,15 @@ class StableSpan(Mechanism[PrivateVectors]):
         return capped(forecast, known_of(model))
 
     def run(
-        self, model: PrivateVectors, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateVectors, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Found:
-        partition, counts, rule = _released(model, request, noise, progress)
-        order = preferred(counts, model, rule, request.beta)
+        partition, counts, rule = _released(model, options, noise, progress)
+        order = preferred(counts, model, rule, options.beta)
         chosen = _chosen(partition, order, model)
         if chosen is None:
             return Found("nothing", no_subspace(model), notes=(_nothing(rule),))
         level, basis = chosen
-        low, high = outside(counts, level, model, rule.scale, request.beta)
+        low, high = outside(counts, level, model, rule.scale, options.beta)
         # The variance of one discrete Laplace draw of scale s is 2 q / (1 - q)^2 with q = e^(-1/s).
         variance = 2 * math.exp(-1 / rule.scale) / math.expm1(-1 / rule.scale) ** 2
         sigma = math.sqrt(variance * (min(model.rank, counts.size) - level))
@@ -344,11 +343,11 @@ MOST_DIMENSIONS = 10_000
 
 
 def _released(
-    model: PrivateVectors, request: Request, noise: NoiseSource, progress: Progress
+    model: PrivateVectors, options: Options, noise: NoiseSource, progress: Progress
 ) -> tuple[Partition, Integers, Thresholds]:
     """The partition (private), the noisy counts N(1), N(2), ... and the rule by which levels pass."""
     source = discrete(noise)
-    rule = thresholds(request.epsilon, request.delta, model.neighbors)
+    rule = thresholds(options.epsilon, options.delta, model.neighbors)
     progress("splitting the vectors into independent sets", 0.1)
     partition = stable_partition(model.field, model.read_rows())
     counts = source.discrete_laplace(sets_of_at_least(partition.counts)[1 : _counted(model) + 1], rule.scale)
@@ -362,15 +361,15 @@ CONSISTENT_PART = (
 )
 
 
-def eligible(model: PrivateVectors, request: Request) -> Verdict:
+def eligible(model: PrivateVectors, options: Options) -> Verdict:
     """Whether a stable span may be released at all."""
     if not isinstance(model, PrivateVectors):
         return Verdict(False, "serves vectors, points and equations that are to be kept exactly, one per record")
-    if request.delta <= 0:
+    if options.delta <= 0:
         return Verdict(
             False, "an exact subspace cannot be hidden at delta = 0: without the record that it needs it never appears"
         )
-    if 8 / request.epsilon > LARGEST_SCALE:
+    if 8 / options.epsilon > LARGEST_SCALE:
         return Verdict(False, "epsilon is too small: the noise would leave the integers of 64 bits")
     if model.rank > MOST_DIMENSIONS:
         return Verdict(
@@ -471,9 +470,9 @@ def _allowance(rule: Thresholds, beta: float) -> float:
     return rule.scale * math.log(4 / beta)
 
 
-def needed_at_least(model: PrivateVectors, request: Request) -> float:
+def needed_at_least(model: PrivateVectors, options: Options) -> float:
     """Vectors that any statement needs, without what the noise adds: little work, also in many dimensions."""
-    rule = thresholds(request.epsilon, request.delta, model.neighbors)
+    rule = thresholds(options.epsilon, options.delta, model.neighbors)
     return float(level_sums(_gaps(model, rule) - 1)[0]) + 1
 
 
@@ -485,7 +484,7 @@ def _gaps(model: PrivateVectors, rule: Thresholds) -> Floats:
     return gaps
 
 
-def _bound(model: PrivateVectors, request: Request, rule: Thresholds) -> SpanBound:
+def _bound(model: PrivateVectors, options: Options, rule: Thresholds) -> SpanBound:
     r, full = model.rank, model.rank == model.dimension
     gaps = _gaps(model, rule)
     false = (r - 1) * math.exp(log_tail_two(rule.scale, rule.gap))
@@ -494,17 +493,17 @@ def _bound(model: PrivateVectors, request: Request, rule: Thresholds) -> SpanBou
     sums: Sums = [
         [(K + 1.0, rule.scale, 1), *([(1.0, rule.scale, r - K - 1)] if r - K > 1 else []), *above] for K in range(r)
     ]
-    return span_bound(level_sums(gaps - 1), sums, request.beta - false)
+    return span_bound(level_sums(gaps - 1), sums, options.beta - false)
 
 
-def _predicted(model: PrivateVectors, request: Request, rule: Thresholds, share: float) -> SpanBound:
+def _predicted(model: PrivateVectors, options: Options, rule: Thresholds, share: float) -> SpanBound:
     """With a share c outside a subspace of s dimensions, each set of s + 1 vectors uses one of them up (general
     position), so (1 - c (s + 1)) n / s sets of s are left."""
     s = min(model.rank, model.dimension - 1) if model.task == "equations" else model.rank
     left = (1 - share * (s + 1)) / s if s else 0.0
     if left <= 0:
         return NOTHING
-    needed = math.ceil((rule.gap + 2 * _allowance(rule, request.beta)) / left)
+    needed = math.ceil((rule.gap + 2 * _allowance(rule, options.beta)) / left)
     return SpanBound(float(needed), float(math.ceil(share * max(model.expected, needed))))
 
 
@@ -529,10 +528,10 @@ def _nothing(rule: Thresholds) -> str:
 
 
 def release_flag(
-    model: PrivateVectors, request: Request, noise: NoiseSource, progress: Progress = no_progress
+    model: PrivateVectors, options: Options, noise: NoiseSource, progress: Progress = no_progress
 ) -> list[Basis]:
     """All subspaces that pass and exist, in the order in which they are wanted; the privacy argument is
     ``StableSpan``'s, which covers all of them together."""
-    partition, counts, rule = _released(model, request, noise, progress)
-    order = preferred(counts, model, rule, request.beta)
+    partition, counts, rule = _released(model, options, noise, progress)
+    order = preferred(counts, model, rule, options.beta)
     return [partition.basis(level) for level in order if partition.counts[level]]

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel._types import Integers
+from dpmodel.contract import Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.exact.model import Found, PrivateVectors, known_of
 from dpmodel.exact.partition import stable_partition
 from dpmodel.exact.stable_span import (
@@ -22,15 +23,13 @@ from dpmodel.exact.stable_span import (
     span_bound,
     statement,
 )
-from dpmodel.mechanisms.contract import Mechanism, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast, RowsMissed
-from dpmodel.mechanisms.known import capped
+from dpmodel.forecast import Forecast, RowsMissed, capped
 from dpmodel.privacy import DiscreteNoiseSource, NoiseSource
 from dpmodel.text import number
 
 
 @dataclass(frozen=True)
-class PublishedRule:
+class PrintedRule:
     """``threshold`` gets noise of scale ``threshold_scale``, counts get noise of scale ``count_scale``.
 
     ``epsilon``, ``delta`` : for one vector more or less."""
@@ -46,7 +45,7 @@ _MOST_DIMENSIONS = 2_000
 
 
 @dataclass(frozen=True)
-class StableSpanPublished(Mechanism[PrivateVectors]):
+class StableSpanAsPrinted(Mechanism[PrivateVectors]):
     """The largest dimension k whose number of sets m(k) in the stable partition passes a noisy threshold.
 
     Source
@@ -74,26 +73,25 @@ class StableSpanPublished(Mechanism[PrivateVectors]):
         The partition.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateVectors)
-    published: ClassVar[bool] = True
-    name: str = "stable-span-published"
+    serves: ClassVar[Serves] = Serves(PrivateVectors, as_printed=True)
+    name: str = "stable-span-as-printed"
     source: str = "KMMST24, Algorithm 2 and Theorem A"
 
-    def eligible(self, model: PrivateVectors, request: Request) -> Verdict:
-        verdict = eligible(model, request)
+    def eligible(self, model: PrivateVectors, options: Options) -> Verdict:
+        verdict = eligible(model, options)
         if verdict.eligible and model.rank > _MOST_DIMENSIONS:
             return Verdict(False, f"its forecast takes too long beyond {_MOST_DIMENSIONS:,} dimensions")
         return verdict
 
-    def forecast(self, model: PrivateVectors, request: Request) -> Forecast:
-        rule = published_rule(model, request)
-        key = (self.name, request.epsilon, request.delta, request.beta)
-        bound = model.cached(key, lambda: _bound(model, request, rule))
+    def forecast(self, model: PrivateVectors, options: Options) -> Forecast:
+        rule = printed_rule(model, options)
+        key = (self.name, options.epsilon, options.delta, options.beta)
+        bound = model.cached(key, lambda: _bound(model, options, rule))
         forecast = Forecast(
-            statement=statement(model, request, bound),
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
+            statement=statement(model, options, bound),
+            epsilon=options.epsilon,
+            delta=options.delta,
+            beta=options.beta,
             error=RowsMissed(bound.missed, bound.needed),
             work=f"one partition in dimension {model.dimension}",
             noise={
@@ -106,10 +104,10 @@ class StableSpanPublished(Mechanism[PrivateVectors]):
         return capped(forecast, known_of(model))
 
     def run(
-        self, model: PrivateVectors, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateVectors, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Found:
         source = discrete(noise)
-        rule = published_rule(model, request)
+        rule = printed_rule(model, options)
         progress("splitting the vectors into independent sets", 0.1)
         partition = stable_partition(model.field, model.read_rows())
         level = self.index(partition.counts[1 : model.rank + 1], rule, source)
@@ -120,24 +118,24 @@ class StableSpanPublished(Mechanism[PrivateVectors]):
         return Found("nothing", no_subspace(model), notes=(words,))
 
     @staticmethod
-    def index(counts: Integers, rule: PublishedRule, source: DiscreteNoiseSource) -> int:
+    def index(counts: Integers, rule: PrintedRule, source: DiscreteNoiseSource) -> int:
         """Largest k whose noisy number of sets passes, or 0; ``counts`` (r,) m(1), .., m(r)."""
         threshold = int(source.discrete_laplace(np.array([rule.threshold]), rule.threshold_scale)[0])
         above = np.flatnonzero(source.discrete_laplace(counts, rule.count_scale) > threshold)
         return int(above[-1]) + 1 if above.size else 0
 
 
-STABLE_SPAN_PUBLISHED = StableSpanPublished()
+STABLE_SPAN_AS_PRINTED = StableSpanAsPrinted()
 
 
-def published_rule(model: PrivateVectors, request: Request) -> PublishedRule:
+def printed_rule(model: PrivateVectors, options: Options) -> PrintedRule:
     """The published constants, d being the public rank (Remark 1)."""
-    epsilon, delta = request.epsilon, request.delta
+    epsilon, delta = options.epsilon, options.delta
     if model.neighbors == "replace-one":
         epsilon, delta = epsilon / 2, delta / (1 + math.exp(min(epsilon / 2, 700.0)))
     threshold = math.ceil(16 / epsilon * math.log(100 * max(model.rank, 1) / delta))
     up = 1 + 2.0**-50
-    return PublishedRule(epsilon, delta, threshold, 2 / epsilon * up, 4 / epsilon * up)
+    return PrintedRule(epsilon, delta, threshold, 2 / epsilon * up, 4 / epsilon * up)
 
 
 def theorem_a(rank: int, epsilon: float, delta: float) -> float:
@@ -145,16 +143,16 @@ def theorem_a(rank: int, epsilon: float, delta: float) -> float:
     return rank**2 * (20 / epsilon * math.log(100 / delta) + 4 / epsilon * math.log(2 * rank / delta))
 
 
-def _log_false(rule: PublishedRule, sets: int) -> float:
+def _log_false(rule: PrintedRule, sets: int) -> float:
     """``ln`` of the chance that a level with so many sets passes."""
     return log_tail_unequal(rule.count_scale, rule.threshold_scale, max(rule.threshold + 1 - sets, 0))
 
 
-def _bound(model: PrivateVectors, request: Request, rule: PublishedRule) -> SpanBound:
+def _bound(model: PrivateVectors, options: Options, rule: PrintedRule) -> SpanBound:
     r = model.rank
     levels = np.arange(1.0, r + 1)
     allowed = level_sums(np.full(r, float(rule.threshold)))
     sums: Sums = [
         [(float(levels[K:].sum()), rule.threshold_scale, 1), (levels[K:], rule.count_scale, 1)] for K in range(r)
     ]
-    return span_bound(allowed, sums, request.beta - r * math.exp(_log_false(rule, 0)))
+    return span_bound(allowed, sums, options.beta - r * math.exp(_log_false(rule, 0)))

@@ -19,11 +19,10 @@ import numpy.typing as npt
 from scipy.stats import binom
 
 from dpmodel._types import Integers
+from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.exact.model import Found, PrivatePoints, known_of
 from dpmodel.exact.stable_span import least
-from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast, RowsMissed
-from dpmodel.mechanisms.known import capped
+from dpmodel.forecast import Forecast, RowsMissed, capped
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
 from dpmodel.privacy.accounting import poisson_sample
 from dpmodel.text import number
@@ -329,7 +328,7 @@ class TukeyDepth(Mechanism[PrivatePoints]):
     name: str = "tukey-depth"
     source: str = "Beimel et al. 2019; grid points of depth n/2^d by Doignon 1973"
 
-    def eligible(self, model: PrivatePoints, request: Request) -> Verdict:
+    def eligible(self, model: PrivatePoints, options: Options) -> Verdict:
         axes = model.free_axes
         if len(axes) > MOST_AXES:
             return Verdict(
@@ -340,7 +339,7 @@ class TukeyDepth(Mechanism[PrivatePoints]):
             return Verdict(
                 False, f"the grid has {candidates:,} points, more than the {MOST_CANDIDATES:,} that are compared"
             )
-        plan = depth_plan(model, request)
+        plan = depth_plan(model, options)
         taken = max(plan.kept, math.ceil(plan.rate * model.expected))
         if len(axes) > 2 and min(taken, candidates) > 2 * MOST_POINTS[len(axes)]:
             return Verdict(
@@ -349,15 +348,15 @@ class TukeyDepth(Mechanism[PrivatePoints]):
             )
         return YES
 
-    def forecast(self, model: PrivatePoints, request: Request) -> Forecast:
-        plan = depth_plan(model, request)
+    def forecast(self, model: PrivatePoints, options: Options) -> Forecast:
+        plan = depth_plan(model, options)
         caveats = () if plan.rate == 1 else (f"each point is taken with probability {number(plan.rate)}, to save time",)
         forecast = Forecast(
             statement=f"with at least {plan.needed} points, the released point of the grid lies in their convex hull "
-            f"with probability {number(1 - request.beta)}",
-            epsilon=request.epsilon,
+            f"with probability {number(1 - options.beta)}",
+            epsilon=options.epsilon,
             delta=0.0,
-            beta=request.beta,
+            beta=options.beta,
             work=f"one choice among the {plan.candidates:,} points of the grid",
             noise={
                 "candidates": plan.candidates,
@@ -371,9 +370,9 @@ class TukeyDepth(Mechanism[PrivatePoints]):
         return capped(forecast, known_of(model))
 
     def run(
-        self, model: PrivatePoints, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivatePoints, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Found:
-        plan = depth_plan(model, request)
+        plan = depth_plan(model, options)
         rows = model.read_rows()
         coins = poisson_sample(noise, max(len(rows), 1), plan.rate)  # one at least: no points are no error
         taken = rows[coins[: len(rows)]][:, list(plan.axes)]
@@ -389,7 +388,7 @@ class TukeyDepth(Mechanism[PrivatePoints]):
         return Found("found", tuple(Fraction(level) for level in position))
 
 
-def depth_plan(model: PrivatePoints, request: Request) -> DepthPlan:
+def depth_plan(model: PrivatePoints, options: Options) -> DepthPlan:
     """Rate, scale and cap, and the number of points needed, from public facts."""
 
     def build() -> DepthPlan:
@@ -398,13 +397,13 @@ def depth_plan(model: PrivatePoints, request: Request) -> DepthPlan:
         most = MOST_POINTS.get(len(axes), math.inf)
         if min(model.expected, candidates) > most:
             rate = max(most / model.expected, _LEAST_RATE)
-        beta = request.beta if rate == 1 else request.beta / 2
-        per_row = row_epsilon(request.epsilon, rate, replace=model.neighbors == "replace-one")
+        beta = options.beta if rate == 1 else options.beta / 2
+        per_row = row_epsilon(options.epsilon, rate, replace=model.neighbors == "replace-one")
         cap = 1 + math.floor(permute_and_flip_error(candidates, 1.0, per_row, beta))
         kept = 2 ** len(axes) * (cap - 1) + 1
         return DepthPlan(axes, candidates, rate, per_row, cap, kept, _points_for(kept, rate, beta))
 
-    return model.cached(("tukey-depth", request.epsilon, request.beta), build)
+    return model.cached(("tukey-depth", options.epsilon, options.beta), build)
 
 
 def row_epsilon(epsilon: float, rate: float, *, replace: bool) -> float:

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dpmodel.contract import STOPPED, Model, Options, Ran
 from dpmodel.execute.progress import Report, shown
 from dpmodel.execute.wall import charge_then_run, check_budget
+from dpmodel.forecast import Forecast
 from dpmodel.marks.rows import watched
-from dpmodel.mechanisms.contract import STOPPED, Request
-from dpmodel.mechanisms.forecast import Forecast
-from dpmodel.models.contract import PrivateModel, Ran
 from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.plan.comparison import Plan
@@ -41,7 +40,7 @@ class Executed:
         return self.plan.chosen.forecast
 
     def ran(self, **seconds: float) -> Ran:
-        """For ``PrivateModel.finish``. ``seconds`` : of steps before the plan.
+        """For ``Model.finish``. ``seconds`` : of steps before the plan.
 
         Never the clock around the run, which reads private data: only what the outcome says of released numbers.
         """
@@ -51,8 +50,8 @@ class Executed:
 
 
 def execute(
-    model: PrivateModel[Any],
-    request: Request,
+    model: Model[Any],
+    options: Options,
     mechanism: str | AnyMechanism = "auto",
     *,
     label: str,
@@ -86,12 +85,12 @@ def execute(
     check_budget(budget)
     source = noise_source(rng if model.reads else None)
     with shown(progress, verbose and model.reads) as report:
-        return _executed(model, request, mechanism, label, budget, source, report, announce, charged)
+        return _executed(model, options, mechanism, label, budget, source, report, announce, charged)
 
 
 def _executed(
-    model: PrivateModel[Any],
-    request: Request,
+    model: Model[Any],
+    options: Options,
     mechanism: str | AnyMechanism,
     label: str,
     budget: Budget | None,
@@ -101,14 +100,15 @@ def _executed(
     charged: Callable[[Executed], None],
 ) -> Executed:
     started = time.perf_counter()
-    plan = make_plan(model, request, mechanism, report=report)
-    model.ready(plan.chosen)
+    plan = make_plan(model, options, mechanism, report=report)
+    name = plan.chosen.mechanism
+    algorithm: Any = by_name(name, model.kind) if plan.algorithm is None else plan.algorithm
+    model.ready(plan.chosen, algorithm.serves)
     seconds = time.perf_counter() - started
     announce(plan)
     warn_of_no_guarantee(plan)
-    forecast, name = plan.chosen.forecast, plan.chosen.mechanism
+    forecast = plan.chosen.forecast
     assert forecast is not None
-    algorithm: Any = by_name(name, model.kind) if plan.algorithm is None else plan.algorithm
     spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)} charged"
 
     def run(told: Report) -> Any:
@@ -132,7 +132,7 @@ def _executed(
                 say(f"a pass over {count} blocks", block / count)
 
         with watched(passes):
-            return model.checked(algorithm.run(model.data, request, source, step))
+            return model.checked(algorithm.run(model.data, options, source, step))
 
     spent = "nothing was spent" if forecast.spends_nothing else "the budget of this solve is spent"
     stopped = model.stopped(STOPPED, f"the run ended with an error; {spent}")

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from dpmodel.contract import WrongOutcome
 from dpmodel.errors import DPModelError, SourceError, SpecificationError
 from dpmodel.execute.progress import Report
-from dpmodel.models.contract import WrongOutcome
 from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.privacy import Budget
 

@@ -14,6 +14,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpmodel._types import Floats
+from dpmodel.contract import basic_options
 from dpmodel.errors import SpecificationError
 from dpmodel.exact.fields import GF, QQ
 from dpmodel.exact.inputs import checked_margin, expected_of, field_of, is_integer
@@ -25,7 +26,6 @@ from dpmodel.learn.features import checked
 from dpmodel.learn.linear_model import _rng, estimator
 from dpmodel.linalg import counts_of, feasible_point, sealed, solve_system, vectors_model
 from dpmodel.marks.records import Neighbors
-from dpmodel.models.request import basic_request
 from dpmodel.privacy import Budget
 from dpmodel.release.release import Accuracy, Release
 
@@ -136,7 +136,7 @@ class AffineSubspaceClassifier(ClassifierMixin, Counted):  # type: ignore[misc]
         """Learn from rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
         require_classes(self)
         where = type(self).__name__
-        request, field = basic_request(self.epsilon, self.delta, self.beta), self._field()
+        options, field = basic_options(self.epsilon, self.delta, self.beta), self._field()
         given = y
         X, y = checked(self, X, y, fitting=True)
         classes, places = classes_and_places(self, given, y)
@@ -152,7 +152,7 @@ class AffineSubspaceClassifier(ClassifierMixin, Counted):  # type: ignore[misc]
             model = replace(model, expected=guess if model.records is None else min(guess, model.records))
         with self._counted() as budget:
             found, shared = solve_system(
-                model, request, mechanism=self.mechanism, budget=budget, rng=_rng(self.random_state),
+                model, options, mechanism=self.mechanism, budget=budget, rng=_rng(self.random_state),
                 progress=self.progress, label=f"learn.{where}", record="a record is one row of X with its label",
             )  # fmt: skip
         self.classes_ = classes

@@ -7,15 +7,15 @@ from functools import wraps
 from importlib import import_module
 from typing import Any
 
-from dpmodel.mechanisms.contract import Mechanism, Outcome, Request, Serves, Verdict
-from dpmodel.mechanisms.forecast import ExcessRisk, Forecast, RowsMissed, Seconds, Violation
+from dpmodel.contract import Mechanism, Options, Outcome, Serves, Verdict
+from dpmodel.forecast import ExcessRisk, Forecast, RowsMissed, Seconds, Violation
 
 __all__ = [
     "ExcessRisk",
     "Forecast",
     "Mechanism",
+    "Options",
     "Outcome",
-    "Request",
     "RowsMissed",
     "Seconds",
     "Serves",

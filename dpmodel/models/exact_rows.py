@@ -10,14 +10,12 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.form import require_private_values
+from dpmodel.contract import NOTHING_FOUND, Candidate, Options, Outcome, Ran, Serves
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.exact.inputs import checked_margin
 from dpmodel.exact.model import Found, PrivateInequalities
-from dpmodel.mechanisms.contract import NOTHING_FOUND, Outcome, Request
 from dpmodel.mechanisms.lp.exact_rows import exact_inequalities, why_not_inequalities
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
-from dpmodel.models.contract import Candidate, Ran
-from dpmodel.models.options import Options
 from dpmodel.models.released import private_parameters
 from dpmodel.models.systems import Inequalities
 from dpmodel.release.release import Release
@@ -34,10 +32,10 @@ class ExactRows(Inequalities):
         super().__init__(data)
         self.program = program
 
-    def check(self, request: Request) -> None:
-        self.program.check(request)
+    def refuse(self, options: Options) -> None:
+        self.program.refuse(options)
 
-    def ready(self, chosen: Candidate) -> None:
+    def ready(self, chosen: Candidate, serves: Serves) -> None:
         self.program.data.public.require_feasible()
         require_private_values(private_parameters(self.program.problem))
 
@@ -55,7 +53,7 @@ class ExactRows(Inequalities):
 _MOST_TOLD = 20
 
 
-def exact_rows(model: PrivateLP, request: Request, options: Options) -> PrivateInequalities | None:
+def exact_rows(model: PrivateLP, options: Options, given: Options) -> PrivateInequalities | None:
     """What ``feasibility=Exact(...)`` makes of a program; None where all private rows are equalities, which its own
     mechanisms satisfy exactly.
 
@@ -70,9 +68,9 @@ def exact_rows(model: PrivateLP, request: Request, options: Options) -> PrivateI
             why="public constraints always hold, and nothing else is to be satisfied",
             remedy="leave it out",
         )
-    margin = options.feasibility.margin
+    margin = _margin(given)
     if (model.form.private_rows & ~model.affine.equalities()).any():
-        return _exact_system(model, request, options)
+        return _exact_system(model, options, given)
     if margin is not None:
         raise SpecificationError(
             "Exact(margin=) for private equalities",
@@ -82,8 +80,8 @@ def exact_rows(model: PrivateLP, request: Request, options: Options) -> PrivateI
     return None
 
 
-def _exact_system(model: PrivateLP, request: Request, options: Options) -> PrivateInequalities:
-    """The private inequalities beside the public constraints (and the target, if one is given).
+def _exact_system(model: PrivateLP, options: Options, given: Options) -> PrivateInequalities:
+    """The private inequalities beside the public constraints (and the target, if one is names).
 
     Raises
     ------
@@ -101,19 +99,19 @@ def _exact_system(model: PrivateLP, request: Request, options: Options) -> Priva
             why=verdict.reason,
             remedy="one inequality per record, or feasibility=dpm.AllBut(alpha=...)",
         )
-    _refuse_trades(request, options)
-    margin = options.feasibility.margin
+    _refuse_trades(options, given)
+    margin = _margin(given)
     if margin is not None:
         margin = checked_margin(margin)
     polytope = public_polyhedron(model)
-    if request.target is not None:
+    if options.target is not None:
         if model.form.offset.nnz:
             raise SpecificationError(
                 "a target for an objective with a private constant term",
                 why="it cannot become a public constraint",
                 remedy="leave the constant out of the objective and the target",
             )
-        polytope = polytope.with_row(model.form.c0, request.target - model.form.d0)
+        polytope = polytope.with_row(model.form.c0, options.target - model.form.d0)
     elif np.any(model.form.c0):
         raise SpecificationError(
             "feasibility=Exact() with an objective",
@@ -144,12 +142,17 @@ def outcome_of(model: PrivateLP, found: Found) -> Outcome:
     return Outcome("optimal", x, None, float(model.form.c0 @ x + model.form.d0), notes=tuple(notes))
 
 
-def _refuse_trades(request: Request, options: Options) -> None:
-    given = [] if request.goal in ("auto", "target") else [f"goal={type(options.goal).__name__}"]
-    given += ["vertices"] if request.vertices is not None else []
-    if given:
+def _margin(given: Options) -> Any:
+    feasibility: Any = given.feasibility
+    return feasibility.margin
+
+
+def _refuse_trades(options: Options, given: Options) -> None:
+    names = [] if options.goal in ("auto", "target") else [f"goal={type(given.goal).__name__}"]
+    names += ["vertices"] if options.vertices is not None else []
+    if names:
         raise SpecificationError(
-            f"{given[0]} given with feasibility=Exact()",
+            f"{names[0]} given with feasibility=Exact()",
             why="it is for mechanisms that satisfy constraints nearly",
             remedy="leave it out, or another feasibility",
         )

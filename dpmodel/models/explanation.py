@@ -11,10 +11,10 @@ from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.footprint import Footprint
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.rows import FewRows
+from dpmodel.contract import STOPPED, Outcome
 from dpmodel.errors import DPModelError, ImpossibilityError
+from dpmodel.forecast import Forecast, Violation, says_nothing
 from dpmodel.marks.private import Private
-from dpmodel.mechanisms.contract import STOPPED, Outcome
-from dpmodel.mechanisms.forecast import Forecast, Violation, says_nothing
 from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.programs.classifier import Classification, record_words
 from dpmodel.programs.theorems import remedies

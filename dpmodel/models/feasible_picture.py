@@ -10,12 +10,11 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.contract import Candidate, Options
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.noise_once.design import Kind, design
 from dpmodel.mechanisms.lp.public.points import declared_range, middle_cost
 from dpmodel.mechanisms.lp.treatment import treat
-from dpmodel.models.contract import Candidate
 from dpmodel.models.released import named_constraints
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.release.plots.canvas import require_matplotlib
@@ -34,10 +33,10 @@ _BINDS = 1e-6
 
 
 def feasible_picture(
-    program: Program, chosen: Candidate | None, request: Request | None, release: Release | None, ax: Any = None
+    program: Program, chosen: Candidate | None, options: Options | None, release: Release | None, ax: Any = None
 ) -> Any:
     """Draw the rows of ``program``; private ones where the release put them, if they bind in it, or else at the middle
-    of their declared ranges, with a band as wide as the noise of ``chosen`` at ``request``, and the released optimum.
+    of their declared ranges, with a band as wide as the noise of ``chosen`` at ``options``, and the released optimum.
 
     Raises
     ------
@@ -54,9 +53,9 @@ def feasible_picture(
             remedy="release.plot_values() and release.plot_constraints() draw what was released of any size",
         )
     b, A, known = _middle(model)
-    noise, on_x, words = _noise(model, chosen, request)
+    noise, on_x, words = _noise(model, chosen, options)
     optimum = _optimum(model, release)
-    placed = _released_sides(program, chosen, request, release, optimum)
+    placed = _released_sides(program, chosen, options, release, optimum)
     b[list(placed)], known[list(placed)] = list(placed.values()), True
     rows, without = [], []
     equalities = affine.equalities()
@@ -111,19 +110,19 @@ def _rows(block: ConeBlock) -> range:
 def _released_sides(
     program: Program,
     chosen: Candidate | None,
-    request: Request | None,
+    options: Options | None,
     release: Release | None,
     optimum: tuple[float, float] | None,
 ) -> dict[int, float]:
     """Row -> right-hand side with its noise, of private inequalities that bind in the release: such a row was moved by
     a public amount and then passes through the released optimum, so this is read off what was released."""
     model = program.data
-    if chosen is None or request is None or release is None or optimum is None or release.status != "optimal":
+    if chosen is None or options is None or release is None or optimum is None or release.status != "optimal":
         return {}
     if release.mechanism != chosen.mechanism or chosen.mechanism not in _BY_ROW or model.form.matrix.nnz:
         return {}
     done = treat(
-        model, request, design(model, request, dict.fromkeys(model.private_parts(), _BY_ROW[chosen.mechanism]))
+        model, options, design(model, options, dict.fromkeys(model.private_parts(), _BY_ROW[chosen.mechanism]))
     )
     labels, A = list(named_constraints(program.problem)), model.form.A0.toarray()
     found = {}
@@ -137,18 +136,18 @@ def _released_sides(
     return found
 
 
-def _noise(model: PrivateLP, chosen: Candidate | None, request: Request | None) -> tuple[Floats | None, Floats, str]:
+def _noise(model: PrivateLP, chosen: Candidate | None, options: Options | None) -> tuple[Floats | None, Floats, str]:
     """(m,) how far noise may move right-hand sides and (m, 2) coefficients, None for no known amount, and words."""
     on_x = np.zeros((model.affine.rows, 2))
     place = "Private rows are drawn at the middle of their declared ranges"
-    if chosen is None or chosen.forecast is None or request is None:
+    if chosen is None or chosen.forecast is None or options is None:
         return None, on_x, f"{place}; plot(epsilon) or a solve adds bands as wide as the noise."
     name, told = chosen.mechanism, chosen.forecast.noise
     on_b = np.zeros(model.affine.rows)
     parts = [part for part in ("scalar", "matrix") if part in model.private_parts()]
     if not all(isinstance(told.get(part), Mapping) and "largest_noise" in told[part] for part in parts):
         return None, on_x, f"{place}; {name} adds no noise to single rows, so there are no bands."
-    exact = design(model, request, dict.fromkeys(model.private_parts(), _BY_ROW[name])) if name in _BY_ROW else None
+    exact = design(model, options, dict.fromkeys(model.private_parts(), _BY_ROW[name])) if name in _BY_ROW else None
     if "scalar" in parts:
         positions = model.form.scalar.positions
         on_b[positions] = told["scalar"]["largest_noise"]
@@ -159,10 +158,10 @@ def _noise(model: PrivateLP, chosen: Candidate | None, request: Request | None) 
         on_x[model.form.matrix_positions()] = (
             told["matrix"]["largest_noise"] if exact is None else exact.parts["matrix"].reach
         )
-    sure = "always" if request.feasibility == "strict" else f"with probability {number(1 - request.beta)}"
+    sure = "always" if options.feasibility == "strict" else f"with probability {number(1 - options.beta)}"
     return on_b, on_x, (
         f"{place}, if nothing else is said, each with a band as far as the noise of {name} at epsilon "
-        f"{number(request.epsilon)} moves it ({sure} no further)."
+        f"{number(options.epsilon)} moves it ({sure} no further)."
     )  # fmt: skip
 
 

@@ -15,9 +15,9 @@ from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.footprint import entry_sensitivities
 from dpmodel.compile.public_set import base_program
+from dpmodel.contract import Candidate
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.mechanisms.lp.private_rows import plain_linear
-from dpmodel.models.contract import Candidate
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.numerics.implied_bounds import narrowing
@@ -25,8 +25,6 @@ from dpmodel.text import number
 
 # Solvers take larger coefficients for errors and larger sides for infinite ones (HiGHS from 1e15 and 1e20).
 _LARGEST = 1e15
-# Those that minimise the noised objective over all of the noised program; others look at listed or bounded sets.
-_OVER_ALL = ("laplace-once", "gaussian-once", "strict-truncated-laplace", "theorem-34")
 # Directions have size 1 at most, rows and objective are scaled to 1: what a solver leaves open is below this.
 _GAIN, _MISS = 1e-6, 1e-9
 # Second-order and semidefinite cones are met to about 1e-8, which lets directions beside them in by the root of that.
@@ -36,8 +34,8 @@ _PASSES = 10
 _END = object()
 
 
-def refuse_foregone(model: PrivateLP, chosen: Candidate) -> None:
-    """Nothing, or a refusal before the charge.
+def refuse_foregone(model: PrivateLP, chosen: Candidate, over_all: bool) -> None:
+    """Nothing, or a refusal before the charge. ``over_all`` : as ``Serves``.
 
     Raises
     ------
@@ -48,7 +46,7 @@ def refuse_foregone(model: PrivateLP, chosen: Candidate) -> None:
         of a private objective allow.
     """
     _refuse_large(model, chosen)
-    if chosen.mechanism in _OVER_ALL:
+    if over_all:
         told = None if chosen.forecast is None else chosen.forecast.error.stated()[0]
         bounded = told is not None and math.isfinite(told)
         refused = model.cached(("unbounded", bounded), lambda: _unbounded(model, bounded))

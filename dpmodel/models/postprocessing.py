@@ -11,23 +11,20 @@ import numpy as np
 from dpmodel.compile.bridge import evaluate_objective, write_values
 from dpmodel.compile.likelihood.feasible import contradiction, require_consistent
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.contract import Candidate, Model, Options, Outcome, Ran, Serves, public_options, reasons
 from dpmodel.errors import DPModelError, UnsupportedModelError
+from dpmodel.forecast import Seconds
 from dpmodel.marks.noisy import Noisy
-from dpmodel.mechanisms.contract import Outcome, Request
-from dpmodel.mechanisms.forecast import Seconds
-from dpmodel.models.contract import Candidate, PrivateModel, Ran, reasons
-from dpmodel.models.options import Options
 from dpmodel.models.released import checked_point, values_of
-from dpmodel.models.request import public_request
 from dpmodel.programs.classifier import Classification
 from dpmodel.release.release import Accuracy, Guarantee, Release
 from dpmodel.text import number
 
-FREE = Request(0.0, 0.0)
+FREE = Options(0.0, 0.0)
 _BIASED = "non-negativity is a constraint: it lowers the error of cells and biases totals of sparse data upwards"
 
 
-class Published(PrivateModel[Postprocessing]):
+class Published(Model[Postprocessing]):
     """``problem`` : the caller's CVXPY problem, which ``finish`` writes to; None for the tables of ``queries``."""
 
     reads = False
@@ -39,19 +36,19 @@ class Published(PrivateModel[Postprocessing]):
         super().__init__(data)
         self.problem = problem
 
-    def ask(self, options: Options) -> tuple[PrivateModel[Any], Request]:
+    def check(self, given: Options) -> tuple[Model[Any], Options]:
         """A budget may be given, is checked, and nothing of it is spent."""
-        given = replace(options, epsilon=1.0 if options.epsilon is None else options.epsilon)
-        return self, replace(public_request(given, self.words), epsilon=0.0, delta=0.0)
+        filled = replace(given, epsilon=1.0 if given.epsilon is None else given.epsilon)
+        return self, replace(public_options(filled, self.words), epsilon=0.0, delta=0.0)
 
-    def preferred(self, request: Request) -> str:
+    def preferred(self, options: Options) -> str:
         """Who asks for one of CVXPY's solvers, or gives it options, gets it: that is what general-solver is for."""
-        return "general-solver" if request.solver is not None or request.options else "auto"
+        return "general-solver" if options.solver is not None or options.solver_options else "auto"
 
-    def nothing_applies(self, request: Request, candidates: Sequence[Candidate]) -> DPModelError:
+    def nothing_applies(self, options: Options, candidates: Sequence[Candidate]) -> DPModelError:
         return UnsupportedModelError(f"no solver serves this {self.words}", why=reasons(candidates), remedy=self.remedy)
 
-    def ready(self, chosen: Candidate) -> None:
+    def ready(self, chosen: Candidate, serves: Serves) -> None:
         require_consistent(self.data)
 
     def checked(self, outcome: Any) -> Outcome:

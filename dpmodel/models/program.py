@@ -13,11 +13,10 @@ import numpy as np
 from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.compile.bridge import Lowered, evaluate_objective
 from dpmodel.compile.form import require_private_values
+from dpmodel.contract import YES, Candidate, Exact, Model, Options, Outcome, Ran, Serves, Verdict, reasons
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
+from dpmodel.forecast import Forecast, Known, Violation, capped, stated
 from dpmodel.marks.private import Private
-from dpmodel.mechanisms.contract import YES, Outcome, Request, Verdict
-from dpmodel.mechanisms.forecast import Forecast, Violation
-from dpmodel.mechanisms.known import Known, capped, stated
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.measured import measured
 from dpmodel.mechanisms.lp.noise_once.design import x_bound
@@ -29,12 +28,10 @@ from dpmodel.mechanisms.lp.public.points import (
     largest_violation,
     sides_are_open,
 )
-from dpmodel.models.contract import Candidate, PrivateModel, Ran, reasons
 from dpmodel.models.exact_rows import ExactRows, exact_rows
 from dpmodel.models.explanation import private_of
 from dpmodel.models.foregone import refuse_foregone
-from dpmodel.models.options import Exact, Options
-from dpmodel.models.program_request import program_request
+from dpmodel.models.program_options import program_options
 from dpmodel.models.released import checked_point, collect, named_constraints, private_parameters
 from dpmodel.models.simulation import settled
 from dpmodel.numerics.cone_program import probe_solver
@@ -42,9 +39,6 @@ from dpmodel.programs.classifier import record_words
 from dpmodel.programs.theorems import impossibility_error
 from dpmodel.release.release import Release
 from dpmodel.text import number
-
-# Of the mechanisms, what satisfies private constraints exactly, all but a few.
-SATISFIES_EXACTLY = ("exact-equations",)
 
 _LEFT_OUT = (
     "it leaves private constraints out, which suits models in which one person owns one constraint "
@@ -54,7 +48,7 @@ _LEFT_OUT = (
 _EQUAL = 1e-5
 
 
-class Program(PrivateModel[PrivateLP]):
+class Program(Model[PrivateLP]):
     """``problem``, ``lowered`` : the caller's CVXPY problem and how its columns map back."""
 
     words = "problem"
@@ -77,38 +71,38 @@ class Program(PrivateModel[PrivateLP]):
     def is_public(self) -> bool:
         return not self.data.private_parts()
 
-    def ask(self, options: Options) -> tuple[PrivateModel[Any], Request]:
-        request = program_request(self.problem, self.data, options)
-        if not isinstance(options.feasibility, Exact):
-            return self, request
+    def check(self, given: Options) -> tuple[Model[Any], Options]:
+        options = program_options(self.problem, self.data, given)
+        if not isinstance(given.feasibility, Exact):
+            return self, options
         if isinstance(self.data, RecordsLP):
             raise UnsupportedModelError(
                 "feasibility=Exact() for rows that are read a part at a time",
                 why="what satisfies rows exactly looks at all of them together",
                 remedy="the rows as an array in memory, or AllBut(rows=, alpha=)",
             )
-        refuse_impossible(self.data, request)
-        rows = exact_rows(self.data, request, options)
-        return (self if rows is None else ExactRows(rows, self)), request
+        refuse_impossible(self.data, options)
+        rows = exact_rows(self.data, options, given)
+        return (self if rows is None else ExactRows(rows, self)), options
 
     # ------------------------------------------------------------------ planning
-    def check(self, request: Request) -> None:
+    def refuse(self, options: Options) -> None:
         affine = self.data.affine
         kinds = frozenset(block.kind for block in affine.cones)
-        probe_solver(kinds, bool(affine.boolean.size or affine.integer.size), request.solver, request.options)
-        refuse_impossible(self.data, request)
+        probe_solver(kinds, bool(affine.boolean.size or affine.integer.size), options.solver, options.solver_options)
+        refuse_impossible(self.data, options)
 
-    def serves(self, mechanism: Any, request: Request) -> Verdict:
-        if isinstance(self.data, RecordsLP) and not getattr(mechanism, "reads_blocks", False):
+    def serves(self, mechanism: Any, options: Options) -> Verdict:
+        if isinstance(self.data, RecordsLP) and not mechanism.serves.reads_blocks:
             return Verdict(False, "it needs all rows in one array, and these are read a part at a time")
-        if request.satisfy == "exact" and mechanism.name not in SATISFIES_EXACTLY:
+        if options.satisfy == "exact" and not mechanism.serves.exact:
             why = "it satisfies constraints nearly, and feasibility=Exact() was asked for"
             return Verdict(False, why, "feasibility")
-        if getattr(mechanism, "leaves_out", False) and not request.leaves_out:
+        if mechanism.serves.leaves_out and not options.leaves_out:
             return Verdict(False, _LEFT_OUT, "feasibility")
         return YES
 
-    def capped(self, request: Request, candidate: Candidate, *, quickly: bool = False) -> Candidate:
+    def capped(self, options: Options, candidate: Candidate, *, quickly: bool = False) -> Candidate:
         """Held against what is known without data; with how far rows can be violated and the objective can vary, both
         public, to weigh one against the other: all compare alike."""
         forecast = candidate.forecast
@@ -116,7 +110,7 @@ class Program(PrivateModel[PrivateLP]):
             return candidate
         model, error = self.data, forecast.error
         assert isinstance(error, Violation)
-        known = self._known(request, error, quickly, forecast.spends_nothing)
+        known = self._known(options, error, quickly, forecast.spends_nothing)
         without = math.isnan(error.width) and not math.isnan(error.violation)
         rows = model.form.private_rows.any()
         if without and math.isfinite(known.violation) and not (rows and private_rows(model).relative):
@@ -125,7 +119,7 @@ class Program(PrivateModel[PrivateLP]):
         told = capped(forecast, known)
         return candidate if told is candidate.forecast else replace(candidate, forecast=told)
 
-    def _known(self, request: Request, error: Violation, quickly: bool, unread: bool) -> Known:
+    def _known(self, options: Options, error: Violation, quickly: bool, unread: bool) -> Known:
         """What a statement of this error has to be held against: nothing is solved where declarations tell already that
         no public point keeps it; ``quickly`` : nothing is solved for a point. ``unread`` : it is one of a point that
         reads no data, and not held against others."""
@@ -165,12 +159,12 @@ class Program(PrivateModel[PrivateLP]):
         return objective_span(self.data)
 
     def settled(
-        self, request: Request, mechanisms: Sequence[Any], candidates: Sequence[Candidate], best: Candidate | None
+        self, options: Options, mechanisms: Sequence[Any], candidates: Sequence[Candidate], best: Candidate | None
     ) -> list[Candidate]:
-        return settled(self.data, request, mechanisms, candidates, best)
+        return settled(self.data, options, mechanisms, candidates, best)
 
-    def unmet(self, request: Request, forecast: Forecast) -> str:
-        alpha, rows, error = request.violation, request.slack_rows, forecast.error
+    def unmet(self, options: Options, forecast: Forecast) -> str:
+        alpha, rows, error = options.violation, options.slack_rows, forecast.error
         if not isinstance(error, Violation):
             return ""
         if alpha is not None and error.violation > alpha * (1 + 1e-9):
@@ -181,25 +175,25 @@ class Program(PrivateModel[PrivateLP]):
             return f"No mechanism leaves out at most {rows} rows, as was asked for: the choice leaves out up to {left}"
         return ""
 
-    def lower_bounds(self, request: Request) -> tuple[str, ...]:
+    def lower_bounds(self, options: Options) -> tuple[str, ...]:
         """What the theorems leave to any mechanism, scaled to how far one record moves an entry."""
-        if request.feasibility in ("safe", "strict"):
+        if options.feasibility in ("safe", "strict"):
             return ()  # they are about missing constraints or optimum by little; these miss the optimum instead
         lines: list[str] = []
         for cell in self.data.classification.cells:
-            least = cell.lower_bound(request.epsilon, request.delta, request.beta)
+            least = cell.lower_bound(options.epsilon, options.delta, options.beta)
             if least is not None and least.value > 0:
                 proof = f"by the proof of {least.theorem} for a bounded change"
                 lines.append(f"lower bound for {cell.parameter}, {proof}: {least.statement}")
         return tuple(dict.fromkeys(lines))
 
-    def least(self, request: Request) -> Mapping[str, float]:
+    def least(self, options: Options) -> Mapping[str, float]:
         """Right-hand sides alone: a theorem on the objective counts in coefficients of its own program, not in units of
         this objective."""
-        if request.feasibility in ("safe", "strict"):
+        if options.feasibility in ("safe", "strict"):
             return {}
         cells = (cell for cell in self.data.classification.cells if cell.part == "scalar")
-        found = [cell.lower_bound(request.epsilon, request.delta, request.beta) for cell in cells]
+        found = [cell.lower_bound(options.epsilon, options.delta, options.beta) for cell in cells]
         values = [each.value for each in found if each is not None and each.value > 0]
         return {"violation within": max(values)} if values else {}
 
@@ -209,45 +203,45 @@ class Program(PrivateModel[PrivateLP]):
         bounded = all(cell.level == "low" for cell in self.data.classification.cells)
         return ("sensitivity",) if bounded and self.problem is not None else ()
 
-    def varied(self, what: str, factor: float, parameter: str = "") -> PrivateModel[PrivateLP]:
+    def varied(self, what: str, factor: float, parameter: str = "") -> Model[PrivateLP]:
         if what not in self.varies:
             return super().varied(what, factor, parameter)
         private = [p for p in self.problem.parameters() if isinstance(p, Private)]
         twins = {id(p): p.moving(factor) for p in private if parameter in ("", p.name())}
         parts = (self.problem.objective, *self.problem.constraints)
         objective, *constraints = (part.tree_copy(id_objects=twins) for part in parts)
-        model: PrivateModel[PrivateLP] = self.problem.copy([objective, constraints])._door(None)
+        model: Model[PrivateLP] = self.problem.copy([objective, constraints])._door(None)
         return model
 
-    def measured(self, mechanism: Any, request: Request, runs: int) -> Mapping[str, Sequence[float]]:
-        return measured(mechanism, self.data, request, runs)
+    def measured(self, mechanism: Any, options: Options, runs: int) -> Mapping[str, Sequence[float]]:
+        return measured(mechanism, self.data, options, runs)
 
     def refuse_empty(self) -> None:
         self.data.public.require_feasible()
 
-    def nothing_applies(self, request: Request, candidates: Sequence[Candidate]) -> DPModelError:
+    def nothing_applies(self, options: Options, candidates: Sequence[Candidate]) -> DPModelError:
         self.refuse_empty()
-        if request.feasibility == "strict":
+        if options.feasibility == "strict":
             strict = next(c for c in candidates if c.mechanism == "strict-truncated-laplace")
             what = 'feasibility="strict" cannot be promised for this problem'
             if strict.code == "infeasible":
                 remedy = 'tighter public bounds=[lo, hi] on the private parameters, or feasibility="relaxed"'
                 return InfeasibleError(what, why=strict.reason, remedy=remedy)
             mend = 'delta=1e-6, say, or feasibility="safe", which promises it with probability 1 - beta'
-            remedy = mend if request.delta == 0 else 'mend that, or feasibility="relaxed"'
+            remedy = mend if options.delta == 0 else 'mend that, or feasibility="relaxed"'
             return UnsupportedModelError(what, why=strict.reason, remedy=remedy)
         # Mechanisms that serve other cells or another feasibility explain nothing here.
         cells = {f"{cell.taxonomy.part} {cell.taxonomy.level}" for cell in self.data.classification.cells}
         told = [c for c in candidates if cells & set(c.cells)] or candidates
         remedy = self.remedy
-        if request.feasibility == "safe":
+        if options.feasibility == "safe":
             remedy = f'feasibility="centred" or "relaxed", which promise less; or {remedy}'
         return UnsupportedModelError(f"no mechanism serves this {self.words}", why=reasons(told), remedy=remedy)
 
     # ------------------------------------------------------------------ executing
-    def ready(self, chosen: Candidate) -> None:
+    def ready(self, chosen: Candidate, serves: Serves) -> None:
         self.data.public.require_feasible()
-        refuse_foregone(self.data, chosen)
+        refuse_foregone(self.data, chosen, serves.over_all)
         require_private_values(private_parameters(self.problem))
 
     def checked(self, outcome: Any) -> Outcome:
@@ -279,13 +273,13 @@ class Program(PrivateModel[PrivateLP]):
         return collect(problem, model, ran, value, notes, {} if outcome.x is None else _duals(problem, outcome))
 
 
-def refuse_impossible(model: PrivateLP, request: Request) -> None:
+def refuse_impossible(model: PrivateLP, options: Options) -> None:
     """Raise the impossibility theorem of the first cell that cannot be solved."""
     for cell in model.classification.cells:
         if not cell.solvable:
             constraint = cell.where[0] if cell.where and cell.part != "objective" else "objective"
             raise impossibility_error(
-                cell.part, cell.parameter, constraint, request.epsilon, request.delta, request.beta, cell.reason
+                cell.part, cell.parameter, constraint, options.epsilon, options.delta, options.beta, cell.reason
             )
 
 

@@ -10,15 +10,23 @@ import numpy as np
 
 from dpmodel.compile.bridge import write_values
 from dpmodel.compile.form import require_private_values
+from dpmodel.contract import (
+    YES,
+    Candidate,
+    Model,
+    Options,
+    Outcome,
+    Ran,
+    Serves,
+    Verdict,
+    finite_number,
+    public_options,
+)
 from dpmodel.errors import SpecificationError
+from dpmodel.forecast import ExcessRisk
 from dpmodel.marks.private import Private
-from dpmodel.mechanisms.contract import YES, Outcome, Request, Verdict
-from dpmodel.mechanisms.forecast import ExcessRisk
-from dpmodel.models.contract import Candidate, PrivateModel, Ran
 from dpmodel.models.explanation import private_of
-from dpmodel.models.options import Options
 from dpmodel.models.released import checked_point, collect, private_parameters
-from dpmodel.models.request import finite_number, public_request
 from dpmodel.programs.classifier import record_words
 from dpmodel.regressions.model import AnyRegression, PrivateMultinomial, PrivateOutputs, PrivateRegression
 from dpmodel.regressions.rates import regression_lower_bounds
@@ -26,7 +34,7 @@ from dpmodel.release.release import Release
 from dpmodel.text import number
 
 
-class Regression(PrivateModel[AnyRegression]):
+class Regression(Model[AnyRegression]):
     """``problem`` : the caller's CVXPY problem, which ``finish`` writes to."""
 
     words = "regression"
@@ -42,26 +50,26 @@ class Regression(PrivateModel[AnyRegression]):
     def protects(self) -> str:
         return record_words(private_of(self.data))
 
-    def ask(self, options: Options) -> tuple[PrivateModel[Any], Request]:
+    def check(self, given: Options) -> tuple[Model[Any], Options]:
         clip = self.data.loss.clip
-        request = public_request(options, self.words)
-        return self, replace(request, clip=clip if math.isfinite(clip) else None)
+        options = public_options(given, self.words)
+        return self, replace(options, clip=clip if math.isfinite(clip) else None)
 
-    def serves(self, mechanism: Any, request: Request) -> Verdict:
-        if self.data.in_blocks and not getattr(mechanism, "reads_blocks", False):
+    def serves(self, mechanism: Any, options: Options) -> Verdict:
+        if self.data.in_blocks and not mechanism.serves.reads_blocks:
             return Verdict(False, "it needs all rows in memory, and these lie in blocks")
         return YES
 
-    def lower_bounds(self, request: Request) -> tuple[str, ...]:
+    def lower_bounds(self, options: Options) -> tuple[str, ...]:
         if isinstance(self.data, PrivateOutputs | PrivateMultinomial):
             return ()  # the theorems speak of one output
-        return regression_lower_bounds(self.data, request.epsilon, request.delta)
+        return regression_lower_bounds(self.data, options.epsilon, options.delta)
 
     @property
     def varies(self) -> tuple[str, ...]:
         return ("records",) if isinstance(self.data, PrivateRegression) else ()
 
-    def varied(self, what: str, factor: float, parameter: str = "") -> PrivateModel[AnyRegression]:
+    def varied(self, what: str, factor: float, parameter: str = "") -> Model[AnyRegression]:
         """More records of the same kind: each has less weight, and the objective the same."""
         data = self.data
         if what not in self.varies or not isinstance(data, PrivateRegression):
@@ -71,7 +79,7 @@ class Regression(PrivateModel[AnyRegression]):
         scale, total = data.scale / times, data.total * times
         return Regression(replace(data, count=count, scale=scale, total=total, _memo={}), self.problem)
 
-    def ready(self, chosen: Candidate) -> None:
+    def ready(self, chosen: Candidate, serves: Serves) -> None:
         if self.data.public is not None:
             self.data.public.require_feasible()
         require_private_values(private_parameters(self.problem))

@@ -15,10 +15,9 @@ import scipy.sparse as sp
 from dpmodel._types import Labels
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.names import names_of
+from dpmodel.contract import NOTHING_FOUND, STOPPED, Outcome, Ran, WrongOutcome
 from dpmodel.marks import vault
 from dpmodel.marks.private import Private
-from dpmodel.mechanisms.contract import NOTHING_FOUND, STOPPED, Outcome
-from dpmodel.models.contract import Ran, WrongOutcome
 from dpmodel.models.explanation import accuracy_of, guarantee_of
 from dpmodel.numerics.solvers import ANSWERS, SOLVER_ERROR
 from dpmodel.regressions.model import AnyRegression

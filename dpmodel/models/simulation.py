@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.forecast import Forecast, Violation
+from dpmodel.contract import Candidate, Options
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, against_public, databases_that_tell
 from dpmodel.mechanisms.lp.fewer_records import fewer_records
-from dpmodel.models.contract import Candidate
 from dpmodel.text import number
 
 # Numbers read in all runs of one mechanism: beyond the first one database has to do, beyond the second none.
@@ -26,7 +25,7 @@ _HOPELESS = 20.0
 
 def settled(
     model: PrivateLP,
-    request: Request,
+    options: Options,
     compared: Sequence[Any],
     candidates: Sequence[Candidate],
     best: Candidate | None,
@@ -47,7 +46,7 @@ def settled(
     if best is not None and best.forecast is not None and best.forecast.unbeatable:
         return list(candidates)
     first = None if best is None else best.forecast
-    if not silent and not (first is not None and first.error.contested(first, request)):
+    if not silent and not (first is not None and first.error.contested(first, options)):
         return list(candidates)
     most = _MOST if silent else _FEW
     public = any(c.forecast is not None and c.forecast.spends_nothing for c in candidates)
@@ -73,7 +72,7 @@ def settled(
             continue
         count = databases_that_tell(model) if work * DATABASES <= _FEW else 1
         try:
-            share = against_public(algorithm, model, request, count, _WORSE * min(rivals, default=math.inf))
+            share = against_public(algorithm, model, options, count, _WORSE * min(rivals, default=math.inf))
         except Exception as problem:
             failed[name] = Candidate.failed(algorithm, problem)
             continue

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from dpmodel.contract import Candidate, Model, Options, WrongOutcome
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.exact.model import (
     Found,
@@ -15,14 +16,12 @@ from dpmodel.exact.model import (
     PrivateVectors,
     system_lower_bounds,
 )
-from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.forecast import RowsMissed
-from dpmodel.models.contract import Candidate, PrivateModel, WrongOutcome
+from dpmodel.forecast import RowsMissed
 
 S = TypeVar("S", PrivateVectors, PrivateInequalities, PrivatePoints)
 
 
-class ExactSystem(PrivateModel[S]):
+class ExactSystem(Model[S]):
     """What the three kinds share."""
 
     words = "system"
@@ -44,8 +43,8 @@ class ExactSystem(PrivateModel[S]):
             remedy="more records, a larger epsilon or delta, fewer dimensions, or mechanism= to run one all the same",
         )
 
-    def lower_bounds(self, request: Request) -> tuple[str, ...]:
-        return system_lower_bounds(self.data, request.epsilon, request.delta, request.beta)
+    def lower_bounds(self, options: Options) -> tuple[str, ...]:
+        return system_lower_bounds(self.data, options.epsilon, options.delta, options.beta)
 
     def checked(self, outcome: Any) -> Found:
         if not isinstance(outcome, Found):

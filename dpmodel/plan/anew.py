@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dpmodel.contract import Candidate, Model, Options
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.forecast import ExcessRisk
-from dpmodel.models.contract import Candidate, PrivateModel
+from dpmodel.forecast import ExcessRisk
 from dpmodel.text import number, table
 
 SMALLEST_DELTA = 1e-12  # beyond all doubt: one in the number of all people, over a hundred
@@ -19,13 +18,13 @@ _MOST = 4  # constraints that a caption names
 
 @dataclass(frozen=True)
 class Anew:
-    """``model``, ``request`` : what was planned; ``mechanisms`` : all that were compared; ``compared`` : what some
+    """``model``, ``options`` : what was planned; ``mechanisms`` : all that were compared; ``compared`` : what some
     of them say of themselves of a model at a request."""
 
-    model: PrivateModel[Any]
-    request: Request
+    model: Model[Any]
+    options: Options
     mechanisms: Sequence[Any]
-    compared: Callable[[PrivateModel[Any], Request, Sequence[Any]], Sequence[Candidate]]
+    compared: Callable[[Model[Any], Options, Sequence[Any]], Sequence[Candidate]]
 
     @property
     def constraints(self) -> tuple[str, ...]:
@@ -51,50 +50,50 @@ class Anew:
     def here(self, against: str) -> float:
         """Where the plan stands on an axis: its epsilon, its number of records, 1 for the sensitivity."""
         if against == "epsilon":
-            return self.request.epsilon
+            return self.options.epsilon
         return float(self.model.data.count) if against == "records" else 1.0
 
     def at(self, value: float, against: str = "epsilon") -> Sequence[Candidate]:
-        model, request = self._there(value, against)
-        return self.compared(model, request, self.mechanisms)
+        model, options = self._there(value, against)
+        return self.compared(model, options, self.mechanisms)
 
     def of(self, name: str, epsilon: float) -> Candidate:
         """What one of them says at another epsilon."""
-        return self.at_request(replace(self.request, epsilon=epsilon), name)
+        return self.at_options(replace(self.options, epsilon=epsilon), name)
 
-    def at_request(self, request: Request, name: str) -> Candidate:
+    def at_options(self, options: Options, name: str) -> Candidate:
         """What one of them says of another request."""
-        return self.compared(self.model, request, self._named(name))[0]
+        return self.compared(self.model, options, self._named(name))[0]
 
     def with_delta(self, now: Sequence[Candidate]) -> Candidate | None:
         """Of a regression at delta 0 the best of what does not serve it there, at the smallest delta."""
-        if self.request.delta > 0 or not any(c.forecast and isinstance(c.forecast.error, ExcessRisk) for c in now):
+        if self.options.delta > 0 or not any(c.forecast and isinstance(c.forecast.error, ExcessRisk) for c in now):
             return None
         refused = {c.mechanism for c in now if not c.eligible and c.code == ""}
         others = [each for each in self.mechanisms if each.name in refused]
-        found = self.compared(self.model, replace(self.request, delta=SMALLEST_DELTA), others)
+        found = self.compared(self.model, replace(self.options, delta=SMALLEST_DELTA), others)
         told = [(c.forecast.error.rank, c.mechanism, c) for c in found if c.forecast is not None]
         return min(told)[2] if told else None
 
     def varied(self, what: str, factor: float, name: str, parameter: str = "") -> Candidate:
         """What one of them says with ``factor`` times the records or the sensitivity (of one parameter, or all)."""
-        return self.compared(self.model.varied(what, factor, parameter), self.request, self._named(name))[0]
+        return self.compared(self.model.varied(what, factor, parameter), self.options, self._named(name))[0]
 
     def least(self, value: float, against: str = "epsilon") -> Mapping[str, float]:
-        model, request = self._there(value, against)
-        return model.least(request)
+        model, options = self._there(value, against)
+        return model.least(options)
 
-    def _there(self, value: float, against: str) -> tuple[PrivateModel[Any], Request]:
+    def _there(self, value: float, against: str) -> tuple[Model[Any], Options]:
         if against == "epsilon":
-            return self.model, replace(self.request, epsilon=value)
-        return self.model.varied(against, value / self.here(against)), self.request
+            return self.model, replace(self.options, epsilon=value)
+        return self.model.varied(against, value / self.here(against)), self.options
 
     def _named(self, name: str) -> list[Any]:
         return [each for each in self.mechanisms if each.name == name]
 
     def measured(self, name: str, epsilon: float, runs: int) -> Mapping[str, Sequence[float]]:
         mechanism = next(each for each in self.mechanisms if each.name == name)
-        return self.model.measured(mechanism, replace(self.request, epsilon=epsilon), runs)
+        return self.model.measured(mechanism, replace(self.options, epsilon=epsilon), runs)
 
 
 @dataclass(frozen=True)

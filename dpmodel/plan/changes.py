@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dpmodel.contract import Candidate
 from dpmodel.errors import DPModelError
-from dpmodel.mechanisms.forecast import Forecast, Violation
-from dpmodel.models.contract import Candidate
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.plan.shown import error_words
 from dpmodel.text import number
 
@@ -47,7 +47,7 @@ def _without_traces(then: Forecast, now: Forecast) -> Any:
 
 
 def _tried(plan: Plan) -> Iterator[tuple[str, Forecast | None]]:
-    anew, name, epsilon = plan.anew, plan.chosen.mechanism, plan.request.epsilon
+    anew, name, epsilon = plan.anew, plan.chosen.mechanism, plan.options.epsilon
     assert anew is not None
     yield f"twice the epsilon, {number(2 * epsilon)}", _forecast(lambda: anew.of(name, 2 * epsilon))
     if "records" in anew.varies:
@@ -76,8 +76,8 @@ def _rows_that_halve(plan: Plan) -> tuple[str, Forecast] | None:
     rows = now.error.slack_rows
     while rows < now.error.private_rows:
         rows = min(2 * rows, now.error.private_rows)
-        request = replace(plan.request, slack_rows=rows, violation=None)
-        then = _forecast(lambda request=request: plan.anew.at_request(request, plan.chosen.mechanism))
+        options = replace(plan.options, slack_rows=rows, violation=None)
+        then = _forecast(lambda options=options: plan.anew.at_options(options, plan.chosen.mechanism))
         if then is not None and isinstance(then.error, Violation) and then.error.violation <= now.error.violation / 2:
             return f"{then.error.slack_rows} constraints left out instead of {now.error.slack_rows}", then
     return None

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from dpmodel.contract import Candidate, Options
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.contract import Request
-from dpmodel.models.contract import Candidate
 from dpmodel.plan.anew import SMALLEST_DELTA, Anew, Simulated, checked_epsilons
 from dpmodel.plan.explained import PlanExplained
 from dpmodel.plan.picture import picture
@@ -42,7 +41,7 @@ class Plan:
 
     candidates: tuple[Candidate, ...]
     chosen: Candidate
-    request: Request
+    options: Options
     forced: bool
     lower_bounds: tuple[str, ...]
     first: str = ""
@@ -65,7 +64,7 @@ class Plan:
         now = self.chosen.forecast
         if self.anew is None or now is None or not self.chosen.reads or now.vacuous:
             return ""
-        then = self.anew.of(self.chosen.mechanism, 2 * self.request.epsilon).forecast
+        then = self.anew.of(self.chosen.mechanism, 2 * self.options.epsilon).forecast
         told = [] if then is None else [("twice the epsilon", error_words(then))]
         with_delta = self.anew.with_delta(self.candidates)
         if (
@@ -102,10 +101,10 @@ class Plan:
     def told(self) -> dict[str, Any]:
         """`to_dict` without what would help: nothing is looked for."""
         return {
-            "epsilon": self.request.epsilon,
-            "delta": self.request.delta,
-            "beta": self.request.beta,
-            "feasibility": self.request.feasibility,
+            "epsilon": self.options.epsilon,
+            "delta": self.options.delta,
+            "beta": self.options.beta,
+            "feasibility": self.options.feasibility,
             "chosen": self.chosen.mechanism,
             "forced": self.forced,
             "answer": self.first,
@@ -115,7 +114,7 @@ class Plan:
             "cells": list(self.cells),
             "protects": self.protects,
             "better": "",
-            "request": plain_fields(self.request),
+            "request": plain_fields(self.options),
         }
 
     def to_json(self, indent: int | None = None) -> str:
@@ -143,7 +142,7 @@ class Plan:
         plan = cls(
             candidates,
             chosen[0],
-            part(Request, data, "request"),
+            part(Options, data, "request"),
             part(bool, data, "forced"),
             part(tuple[str, ...], data, "lower_bounds"),
             part(str, data, "answer"),
@@ -173,9 +172,9 @@ class Plan:
     @property
     def title(self) -> str:
         """What it is a plan for."""
-        if self.request.epsilon == 0 == self.request.delta:
+        if self.options.epsilon == 0 == self.options.delta:
             return "Plan of a post-processing: it costs no privacy"
-        return f"Plan for epsilon {number(self.request.epsilon)}, delta {number(self.request.delta)}"
+        return f"Plan for epsilon {number(self.options.epsilon)}, delta {number(self.options.delta)}"
 
     def __str__(self) -> str:
         return screenful(short_text(self), "plan.to_dict()")
@@ -255,7 +254,7 @@ class Plan:
         for name in names:
             if name not in applies:
                 raise SpecificationError(f"simulate: {name!r} does not apply", remedy=f"one of {', '.join(applies)}")
-        at = checked_epsilons(epsilons, self.request.epsilon)
+        at = checked_epsilons(epsilons, self.options.epsilon)
         return Simulated({(name, each): self.anew.measured(name, each, runs) for name in names for each in at})
 
     def _repr_html_(self) -> str:

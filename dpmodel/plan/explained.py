@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dpmodel.mechanisms.forecast import ExcessRisk, Forecast, RowsMissed, Seconds, Violation
-from dpmodel.models.contract import Candidate
+from dpmodel.contract import Candidate
+from dpmodel.forecast import ExcessRisk, Forecast, RowsMissed, Seconds, Violation
 from dpmodel.plan.changes import changes
 from dpmodel.plan.shown import error_words
 from dpmodel.text import html_table, number, screenful, table, wrapped

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dpmodel.errors import DPModelError
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.forecast import Forecast
 from dpmodel.plan.comparison import Plan
 from dpmodel.text import number
 from dpmodel.users_line import users_line

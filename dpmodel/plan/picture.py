@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpmodel.contract import Candidate
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.forecast import Forecast
-from dpmodel.models.contract import Candidate
+from dpmodel.forecast import Forecast
 from dpmodel.plan.anew import Simulated, checked_epsilons
 from dpmodel.release.plots.canvas import require_matplotlib
 from dpmodel.release.plots.error_against import Line, Panel, error_against
@@ -43,7 +43,7 @@ def picture(plan: Plan, values: Any, against: str, simulated: Simulated | None, 
     """``Plan.plot``."""
     require_matplotlib("plan.table()")
     _check(plan, against, simulated)
-    if not plan.request.epsilon > 0:
+    if not plan.options.epsilon > 0:
         raise SpecificationError("plot: this plan costs no privacy", why="nothing in it depends on epsilon")
     if plan.anew is None:
         if values is not None or against != "epsilon":
@@ -52,7 +52,7 @@ def picture(plan: Plan, values: Any, against: str, simulated: Simulated | None, 
                 why="this plan was copied or read back, and holds no model",
                 remedy="problem.plan(...).plot(epsilons), or plot() for its own epsilon",
             )
-        here = plan.request.epsilon
+        here = plan.options.epsilon
         at: dict[float, Sequence[Candidate]] = {here: plan.candidates}
         least: dict[float, Mapping[str, float]] = {}
     else:
@@ -142,7 +142,7 @@ def _caption(plan: Plan, at: Mapping[float, Sequence[Candidate]], panels: Sequen
     drawn = {line.name for panel in panels for line in panel.lines}
     told = [
         "What each mechanism says of its error, where that is more than is known without data. Solid: proved, except "
-        f"with probability {number(plan.request.beta)}; dashed: predicted."
+        f"with probability {number(plan.options.beta)}; dashed: predicted."
     ]
     where = () if plan.anew is None else plan.anew.constraints
     told += [f"Private constraints, each in its own unit: {', '.join(where)}."] if where else []

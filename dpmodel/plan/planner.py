@@ -9,11 +9,9 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Literal, cast, get_args
 
+from dpmodel.contract import ARITHMETIC, Candidate, Model, Options, Progress, Verdict, no_progress
 from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError, UnsupportedModelError
-from dpmodel.mechanisms.contract import Progress, Request, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast, Order
-from dpmodel.mechanisms.known import missing_something
-from dpmodel.models.contract import ARITHMETIC, Candidate, PrivateModel
+from dpmodel.forecast import Forecast, Order, missing_something
 from dpmodel.numerics.public_facts import key_of
 from dpmodel.plan import kept
 from dpmodel.plan.anew import Anew
@@ -30,7 +28,7 @@ BEHIND = "not forecast, because it cannot win"
 __all__ = ["Candidate", "Plan", "make_plan", "select_mechanism"]
 
 
-def select_mechanism(candidates: Sequence[Candidate], request: Request | None = None) -> Candidate | None:
+def select_mechanism(candidates: Sequence[Candidate], options: Options | None = None) -> Candidate | None:
     """The eligible candidate with the least forecast error; the first in the registry among equals.
 
     Statements that say nothing come last, and predictions come after theorems. With ``slack_rows`` asked for,
@@ -83,7 +81,7 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     too few records for the budget    public-only: the best point that reads no data
     ================================  ===================================================================
 
-    As published: adassp-published, frank-wolfe-published, stochastic-mirror-descent.
+    As printed: adassp-as-printed, frank-wolfe-as-printed, stochastic-mirror-descent.
 
     Post-processing costs no privacy and its solvers reach the same optimum, so those that reach it (to 1e-4 of the
     objective) compare by the time they are expected to take, ``Seconds``:
@@ -114,29 +112,29 @@ def select_mechanism(candidates: Sequence[Candidate], request: Request | None = 
     point in a hull                   tukey-depth while its candidates can be listed, else pin-hull
     ================================  ===================================================================
 
-    The papers' own constants (``Mechanism.published``) lose, and are compared where ``plan(published=True)`` asks.
+    The papers' own constants (``Serves.as_printed``) lose, and are compared where ``plan(as_printed=True)`` asks.
     """
     served = [c for c in candidates if c.eligible and c.forecast is not None]
     forecasts = [c.forecast for c in served if c.forecast is not None]
     if not forecasts:
         return None
-    best = type(forecasts[0].error).best(forecasts, request)
+    best = type(forecasts[0].error).best(forecasts, options)
     return next(c for c in served if c.forecast is best)
 
 
 def make_plan(
-    model: PrivateModel[Any],
-    request: Request,
+    model: Model[Any],
+    options: Options,
     mechanism: str | AnyMechanism = "auto",
     *,
     compare: Compared = "needed",
-    published: bool = False,
+    as_printed: bool = False,
     report: Progress = no_progress,
 ) -> Plan:
     """Compare the mechanisms for ``model``; ``mechanism`` forces one (a name, or an object with settings of its own).
 
     ``compare`` : "needed" forecasts what can win, and of forced ones nothing else; "all" every mechanism that applies.
-    ``published`` : all, and the papers' own constants too. ``report`` : told whose forecast is computed.
+    ``as_printed`` : all, and the papers' own constants too. ``report`` : told whose forecast is computed.
 
     Raises
     ------
@@ -149,32 +147,32 @@ def make_plan(
         raise SpecificationError(
             f"compare={compare!r}", why="a plan forecasts what can win, or all", remedy='compare="needed" or "all"'
         )
-    everything, kind = compare == "all" or published, KINDS[model.kind]
+    everything, kind = compare == "all" or as_printed, KINDS[model.kind]
 
     def build() -> Plan:
-        return _plan(model, request, mechanism, everything, published, report)
+        return _plan(model, options, mechanism, everything, as_printed, report)
 
     def found() -> Plan:
         # Settings of somebody else's mechanism may change in place.
         if not model.reads or not all(type(each).__module__.startswith("dpmodel.") for each in kind.mechanisms):
             return build()
         plan = kept.find(model.data, key)
-        if plan is None or not _still(plan, model, request):
+        if plan is None or not _still(plan, model, options):
             started = time.perf_counter()
             plan = build()
             if time.perf_counter() - started > kept.WORTH:
                 kept.keep(model.data, key, plan)
             return plan
         compared = [each for each in kind.mechanisms if each.name in {c.mechanism for c in plan.candidates}]
-        help = _help(model, request, plan.candidates, plan.chosen)
-        return replace(plan, help=help, anew=_anew(model, request, compared))
+        help = _help(model, options, plan.candidates, plan.chosen)
+        return replace(plan, help=help, anew=_anew(model, options, compared))
 
     load_entry_points()
     try:
         if not isinstance(mechanism, str):  # settings of its own need not be part of what makes it equal to another
             return build()
         offered = tuple(map(id, kind.mechanisms))  # more may be registered later
-        key = key_of(("plan", type(model), request, mechanism, everything, published, offered))
+        key = key_of(("plan", type(model), options, mechanism, everything, as_printed, offered))
         plan: Plan = model.data.cached(key, found)
         return plan
     except DPModelError:
@@ -192,40 +190,40 @@ def make_plan(
         ) from None
 
 
-def _still(plan: Plan, model: PrivateModel[Any], request: Request) -> bool:
+def _still(plan: Plan, model: Model[Any], options: Options) -> bool:
     """Whether the choice of ``plan``, made for a model like this one, says the same of this one: what is charged, and
     what a run computes of public facts before it reads anything, is this model's own."""
     algorithm = next(each for each in KINDS[model.kind].mechanisms if each.name == plan.chosen.mechanism)
-    model.check(request)
-    fresh, then = model.capped(request, _candidate(algorithm, model, request)).forecast, plan.chosen.forecast
+    model.refuse(options)
+    fresh, then = model.capped(options, _candidate(algorithm, model, options)).forecast, plan.chosen.forecast
     if fresh is None or then is None:
         return False
     return (fresh.epsilon, fresh.delta, fresh.statement) == (then.epsilon, then.delta, then.statement)
 
 
 def _plan(
-    model: PrivateModel[Any],
-    request: Request,
+    model: Model[Any],
+    options: Options,
     mechanism: str | AnyMechanism,
     everything: bool,
-    published: bool,
+    as_printed: bool,
     report: Progress,
 ) -> Plan:
     if isinstance(mechanism, str) and mechanism == "auto":
-        mechanism = model.preferred(request)
+        mechanism = model.preferred(options)
     kind = model.kind
     forced = None if isinstance(mechanism, str) and mechanism == "auto" else named(mechanism, kind)
-    offered = KINDS[kind].compared(published)
+    offered = KINDS[kind].compared(as_printed)
     compared = offered if everything or forced is None else (forced,)
     if forced is not None and forced not in compared:  # of the other kind, or with settings of its own
         compared = (*(each for each in compared if each.name != forced.name), forced)
-    model.check(request)
-    candidates = _compared(model, request, compared, everything, report)
+    model.refuse(options)
+    candidates = _compared(model, options, compared, everything, report)
     if forced is not None:
         chosen = next(candidate for candidate in candidates if candidate.mechanism == forced.name)
         if not chosen.eligible:
             model.refuse_empty()
-            others = (_candidate(each, model, request) for each in offered if each is not forced)
+            others = (_candidate(each, model, options) for each in offered if each is not forced)
             names = [each.mechanism for each in others if each.eligible]
             raise UnsupportedModelError(
                 f"mechanism={forced.name!r} cannot serve this problem",
@@ -234,53 +232,53 @@ def _plan(
             )
     else:
         model.refuse_auto(candidates)
-        candidates = model.settled(request, compared, candidates, select_mechanism(candidates, request))
-        best = select_mechanism(candidates, request)
+        candidates = model.settled(options, compared, candidates, select_mechanism(candidates, options))
+        best = select_mechanism(candidates, options)
         # Where nothing can read the data, what stands in the way is told: the public point has to be asked for, unless
         # it promises all that was asked for, whatever the data are.
-        reads = any(candidate.reads for candidate in candidates) or request.feasibility == "strict"
+        reads = any(candidate.reads for candidate in candidates) or options.feasibility == "strict"
         if best is None or not (reads or _perfect(best) or not model.reads):
-            raise model.nothing_applies(request, candidates)
+            raise model.nothing_applies(options, candidates)
         chosen = best
     own = None if isinstance(mechanism, str) else forced  # with settings that its name does not tell
-    first, help = _first(model, request, chosen), _help(model, request, candidates, chosen, compared)
-    second = select_mechanism([each for each in candidates if each is not chosen], request)
+    first, help = _first(model, options, chosen), _help(model, options, candidates, chosen, compared)
+    second = select_mechanism([each for each in candidates if each is not chosen], options)
     runner_up = second.mechanism if second is not None else ""
-    bounds = model.lower_bounds(request)
+    bounds = model.lower_bounds(options)
     cells = _cells(model)
     return Plan(
-        tuple(candidates), chosen, request, forced is not None, bounds, first, runner_up, own, help, cells,
-        _anew(model, request, compared), model.protects,
+        tuple(candidates), chosen, options, forced is not None, bounds, first, runner_up, own, help, cells,
+        _anew(model, options, compared), model.protects,
     )  # fmt: skip
 
 
-def _cells(model: PrivateModel[Any]) -> tuple[str, ...]:
+def _cells(model: Model[Any]) -> tuple[str, ...]:
     classification = getattr(model.data, "classification", None)
     return () if classification is None else classification.verdicts()
 
 
-def _anew(model: PrivateModel[Any], request: Request, compared: Sequence[AnyMechanism]) -> Anew:
+def _anew(model: Model[Any], options: Options, compared: Sequence[AnyMechanism]) -> Anew:
     """What finds out how all of them do at other epsilons."""
-    return Anew(model, request, compared, lambda of, then, some: _compared(of, then, some, everything=True))
+    return Anew(model, options, compared, lambda of, then, some: _compared(of, then, some, everything=True))
 
 
-def _first(model: PrivateModel[Any], request: Request, chosen: Candidate) -> str:
+def _first(model: Model[Any], options: Options, chosen: Candidate) -> str:
     """What to know first: nothing where the chosen statement says something, else that it does not."""
     assert chosen.forecast is not None
     if not _silent(model, chosen):
-        return model.unmet(request, chosen.forecast)
+        return model.unmet(options, chosen.forecast)
     if chosen.forecast.spends_nothing:
         return f"No guarantee beyond what is known without data: {chosen.mechanism} reads none and spends nothing"
     return f"No guarantee: {chosen.mechanism} promises no more than is known without data"
 
 
-def _silent(model: PrivateModel[Any], chosen: Candidate) -> bool:
+def _silent(model: Model[Any], chosen: Candidate) -> bool:
     return model.reads and chosen.forecast is not None and chosen.forecast.vacuous
 
 
 def _help(
-    model: PrivateModel[Any],
-    request: Request,
+    model: Model[Any],
+    options: Options,
     candidates: Sequence[Candidate],
     chosen: Candidate,
     compared: Sequence[AnyMechanism] = (),
@@ -290,38 +288,38 @@ def _help(
     if not _silent(model, chosen):
         return nothing
     offered = {each.name: each for each in compared or KINDS[model.kind].mechanisms}
-    told = chosen if chosen.reads else select_mechanism([each for each in candidates if each.reads], request)
+    told = chosen if chosen.reads else select_mechanism([each for each in candidates if each.reads], options)
     if told is None:
         return nothing
     # Those that a plan did not have to forecast are asked like the others.
     rest = [each for each in candidates if each is not told and each.eligible and each.mechanism in offered]
     rest = [each for each in rest if each.reads or each.forecast is None]
     asked = [(offered[each.mechanism], each) for each in (told, *rest)]
-    return partial(_what_helps, model, request, asked)
+    return partial(_what_helps, model, options, asked)
 
 
-def _what_helps(model: PrivateModel[Any], request: Request, asked: Sequence[tuple[AnyMechanism, Candidate]]) -> str:
+def _what_helps(model: Model[Any], options: Options, asked: Sequence[tuple[AnyMechanism, Candidate]]) -> str:
     """What the first of ``asked`` that anything helps has to say, else what the first of all has."""
-    texts = (_what_helps_one(model, request, *each) for each in asked)
+    texts = (_what_helps_one(model, options, *each) for each in asked)
     first = next(texts)
     found = first if NO_EPSILON not in first else next((text for text in texts if NO_EPSILON not in text), first)
     return f"; {found}"
 
 
-def _what_helps_one(model: PrivateModel[Any], request: Request, algorithm: AnyMechanism, told: Candidate) -> str:
-    forecast = told.forecast or _candidate(algorithm, model, request).forecast
+def _what_helps_one(model: Model[Any], options: Options, algorithm: AnyMechanism, told: Candidate) -> str:
+    forecast = told.forecast or _candidate(algorithm, model, options).forecast
     if forecast is None or forecast.spends_nothing:
         return NO_EPSILON
 
     def again(epsilon: float) -> Forecast | None:
         # Settings with the best statement: those that do best in simulations need not prove anything at any budget.
-        then = replace(request, epsilon=epsilon, by_proof=True)
+        then = replace(options, epsilon=epsilon, by_proof=True)
         if any(hoped.vacuous for hoped in _bounds(algorithm, model, then)):
             return None
-        return model.capped(request, _candidate(algorithm, model, then)).forecast
+        return model.capped(options, _candidate(algorithm, model, then)).forecast
 
-    helps = what_would_help(told.mechanism, forecast, request.epsilon, again, model.halvings)
-    condition = forecast.error.if_requested(request) if "says something" in helps else ""
+    helps = what_would_help(told.mechanism, forecast, options.epsilon, again, model.halvings)
+    condition = forecast.error.condition(options) if "says something" in helps else ""
     return f"{condition}{helps}"
 
 
@@ -330,30 +328,30 @@ def _perfect(candidate: Candidate) -> bool:
     return candidate.forecast is not None and not candidate.forecast.vacuous
 
 
-def _verdict(mechanism: AnyMechanism, model: PrivateModel[Any], request: Request) -> Verdict:
+def _verdict(mechanism: AnyMechanism, model: Model[Any], options: Options) -> Verdict:
     kind = mechanism.serves.model
     if kind in KINDS and kind is not model.kind:
         return Verdict(False, f"it serves {KINDS[kind].words}")
-    refused = model.serves(mechanism, request)
+    refused = model.serves(mechanism, options)
     if not refused.eligible:
         return refused
     method: Any = mechanism  # the kind of model it serves was checked
-    verdict: Verdict = method.eligible(model.data, request)
+    verdict: Verdict = method.eligible(model.data, options)
     return verdict
 
 
 def _compared(
-    model: PrivateModel[Any],
-    request: Request,
+    model: Model[Any],
+    options: Options,
     mechanisms: Sequence[AnyMechanism],
     everything: bool,
     report: Progress = no_progress,
 ) -> list[Candidate]:
     """What the mechanisms say of themselves, in their order. Those that promise most at best are asked first, and those
     that cannot come before the best so far are not asked; ``everything`` : all are."""
-    verdict = cache(lambda place: _verdict(mechanisms[place], model, request))  # some take a while
+    verdict = cache(lambda place: _verdict(mechanisms[place], model, options))  # some take a while
     bounds = [
-        iter(()) if everything else _bounds(each, model, request, partial(verdict, place))
+        iter(()) if everything else _bounds(each, model, options, partial(verdict, place))
         for place, each in enumerate(mechanisms)
     ]
     hopes = [next(each, None) for each in bounds]
@@ -362,10 +360,10 @@ def _compared(
 
     def forecast(place: int) -> Candidate:
         report(f"plan: forecast of {mechanisms[place].name}", 0.0)
-        return model.capped(request, _candidate(mechanisms[place], model, request, partial(verdict, place)))
+        return model.capped(options, _candidate(mechanisms[place], model, options, partial(verdict, place)))
 
     def order(hoped: Forecast | None) -> Order:
-        return () if hoped is None else hoped.error.order(hoped, request)
+        return () if hoped is None else hoped.error.order(hoped, options)
 
     def behind(place: int) -> bool:
         """Whether what it hopes for, looked at more closely while that may help, comes after the best."""
@@ -389,11 +387,11 @@ def _compared(
             continue
         found[place] = told = forecast(place)
         if told.forecast is not None:
-            first = select_mechanism([each for each in found if each is not None], request)
+            first = select_mechanism([each for each in found if each is not None], options)
             best = None if first is None else first.forecast
     # Where no statement says anything and none is predicted to help, or the best leaves rows out, simulations choose
     # among those that do.
-    contested = best is not None and ((best.vacuous and not best.error.helps) or best.error.contested(best, request))
+    contested = best is not None and ((best.vacuous and not best.error.helps) or best.error.contested(best, options))
     # A public point is chosen only where something else could read the data, and plans tell what would help that;
     # nothing would, where it misses nothing.
     unread = best is None or (best.spends_nothing and not best.unbeatable)
@@ -414,31 +412,31 @@ def _unread(hoped: Forecast | None) -> bool:
 
 
 def _bounds(
-    mechanism: AnyMechanism, model: PrivateModel[Any], request: Request, verdict: Callable[[], Verdict] | None = None
+    mechanism: AnyMechanism, model: Model[Any], options: Options, verdict: Callable[[], Verdict] | None = None
 ) -> Iterator[Forecast]:
     """The best that the mechanism could say, looked at ever more closely, at the end against all that is known without
     data; nothing where its forecast has to tell."""
     method: Any = mechanism
     try:
-        eligible = _verdict(mechanism, model, request) if verdict is None else verdict()
+        eligible = _verdict(mechanism, model, options) if verdict is None else verdict()
         hoped = None
-        for bound in method.at_least(model.data, request) if eligible.eligible else ():
-            hoped = Candidate(mechanism.name, mechanism.source, True, "", bound.hoped(request))
-            yield cast(Forecast, model.capped(request, hoped, quickly=True).forecast)
+        for bound in method.at_least(model.data, options) if eligible.eligible else ():
+            hoped = Candidate(mechanism.name, mechanism.source, True, "", bound.hoped(options))
+            yield cast(Forecast, model.capped(options, hoped, quickly=True).forecast)
         if hoped is not None:
-            yield cast(Forecast, model.capped(request, hoped).forecast)
+            yield cast(Forecast, model.capped(options, hoped).forecast)
     except Exception:  # what goes wrong here goes wrong in the forecast
         return
 
 
 def _candidate(
-    mechanism: AnyMechanism, model: PrivateModel[Any], request: Request, eligible: Callable[[], Verdict] | None = None
+    mechanism: AnyMechanism, model: Model[Any], options: Options, eligible: Callable[[], Verdict] | None = None
 ) -> Candidate:
     """What a mechanism says of itself. One that fails is a line in the plan: others may serve."""
     name = mechanism.name
     try:
-        verdict, method = _verdict(mechanism, model, request) if eligible is None else eligible(), cast(Any, mechanism)
-        forecast = method.forecast(model.data, request) if verdict.eligible else None
+        verdict, method = _verdict(mechanism, model, options) if eligible is None else eligible(), cast(Any, mechanism)
+        forecast = method.forecast(model.data, options) if verdict.eligible else None
         if isinstance(forecast, Verdict):
             verdict, forecast = forecast, None
         if verdict.eligible and not isinstance(forecast, Forecast):
@@ -449,7 +447,7 @@ def _candidate(
         raise
     except Exception as error:
         return Candidate.failed(mechanism, error)
-    if forecast is not None and not (0 <= forecast.epsilon <= request.epsilon and 0 <= forecast.delta <= request.delta):
+    if forecast is not None and not (0 <= forecast.epsilon <= options.epsilon and 0 <= forecast.delta <= options.delta):
         spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)}"
         why = f"failed: it would spend {spends}, and not what was given or less"
         return Candidate(name, mechanism.source, False, why, None, "failed", mechanism.serves.cells)

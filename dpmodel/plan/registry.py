@@ -13,11 +13,10 @@ from typing import Any, ClassVar
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.contract import Mechanism, Outcome, Serves, Verdict, nearest
 from dpmodel.errors import SpecificationError
 from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors
-from dpmodel.mechanisms.contract import Mechanism, Outcome, Serves, Verdict
-from dpmodel.mechanisms.forecast import Forecast
-from dpmodel.models.request import nearest
+from dpmodel.forecast import Forecast
 from dpmodel.regressions.model import PrivateMultinomial, PrivateOutputs, PrivateRegression
 
 _LOG = logging.getLogger("dpmodel")
@@ -25,7 +24,7 @@ _LOG = logging.getLogger("dpmodel")
 AnyMechanism = Mechanism[Any]
 
 # Where the mechanisms of each kind of model are: they are loaded when such a model is first planned. In each kind the
-# order decides among equals; published variants stand last.
+# order decides among equals; those as printed stand last.
 _HOMES: dict[type, tuple[str, ...]] = {
     PrivateLP: (
         "mechanisms.lp.measure_and_fit:MEASURE_AND_FIT",
@@ -60,8 +59,8 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "regressions.pure_objective_perturbation:PURE_OBJECTIVE_PERTURBATION",
         "regressions.descent:SUBSAMPLED_DESCENT",
         "regressions.gaussian_frank_wolfe:GAUSSIAN_FRANK_WOLFE",
-        "as_printed.adassp:ADASSP_PUBLISHED",
-        "as_printed.frank_wolfe:FRANK_WOLFE_PUBLISHED",
+        "as_printed.adassp:ADASSP_AS_PRINTED",
+        "as_printed.frank_wolfe:FRANK_WOLFE_AS_PRINTED",
         "as_printed.stochastic_mirror_descent:STOCHASTIC_MIRROR_DESCENT",
     ),
     PrivateMultinomial: (
@@ -79,12 +78,12 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "mechanisms.postprocess.admm.mechanism:ADMM_STRATEGY",
         "mechanisms.postprocess.admm.mechanism:ADMM",
         "mechanisms.postprocess.general_solver:GENERAL_SOLVER",
-        "mechanisms.published.admm:ADMM_PUBLISHED",
+        "mechanisms.published.admm:ADMM_AS_PRINTED",
     ),
     PrivateVectors: (
         "exact.stable_span:STABLE_SPAN",
         "mechanisms.linalg.block_votes:BLOCK_VOTES",
-        "exact.stable_span_as_printed:STABLE_SPAN_PUBLISHED",
+        "exact.stable_span_as_printed:STABLE_SPAN_AS_PRINTED",
     ),
     PrivateInequalities: (
         "exact.hinge_descent:HINGE_DESCENT",
@@ -92,7 +91,7 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "mechanisms.linalg.dense_weights.mechanism:DENSE_WEIGHTS",
         "exact.dp_lp:DP_LP",
         "exact.algorithm_10:ALGORITHM_10",
-        "exact.dp_lp_as_printed:DP_LP_PUBLISHED",
+        "exact.dp_lp_as_printed:DP_LP_AS_PRINTED",
     ),
     PrivatePoints: (
         "exact.tukey_depth:TUKEY_DEPTH",
@@ -132,9 +131,9 @@ class Kind:
         outputs = self.model is PrivateOutputs
         return (*(_load(home, outputs) for home in _HOMES[self.model]), *self.added)
 
-    def compared(self, published: bool) -> tuple[AnyMechanism, ...]:
+    def compared(self, as_printed: bool) -> tuple[AnyMechanism, ...]:
         """Those that a plan compares: all but the papers' own constants, or all."""
-        return tuple(each for each in self.mechanisms if published or not each.published)
+        return tuple(each for each in self.mechanisms if as_printed or not each.serves.as_printed)
 
 
 _WORDS: dict[type, str] = {
@@ -188,7 +187,7 @@ def register_mechanism(mechanism: AnyMechanism) -> None:
     _add(mechanism, model)
 
 
-_METHODS = ("name", "source", "serves", "published", "eligible", "at_least", "forecast", "run")
+_METHODS = ("name", "source", "serves", "eligible", "at_least", "forecast", "run")
 
 
 @dataclass(frozen=True)
@@ -200,13 +199,13 @@ class Broken(Mechanism[Any]):
     source: str = ""
     error: SpecificationError | None = None
 
-    def eligible(self, model: object, request: object) -> Verdict:
+    def eligible(self, model: object, options: object) -> Verdict:
         raise self.error or TypeError
 
-    def forecast(self, model: object, request: object) -> Forecast:
+    def forecast(self, model: object, options: object) -> Forecast:
         raise self.error or TypeError
 
-    def run(self, model: object, request: object, noise: object, progress: object = None) -> Outcome:
+    def run(self, model: object, options: object, noise: object, progress: object = None) -> Outcome:
         raise self.error or TypeError
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpmodel.contract import Candidate
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.forecast import Forecast, Violation
-from dpmodel.models.contract import Candidate
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.text import number, wrapped
 
 if TYPE_CHECKING:

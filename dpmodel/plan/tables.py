@@ -46,10 +46,10 @@ def mechanism_table(family: str) -> str:
     cells = any(each.serves.cells for each in mechanisms)
     head = ["mechanism", *(["cells of Table 1"] if cells else []), "what it does", "source"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    for each in (each for each in mechanisms if not each.published):
+    for each in (each for each in mechanisms if not each.serves.as_printed):
         text = inspect.getdoc(type(getattr(each, "engine", each))) or ""
         words = " ".join(text.split("\n\n")[0].split()).removesuffix(".")
         told = [f"`{each.name}`", *([", ".join(each.serves.cells)] if cells else []), words, each.source]
         lines.append(f"| {' | '.join(part.replace('|', chr(92) + '|').replace('``', '`') for part in told)} |")
-    published = ", ".join(f"`{each.name}`" for each in mechanisms if each.published)
-    return "\n".join([*lines, "", f"With the constants of their papers, as yardsticks: {published}."])
+    printed = ", ".join(f"`{each.name}`" for each in mechanisms if each.serves.as_printed)
+    return "\n".join([*lines, "", f"With the constants of their papers, as yardsticks: {printed}."])

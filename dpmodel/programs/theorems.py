@@ -9,7 +9,7 @@ Two slips of the paper are mended here, and the proofs in the docstrings stand o
   one and a zero together gives the same constant (see `reconstruction_lower_bound`).
 * Theorem 37 takes ``||D - x||_1 <= alpha n`` where only ``2 alpha n`` holds, which costs a factor of 2 if the
   rest of the proof is kept. Rounding at random instead of to the nearest bit wins that factor back, so that
-  the constants printed in Theorems 37 and 38 do hold (`LowerBound.published`). `LowerBound.value` is the best constant
+  the constants printed in Theorems 37 and 38 do hold (`LowerBound.as_printed`). `LowerBound.value` is the best constant
   proved here.
 """
 
@@ -41,7 +41,7 @@ class LowerBound:
 
     ``value`` : the largest lower bound proved in the docstring of `lower_bound`, in ``unit``; ``statement`` : the same
     in words.
-    ``vacuous`` : nothing is proved for this epsilon, delta and beta; then ``value`` is 0. ``published`` : the
+    ``vacuous`` : nothing is proved for this epsilon, delta and beta; then ``value`` is 0. ``as_printed`` : the
     constant printed in the theorem, in the same unit; never above ``value``. ``sensitivity`` : how far one record moves
     a private entry of the gadget (1 in the paper).
     """
@@ -52,7 +52,7 @@ class LowerBound:
     unit: str
     vacuous: bool
     part: str
-    published: float
+    as_printed: float
     sensitivity: float = 1.0
 
     def scaled(self, B: float) -> LowerBound:
@@ -66,7 +66,7 @@ class LowerBound:
         error below B times the lower bound would contradict the theorem. A bound on the change in the l1, l2 or
         linf norm by B allows a gadget of which one entry moves, hence the lower bound holds under each of the three;
         ``value`` of "row" and "matrix" is of a gadget all of whose entries move, and holds under linf alone (under
-        the others ``published`` does). As B grows without bound, so does the error: that is the sense in which
+        the others ``as_printed`` does). As B grows without bound, so does the error: that is the sense in which
         arbitrary changes are impossible.
 
         Parameters
@@ -81,11 +81,11 @@ class LowerBound:
         if not B >= 0:
             raise SpecificationError(f"the change B is {B}", why="a change is a number >= 0")
         sensitivity = self.sensitivity * B
-        value, published = (0.0 if x == 0 else x * B for x in (self.value, self.published))
+        value, as_printed = (0.0 if x == 0 else x * B for x in (self.value, self.as_printed))
         return dataclasses.replace(
             self,
             value=value,
-            published=published,
+            as_printed=as_printed,
             sensitivity=sensitivity,
             statement=_statement(self.part, value, sensitivity, self.vacuous),
         )
@@ -168,8 +168,8 @@ def lower_bound(part: str, epsilon: float, delta: float, beta: float) -> LowerBo
     Returns
     -------
     Lower bound
-        ``published`` is c2 (1/2 for scalar), and can be 0 while ``value`` is not. At epsilon = 1, delta = 0, beta = .05
-        the objective has value .1152, published .0364.
+        ``as_printed`` is c2 (1/2 for scalar), and can be 0 while ``value`` is not. At epsilon = 1, delta = 0,
+        beta = .05 the objective has value .1152, as printed .0364.
     """
     if part not in _THEOREM:
         raise SpecificationError(f"unknown part {part!r}", remedy=f"one of {', '.join(_THEOREM)}")
@@ -179,10 +179,10 @@ def lower_bound(part: str, epsilon: float, delta: float, beta: float) -> LowerBo
     u = math.exp(-epsilon)
     alive = beta * (1.0 + u) < (1.0 - delta) * u
     if part == "scalar":
-        value = published = 0.5 if alive else 0.0
+        value = as_printed = 0.5 if alive else 0.0
     else:
-        published = _pair_lower_bound(epsilon, delta, beta)
-        own = {"objective": reconstruction_lower_bound(epsilon, delta, beta), "column": published}
+        as_printed = _pair_lower_bound(epsilon, delta, beta)
+        own = {"objective": reconstruction_lower_bound(epsilon, delta, beta), "column": as_printed}
         value = own.get(part, 0.25 if alive else 0.0)
     vacuous = value == 0.0
     return LowerBound(
@@ -192,7 +192,7 @@ def lower_bound(part: str, epsilon: float, delta: float, beta: float) -> LowerBo
         unit=_THEOREM[part][1],
         vacuous=vacuous,
         part=part,
-        published=published,
+        as_printed=as_printed,
     )
 
 

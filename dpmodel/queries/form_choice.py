@@ -14,11 +14,11 @@ from dpmodel.compile.likelihood.blocks import name_of
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.likelihood.terms import checked_setting
 from dpmodel.compile.likelihood.tree_of import tree_problem
+from dpmodel.contract import Candidate
 from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.forecast import Seconds
 from dpmodel.marks.noisy import Noisy
-from dpmodel.mechanisms.forecast import Seconds
 from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import LeastSquaresTree
-from dpmodel.models.contract import Candidate
 from dpmodel.models.postprocessing import FREE, Published
 from dpmodel.plan.planner import make_plan
 from dpmodel.plan.registry import AnyMechanism

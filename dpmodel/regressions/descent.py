@@ -13,8 +13,8 @@ import numpy as np
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.rows import WHOLE, Rows, Table
-from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, counted, no_progress
-from dpmodel.mechanisms.forecast import Bound, ExcessRisk, Forecast
+from dpmodel.contract import Mechanism, Options, Outcome, Progress, Serves, Verdict, counted, no_progress
+from dpmodel.forecast import Bound, ExcessRisk, Forecast
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import LEAST_DELTA, NoiseSource, PoissonCoins, poisson_coins, subsampled_multiplier
@@ -113,25 +113,24 @@ class NoisyDescent(PureToo):
     momentum: bool = True
     averaging: Averaging | None = None
     middle: bool = True
-    reads_blocks: ClassVar[bool] = True
     name: str = "noisy-descent"
     source: str = "Bassily, Smith and Thakurta 2014; Dong, Roth and Su 2022 (exact Gaussian composition)"
 
-    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
-        return judge_descent(model, 1.0 if request.delta == 0 else 2.0)
+    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
+        return judge_descent(model, 1.0 if options.delta == 0 else 2.0)
 
-    def plan(self, model: PrivateRegression, request: Request) -> DescentPlan:
+    def plan(self, model: PrivateRegression, options: Options) -> DescentPlan:
         """Settings and their prediction, from public facts."""
-        return _plan(model, self, request.epsilon, request.delta)
+        return _plan(model, self, options.epsilon, options.delta)
 
-    def forecast_as_requested(self, model: PrivateRegression, request: Request) -> Forecast:
-        plan = self.plan(model, request)
-        settings, noise = plan.settings, step_noise(model, _spend(request.epsilon, request.delta), plan.settings)
+    def forecast_as_given(self, model: PrivateRegression, options: Options) -> Forecast:
+        plan = self.plan(model, options)
+        settings, noise = plan.settings, step_noise(model, _spend(options.epsilon, options.delta), plan.settings)
         return excess_forecast(
             model,
-            request,
+            options,
             predicted=plan.predicted,
-            at_most=averaged_excess(noise, settings, request.beta),
+            at_most=averaged_excess(noise, settings, options.beta),
             work=f"{settings.steps} passes over the data, noise on {model.size} sums in each",
             noise={
                 **noise.told(settings),
@@ -142,11 +141,11 @@ class NoisyDescent(PureToo):
             caveats=clip_note(model, settings.clip),
         )
 
-    def run_as_requested(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
+    def run_as_given(
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress
     ) -> Outcome:
-        settings = self.plan(model, request).settings
-        steps = step_noise(model, _spend(request.epsilon, request.delta), settings)
+        settings = self.plan(model, options).settings
+        steps = step_noise(model, _spend(options.epsilon, options.delta), settings)
         gradient = private_gradient(steps, model.read_table(), noise)
         step = counted(f"gradient descent, {settings.steps} steps", settings.steps, progress)
 
@@ -260,47 +259,46 @@ class SubsampledDescent(Mechanism[PrivateRegression]):
     steps, rate : force T and the sampling rate.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression)
-    reads_blocks: ClassVar[bool] = True
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
     steps: int | None = None
     rate: float | None = None
     name: str = "subsampled-descent"
     source: str = "Bassily, Smith and Thakurta 2014; Abadi et al. 2016 (privacy-loss distributions)"
 
-    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
-        if request.delta < LEAST_DELTA:
+    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
+        if options.delta < LEAST_DELTA:
             return Verdict(False, f"subsampling is accounted for delta of at least {LEAST_DELTA:g}")
         verdict = judge_descent(model, 2.0)
         if verdict.eligible and self.rate is None and model.count * _PASSES[0] < _LEAST_BATCH * (self.steps or _STEPS):
             return Verdict(False, f"samples of {model.count} rows would be too small to save work")
         return verdict
 
-    def plan(self, model: PrivateRegression, request: Request) -> SampledPlan:
+    def plan(self, model: PrivateRegression, options: Options) -> SampledPlan:
         """Settings and their prediction, from public facts."""
-        return _sampled_plan(model, self, request.epsilon, request.delta)
+        return _sampled_plan(model, self, options.epsilon, options.delta)
 
-    def at_least(self, model: PrivateRegression, request: Request) -> Iterator[Bound]:
+    def at_least(self, model: PrivateRegression, options: Options) -> Iterator[Bound]:
         """Where losses are smooth and samples bring no less noise than as many steps on all records, such steps could
         take any settings that are found here: the search for theirs may miss these by a little, no more."""
         if self.steps is not None or self.rate is not None or not math.isfinite(model.loss.smoothness):
             return
-        full = NOISY_DESCENT.plan(model, request)
+        full = NOISY_DESCENT.plan(model, options)
         settings = replace(full.settings, steps=_STEPS, share=0.0)
-        least = step_noise(model, Spend.of(request.epsilon, request.delta, gaussian_only=True), settings)
+        least = step_noise(model, Spend.of(options.epsilon, options.delta, gaussian_only=True), settings)
         sampled = [
-            sampled_step_noise(model, settings, rate, _multiplier(model, request.epsilon, request.delta, rate, _STEPS))
+            sampled_step_noise(model, settings, rate, _multiplier(model, options.epsilon, options.delta, rate, _STEPS))
             for rate in _rates(_STEPS)
         ]
         if all(each.simulated_scale >= least.simulated_scale for each in sampled):
             yield Bound(ExcessRisk(_MISSED * full.predicted))
 
-    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
-        plan = self.plan(model, request)
+    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
+        plan = self.plan(model, options)
         settings = plan.descent.settings
         noise = sampled_step_noise(model, settings, plan.rate, plan.multiplier)
         return excess_forecast(
             model,
-            request,
+            options,
             predicted=plan.descent.predicted,
             work=f"{settings.steps * plan.rate:.3g} passes over the data in {settings.steps} steps, "
             f"noise on {model.size} sums in each",
@@ -313,9 +311,9 @@ class SubsampledDescent(Mechanism[PrivateRegression]):
         )
 
     def run(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
-        plan = self.plan(model, request)
+        plan = self.plan(model, options)
         settings = plan.descent.settings
         steps = sampled_step_noise(model, settings, plan.rate, plan.multiplier)
         step = counted(f"gradient descent on samples, {settings.steps} steps", settings.steps, progress)
@@ -366,7 +364,7 @@ def _multiplier(model: PrivateRegression, epsilon: float, delta: float, rate: fl
 
 @cached
 def _sampled_plan(model: PrivateRegression, requested: SubsampledDescent, epsilon: float, delta: float) -> SampledPlan:
-    steps, found = requested.steps or _STEPS, NOISY_DESCENT.plan(model, Request(epsilon, delta)).settings
+    steps, found = requested.steps or _STEPS, NOISY_DESCENT.plan(model, Options(epsilon, delta)).settings
     best = None
     for rate in _rates(steps) if requested.rate is None else [requested.rate]:
         multiplier = _multiplier(model, epsilon, delta, rate, steps)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri
 
 from dpmodel._types import Floats
-from dpmodel.mechanisms.contract import YES, Verdict
+from dpmodel.contract import YES, Verdict
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import public_generator
 from dpmodel.regressions.model import PrivateRegression, public_point

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
 from dpmodel.compile.regression.rows import Reader, Table
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.errors import UnsupportedModelError
-from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import ExcessRisk, Forecast
-from dpmodel.mechanisms.known import Known, capped
+from dpmodel.forecast import ExcessRisk, Forecast, Known, capped
 from dpmodel.privacy import NoiseSource, gaussian_epsilon, gaussian_mu
 from dpmodel.regressions.excess import PureToo, excess_words, known_of, predicted_by
 from dpmodel.regressions.model import PrivateOutputs, PrivateRegression
@@ -43,16 +41,11 @@ class EachOutput(Mechanism[PrivateOutputs]):
         k times that of ``engine``. Outputs of equal public facts share one forecast.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateOutputs)
     engine: Mechanism[PrivateRegression]
 
     @property
-    def published(self) -> bool:
-        return self.engine.published
-
-    @property
-    def reads_blocks(self) -> bool:
-        return self.engine.reads_blocks
+    def serves(self) -> Serves:
+        return replace(self.engine.serves, model=PrivateOutputs)
 
     @property
     def name(self) -> str:
@@ -62,32 +55,32 @@ class EachOutput(Mechanism[PrivateOutputs]):
     def source(self) -> str:
         return self.engine.source
 
-    def eligible(self, model: PrivateOutputs, request: Request) -> Verdict:
-        share = _basic(model, request)
+    def eligible(self, model: PrivateOutputs, options: Options) -> Verdict:
+        share = _basic(model, options)
         verdicts = [self.engine.eligible(part, share) for part in model.parts]
         return next((verdict for verdict in verdicts if not verdict.eligible), YES)
 
-    def forecast(self, model: PrivateOutputs, request: Request) -> Forecast:
-        share, found = self._shared(model, request)
+    def forecast(self, model: PrivateOutputs, options: Options) -> Forecast:
+        share, found = self._shared(model, options)
         known = [known_of(part) for part in model.parts]
         # Infinite where nothing is known of one of them.
         together = Known(objective=sum(k.objective for k in known), predicted=sum(k.predicted for k in known))
         predicted, proved = sum(map(predicted_by, found)), all(f.proved for f in found)
         at_most = sum(f.error.alpha for f in found) if proved else math.inf
         first, free = found[0], all(f.spends_nothing for f in found)
-        words = excess_words(predicted, together, at_most if proved else None, 0.0 if free else request.beta)
+        words = excess_words(predicted, together, at_most if proved else None, 0.0 if free else options.beta)
         whole = Forecast(
             statement=f"{words}; all {len(found)} outputs together" + ("; it is the same for all data" if free else ""),
-            epsilon=_total([f.epsilon for f in found], share.epsilon, request.epsilon),
-            delta=_total([f.delta for f in found], share.delta, request.delta),
-            beta=0.0 if free else request.beta,
+            epsilon=_total([f.epsilon for f in found], share.epsilon, options.epsilon),
+            delta=_total([f.delta for f in found], share.delta, options.delta),
+            beta=0.0 if free else options.beta,
             error=ExcessRisk(predicted, at_most),
             proved=proved,
             work=first.work if free else f"for each of {len(found)} outputs: {first.work}",
             noise={
                 "epsilon of each output": share.epsilon,
                 "delta of each output": share.delta,
-                "composition": "Gaussian" if _composes(share, request) else "basic",
+                "composition": "Gaussian" if _composes(share, options) else "basic",
                 "outputs": [dict(f.noise) for f in found],
             },
             caveats=tuple(dict.fromkeys(line for f in found for line in f.caveats)),
@@ -95,13 +88,13 @@ class EachOutput(Mechanism[PrivateOutputs]):
         return capped(whole, together)
 
     def run(
-        self, model: PrivateOutputs, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateOutputs, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
-        share, found = self._shared(model, request)
+        share, found = self._shared(model, options)
         count = len(model.parts)
-        run: Callable[[PrivateRegression, Request, NoiseSource, Progress], Outcome] = self.engine.run
-        if isinstance(self.engine, PureToo) and _composes(share, request):
-            run = self.engine.run_as_requested
+        run: Callable[[PrivateRegression, Options, NoiseSource, Progress], Outcome] = self.engine.run
+        if isinstance(self.engine, PureToo) and _composes(share, options):
+            run = self.engine.run_as_given
         rows: Sequence[Table | None] = [None] * count if all(f.spends_nothing for f in found) else model.read()
         outcomes = []
         for j, (part, mine) in enumerate(zip(model.parts, rows, strict=True)):
@@ -124,18 +117,18 @@ class EachOutput(Mechanism[PrivateOutputs]):
             notes=tuple(dict.fromkeys(note for outcome in outcomes for note in outcome.notes)),
         )
 
-    def _forecast(self, part: PrivateRegression, request: Request) -> Forecast:
-        forecast = self.engine.forecast(part, request)
+    def _forecast(self, part: PrivateRegression, options: Options) -> Forecast:
+        forecast = self.engine.forecast(part, options)
         if isinstance(forecast, Verdict):
             raise UnsupportedModelError(forecast.reason)
         return forecast
 
-    def _shared(self, model: PrivateOutputs, request: Request) -> tuple[Request, list[Forecast]]:
+    def _shared(self, model: PrivateOutputs, options: Options) -> tuple[Options, list[Forecast]]:
         """What each output is asked with, and the forecasts at it."""
-        basic, gaussian = _basic(model, request), _gaussian(model, request)
+        basic, gaussian = _basic(model, options), _gaussian(model, options)
         if not isinstance(self.engine, PureToo) or gaussian is None:
             return basic, [self._forecast(part, basic) for part in model.parts]
-        found = [self.engine.forecast_as_requested(part, gaussian) for part in model.parts]
+        found = [self.engine.forecast_as_given(part, gaussian) for part in model.parts]
         if not all(self.engine.spent(part, basic).delta for part in model.parts):
             pure = [self._forecast(part, basic) for part in model.parts]
             if sum(map(predicted_by, pure)) < sum(map(predicted_by, found)):
@@ -143,22 +136,22 @@ class EachOutput(Mechanism[PrivateOutputs]):
         return gaussian, found
 
 
-def _basic(model: PrivateOutputs, request: Request) -> Request:
+def _basic(model: PrivateOutputs, options: Options) -> Options:
     count = len(model.parts)
     share = _DOWN / count
-    return replace(request, epsilon=request.epsilon * share, delta=request.delta * share, beta=request.beta / count)
+    return replace(options, epsilon=options.epsilon * share, delta=options.delta * share, beta=options.beta / count)
 
 
-def _gaussian(model: PrivateOutputs, request: Request) -> Request | None:
+def _gaussian(model: PrivateOutputs, options: Options) -> Options | None:
     """The whole delta and the epsilon at which Gaussian noise has mu / sqrt(k)."""
-    if request.delta == 0:
+    if options.delta == 0:
         return None
     count = len(model.parts)
-    wanted = gaussian_mu(request.epsilon, request.delta) / math.sqrt(count)
-    epsilon = gaussian_epsilon(wanted, request.delta) * _DOWN
-    if epsilon <= 0 or gaussian_mu(epsilon, request.delta) > wanted:
+    wanted = gaussian_mu(options.epsilon, options.delta) / math.sqrt(count)
+    epsilon = gaussian_epsilon(wanted, options.delta) * _DOWN
+    if epsilon <= 0 or gaussian_mu(epsilon, options.delta) > wanted:
         return None
-    return replace(request, epsilon=epsilon, beta=request.beta / count)
+    return replace(options, epsilon=epsilon, beta=options.beta / count)
 
 
 def _total(spent: list[float], share: float, whole: float) -> float:
@@ -166,9 +159,9 @@ def _total(spent: list[float], share: float, whole: float) -> float:
     return whole if all(each == share for each in spent) else sum(spent)
 
 
-def _composes(share: Request, request: Request) -> bool:
+def _composes(share: Options, options: Options) -> bool:
     """Whether ``share`` is one of Gaussian composition, which leaves delta as it is."""
-    return share.delta == request.delta > 0
+    return share.delta == options.delta > 0
 
 
 def _handing(rows: Table) -> Reader:

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Bound, ExcessRisk, Forecast
-from dpmodel.mechanisms.known import Known, capped
+from dpmodel.contract import Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Bound, ExcessRisk, Forecast, Known, capped
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, gaussian_mu
@@ -23,7 +22,7 @@ from dpmodel.text import number
 
 def excess_forecast(
     model: PrivateRegression,
-    request: Request,
+    options: Options,
     *,
     predicted: float,
     at_most: float | None = None,
@@ -41,10 +40,10 @@ def excess_forecast(
     predicted = math.inf if math.isnan(predicted) else predicted  # descents that diverge in simulation
     proved = at_most is not None and bool(at_most < min(public_excess(model), known.objective))
     forecast = Forecast(
-        statement=excess_words(predicted, known, at_most if proved else None, request.beta),
-        epsilon=request.epsilon,
-        delta=request.delta,
-        beta=request.beta,
+        statement=excess_words(predicted, known, at_most if proved else None, options.beta),
+        epsilon=options.epsilon,
+        delta=options.delta,
+        beta=options.beta,
         error=ExcessRisk(predicted, at_most if proved and at_most is not None else math.inf),
         proved=proved,
         work=work,
@@ -103,7 +102,7 @@ _ROOM = 2.0  # for the higher orders, and for gradients asked for at other point
 _FAINT = 1.5  # standard deviations of the noise: a column of h beyond that is found, whatever the others are
 
 
-def too_noisy(model: PrivateRegression, request: Request) -> Iterator[Bound]:
+def too_noisy(model: PrivateRegression, options: Options) -> Iterator[Bound]:
     """A bound on the forecast of whatever sees the rows through gradients with Gaussian noise (objective perturbation
     is one of them: b is such a gradient). Nothing where it says nothing.
 
@@ -116,7 +115,7 @@ def too_noisy(model: PrivateRegression, request: Request) -> Iterator[Bound]:
     h: where k do alike, ``k sinh(a^2 / k)`` stands for a^2, but for truths that share more than one of them. So no
     column may have more than ``_FAINT`` s of it.
     """
-    least = _least(model, request.epsilon, request.delta) if request.delta > 0 else 0.0
+    least = _least(model, options.epsilon, options.delta) if options.delta > 0 else 0.0
     if least > 0:
         yield Bound(ExcessRisk(least))
 
@@ -151,50 +150,49 @@ class PureToo(Mechanism[PrivateRegression], ABC):
     delta > 0, all that is released is Gaussian noise, and mu-GDP with ``mu = gaussian_mu(epsilon, delta)``.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression)
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
 
     @abstractmethod
-    def eligible(self, model: PrivateRegression, request: Request) -> Verdict: ...
+    def eligible(self, model: PrivateRegression, options: Options) -> Verdict: ...
 
     @abstractmethod
-    def forecast_as_requested(self, model: PrivateRegression, request: Request) -> Forecast:
+    def forecast_as_given(self, model: PrivateRegression, options: Options) -> Forecast:
         """With the distribution that this delta has."""
 
     @abstractmethod
-    def run_as_requested(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
+    def run_as_given(
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress
     ) -> Outcome:
         """With the distribution that this delta has."""
 
-    def at_least(self, model: PrivateRegression, request: Request) -> Iterator[Bound]:
-        return iter(()) if _may_win(model, request) else too_noisy(model, request)
+    def at_least(self, model: PrivateRegression, options: Options) -> Iterator[Bound]:
+        return iter(()) if _may_win(model, options) else too_noisy(model, options)
 
-    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
-        return self.forecast_as_requested(model, self.spent(model, request))
+    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
+        return self.forecast_as_given(model, self.spent(model, options))
 
     def run(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
-        return self.run_as_requested(model, self.spent(model, request), noise, progress)
+        return self.run_as_given(model, self.spent(model, options), noise, progress)
 
-    def spent(self, model: PrivateRegression, request: Request) -> Request:
+    def spent(self, model: PrivateRegression, options: Options) -> Options:
         """The request, without its delta where that is predicted to do better."""
-        pure = replace(request, delta=0.0)
-        if request.delta == 0 or not _may_win(model, request) or not self.eligible(model, pure).eligible:
-            return request
+        pure = replace(options, delta=0.0)
+        if options.delta == 0 or not _may_win(model, options) or not self.eligible(model, pure).eligible:
+            return options
         better = model.cached(  # by epsilon and delta alone; the rest of a request is its own
-            ("pure is better", self, request.epsilon, request.delta),
+            ("pure is better", self, options.epsilon, options.delta),
             lambda: (
-                predicted_by(self.forecast_as_requested(model, pure))
-                < predicted_by(self.forecast_as_requested(model, request))
+                predicted_by(self.forecast_as_given(model, pure)) < predicted_by(self.forecast_as_given(model, options))
             ),
         )
-        return pure if better else request
+        return pure if better else options
 
 
-def _may_win(model: PrivateRegression, request: Request) -> bool:
+def _may_win(model: PrivateRegression, options: Options) -> bool:
     """Whether Laplace noise on one sum over the rows deviates less than Gaussian noise. With more releases it only
     falls behind, so that this spares most searches for settings."""
     one, two = (model.row.sensitivity(1.0, order) for order in (1.0, 2.0))
-    laplace = math.sqrt(2) * one / request.epsilon
-    return math.isfinite(one) and laplace * gaussian_mu(request.epsilon, request.delta) < two
+    laplace = math.sqrt(2) * one / options.epsilon
+    return math.isfinite(one) and laplace * gaussian_mu(options.epsilon, options.delta) < two

@@ -12,8 +12,8 @@ import numpy as np
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.compile.regression.domain import L1Ball
-from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Forecast
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, exponential_mechanism, per_step, permute_and_flip, public_generator
 from dpmodel.regressions.excess import clip_note, excess_forecast
@@ -70,8 +70,7 @@ class FrankWolfe(Mechanism[PrivateRegression]):
     ``steps``, ``rate``, ``average``, ``clip`` : ``Steps``; None lets the simulation choose.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression)
-    reads_blocks: ClassVar[bool] = True
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
     name: str = "frank-wolfe"
     source: str = "TTZ15, Algorithm 2 and Theorem 2.5; tightened"
     steps: int | None = None
@@ -79,31 +78,31 @@ class FrankWolfe(Mechanism[PrivateRegression]):
     average: float = 0.5
     clip: float | None = None
 
-    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
+    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
         return serves(model, self.clip)
 
-    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
-        steps = self._steps(model, request)
-        return forecast_of(model, request, steps, selection_epsilon(request, steps.count))
+    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
+        steps = self._steps(model, options)
+        return forecast_of(model, options, steps, selection_epsilon(options, steps.count))
 
     def run(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
-        steps = self._steps(model, request)
-        w = private_walk(model, steps, selection_epsilon(request, steps.count), request.delta == 0, noise, progress)
+        steps = self._steps(model, options)
+        w = private_walk(model, steps, selection_epsilon(options, steps.count), options.delta == 0, noise, progress)
         return Outcome("optimal", w, None, None, notes=clip_note(model, steps.clip))
 
-    def _steps(self, model: PrivateRegression, request: Request) -> Steps:
-        return _chosen(model, self, request.epsilon, request.delta)
+    def _steps(self, model: PrivateRegression, options: Options) -> Steps:
+        return _chosen(model, self, options.epsilon, options.delta)
 
 
 @cached
 def _chosen(model: PrivateRegression, requested: FrankWolfe, epsilon: float, delta: float) -> Steps:
     given = {"steps": requested.steps, "rate": requested.rate, "average": requested.average, "clip": requested.clip}
-    request, fixed = Request(epsilon, delta), {key: float(each) for key, each in given.items() if each is not None}
+    options, fixed = Options(epsilon, delta), {key: float(each) for key, each in given.items() if each is not None}
 
     def maker(settings: Sequence[Steps], shape: Shape, first: int) -> Pick:
-        return simulated_pick(model, selection_epsilon(request, settings[0].count), settings, shape, first)
+        return simulated_pick(model, selection_epsilon(options, settings[0].count), settings, shape, first)
 
     return chosen_steps(model, maker, fixed)
 
@@ -125,9 +124,9 @@ def serves(model: PrivateRegression, clip: float | None = None) -> Verdict:
     return YES
 
 
-def selection_epsilon(request: Request, steps: int) -> float:
+def selection_epsilon(options: Options, steps: int) -> float:
     """Epsilon of each of ``steps`` exponential mechanisms within the budget."""
-    return per_step(request.epsilon, request.delta, steps, "exponential").value
+    return per_step(options.epsilon, options.delta, steps, "exponential").value
 
 
 def score_range(model: PrivateRegression, w: Floats, reach: float) -> float:
@@ -234,17 +233,17 @@ def places_of(weights: Floats, drawn: Floats) -> Integers:
     return np.asarray(np.minimum(place, np.minimum((stretch + 1) * length, size) - 1))
 
 
-def forecast_of(model: PrivateRegression, request: Request, steps: Steps, epsilon: float) -> Forecast:
+def forecast_of(model: PrivateRegression, options: Options, steps: Steps, epsilon: float) -> Forecast:
     """What a walk with these settings, ``epsilon`` for each choice, promises and predicts."""
     start = public_point(model)
     reach = min(model.derivative_bound, steps.clip)
     apart = score_range(model, start, reach)
     proved = steps.clip >= model.derivative_bound and math.isfinite(model.loss.smoothness)
     vertices = model.domain.vertices or 0
-    at_most = excess_bound(model, steps, apart / epsilon, vertices, request.beta) if proved else None
+    at_most = excess_bound(model, steps, apart / epsilon, vertices, options.beta) if proved else None
     return excess_forecast(
         model,
-        request,
+        options,
         predicted=_predicted(model, steps, epsilon),
         at_most=at_most,
         work=f"{steps.count} steps of one pass over the rows",

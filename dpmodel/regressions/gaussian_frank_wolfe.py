@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.mechanisms.contract import YES, Outcome, Progress, Request, Verdict
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.contract import YES, Options, Outcome, Progress, Verdict
+from dpmodel.forecast import Forecast
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, public_generator
@@ -48,12 +47,12 @@ _MIDDLE_SHARE = 0.5
 class GaussianSteps:
     """``steps``; ``memory`` : share of the new noisy gradient in the average that is followed (1: no average);
     ``middle`` : whether ``sum_i omega_i m(y_i) a_i`` is measured once, with half of the budget, and the steps measure
-    the rest; ``published`` : noise of the printed size where that is more. All public."""
+    the rest; ``as_printed`` : noise of the printed size where that is more. All public."""
 
     steps: Steps
     memory: float = 1.0
     middle: bool = False
-    published: bool = False
+    as_printed: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class GaussianFrankWolfe(PureToo):
     """Walk towards the point of the set where a noisy gradient is least.
 
     Source
-        TTZ15, Theorem 2.6 (stated there; the algorithm is in its full version). ``published=True``: ``T = (Gamma
+        TTZ15, Theorem 2.6 (stated there; the algorithm is in its full version). ``as_printed=True``: ``T = (Gamma
         epsilon / (scale L_2 G_C))^(2/3)`` with the Gaussian width G_C bounded by the set's norms, sizes 2 / (t + 2),
         the last iterate, and noise of standard deviation ``scale L_2 sqrt(32 T) ln(n / delta) / epsilon``, as the full
         version is recalled to have it; should that be too little for (epsilon, delta), the exact standard deviation is
@@ -83,12 +82,11 @@ class GaussianFrankWolfe(PureToo):
         = beta / (2 (T + 1)); these misses enter the recursion of ``excess_bound`` with the weights ``pulls``.
     Cost
         Per step two products with X, p draws of noise, one linear problem over the set. For sets without a closed form
-        the settings are those of the published theorem and the prediction is the proved bound.
+        the settings are those of the printed theorem and the prediction is the proved bound.
 
     ``steps``, ``rate``, ``average``, ``clip``, ``memory``, ``middle`` : None lets the simulation choose.
     """
 
-    reads_blocks: ClassVar[bool] = True
     name: str = "gaussian-frank-wolfe"
     source: str = "TTZ15, Theorem 2.6"
     steps: int | None = None
@@ -97,9 +95,9 @@ class GaussianFrankWolfe(PureToo):
     clip: float | None = None
     memory: float | None = None
     middle: bool | None = None
-    published: bool = False
+    as_printed: bool = False
 
-    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
+    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
         if not model.domain.bounded:
             return Verdict(False, "the set of coefficients is not bounded")
         if not model.penalty.smooth:
@@ -108,24 +106,24 @@ class GaussianFrankWolfe(PureToo):
             return Verdict(False, "nothing bounds the norm of a row: declare bounds on the features")
         if not math.isfinite(min(model.derivative_bound, math.inf if self.clip is None else self.clip)):
             return Verdict(False, "nothing bounds the derivatives of the loss: declare bounds on the labels, or a clip")
-        if self.published and request.delta == 0:
+        if self.as_printed and options.delta == 0:
             return Verdict(False, "its Gaussian noise needs delta > 0")
-        if (self.published or model.domain.kind not in _CHEAP) and not math.isfinite(model.loss.smoothness):
+        if (self.as_printed or model.domain.kind not in _CHEAP) and not math.isfinite(model.loss.smoothness):
             return Verdict(False, "the derivative of the loss jumps: its curvature constant is infinite")
         return YES
 
-    def forecast_as_requested(self, model: PrivateRegression, request: Request) -> Forecast:
-        plan = self._plan(model, request)
+    def forecast_as_given(self, model: PrivateRegression, options: Options) -> Forecast:
+        plan = self._plan(model, options)
         steps = plan.steps
         proved = plan.memory == 1 and steps.clip >= model.derivative_bound and math.isfinite(model.loss.smoothness)
-        alpha = _bound(model, request, plan) if proved else math.nan
+        alpha = _bound(model, options, plan) if proved else math.nan
         if model.domain.kind in _CHEAP:
-            mean = _predicted(model, plan, request.epsilon, request.delta)
+            mean = _predicted(model, plan, options.epsilon, options.delta)
         else:
             mean = alpha
         return excess_forecast(
             model,
-            request,
+            options,
             predicted=mean,
             at_most=alpha if proved else None,
             work=f"{steps.count} steps of one pass over the rows",
@@ -133,44 +131,44 @@ class GaussianFrankWolfe(PureToo):
                 **steps.to_dict(),
                 "memory": plan.memory,
                 "middle": plan.middle,
-                "scale": _scale(model, request, plan, min(model.derivative_bound, steps.clip)),
+                "scale": _scale(model, options, plan, min(model.derivative_bound, steps.clip)),
             },
             caveats=clip_note(model, steps.clip),
         )
 
-    def run_as_requested(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
+    def run_as_given(
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress
     ) -> Outcome:
-        plan = self._plan(model, request)
+        plan = self._plan(model, options)
         rows, steps = model.read_table(), plan.steps
-        add = noise.laplace if request.delta == 0 else noise.gaussian
+        add = noise.laplace if options.delta == 0 else noise.gaussian
         start, bound, once = public_point(model), None, np.zeros(model.size)
         path, follow = path_of(rows, start), _follow(model, plan.memory)
         if plan.middle:
             bound = model.loss.middle_bound(model.row.label_bound)
             exact = rows.map_reduce(partial(part_middles, loss=model.loss, bound=bound))
-            once = _noisy(add, exact, _middle_scale(model, request))
+            once = _noisy(add, exact, _middle_scale(model, options))
 
         def toward(w: Floats) -> Floats:
             reach = _reach(model, plan, w)
-            fresh = _noisy(add, path.sums(model.loss, reach, bound), _scale(model, request, plan, reach)) + once
+            fresh = _noisy(add, path.sums(model.loss, reach, bound), _scale(model, options, plan, reach)) + once
             return follow(model.scale * fresh + model.penalty.derivative(w))
 
         released = walk(steps, start, toward, path.move, progress)
         return Outcome("optimal", released, None, None, notes=clip_note(model, steps.clip))
 
-    def _plan(self, model: PrivateRegression, request: Request) -> GaussianSteps:
-        return _chosen(model, self, request.epsilon, request.delta)
+    def _plan(self, model: PrivateRegression, options: Options) -> GaussianSteps:
+        return _chosen(model, self, options.epsilon, options.delta)
 
 
 @cached
 def _chosen(model: PrivateRegression, requested: GaussianFrankWolfe, epsilon: float, delta: float) -> GaussianSteps:
-    request = Request(epsilon, delta)
-    if requested.published or model.domain.kind not in _CHEAP:
-        count = requested.steps or _published_count(model, request)
-        average = 0.0 if requested.published else requested.average
-        clip = math.inf if requested.published or requested.clip is None else requested.clip
-        return GaussianSteps(Steps(count, requested.rate or 0.0, average, clip), published=requested.published)
+    options = Options(epsilon, delta)
+    if requested.as_printed or model.domain.kind not in _CHEAP:
+        count = requested.steps or _printed_count(model, options)
+        average = 0.0 if requested.as_printed else requested.average
+        clip = math.inf if requested.as_printed or requested.clip is None else requested.clip
+        return GaussianSteps(Steps(count, requested.rate or 0.0, average, clip), as_printed=requested.as_printed)
     memory = _MEMORIES[-1] if requested.memory is None else requested.memory
     given = {"steps": requested.steps, "rate": requested.rate, "average": requested.average, "clip": requested.clip}
     fixed = {key: float(value) for key, value in given.items() if value is not None}
@@ -179,7 +177,7 @@ def _chosen(model: PrivateRegression, requested: GaussianFrankWolfe, epsilon: fl
 
     def maker(settings: Sequence[Steps], shape: Shape, first: int) -> Pick:
         plans = [GaussianSteps(steps, memory, bool(requested.middle)) for steps in settings]
-        return _simulated_pick(model, request, plans, shape, first)
+        return _simulated_pick(model, options, plans, shape, first)
 
     steps = chosen_steps(model, maker, fixed, min(MOST_STEPS, max(_NOISY_NUMBERS // model.size, 16)))
     plans = [GaussianSteps(steps, memory, bool(requested.middle))]
@@ -192,7 +190,7 @@ def _chosen(model: PrivateRegression, requested: GaussianFrankWolfe, epsilon: fl
         return plans[0]
 
     def of_plans(_: Sequence[Steps], shape: Shape, first: int) -> Pick:
-        return _simulated_pick(model, request, plans, shape, first)
+        return _simulated_pick(model, options, plans, shape, first)
 
     losses = settings_losses(model, [plan.steps for plan in plans], of_plans, together=True)
     return plans[int(np.argmin(losses))]
@@ -200,8 +198,8 @@ def _chosen(model: PrivateRegression, requested: GaussianFrankWolfe, epsilon: fl
 
 @cached
 def _predicted(model: PrivateRegression, plan: GaussianSteps, epsilon: float, delta: float) -> float:
-    request = Request(epsilon, delta)
-    return predicted(model, plan.steps, lambda _, *rest: _simulated_pick(model, request, [plan], *rest))
+    options = Options(epsilon, delta)
+    return predicted(model, plan.steps, lambda _, *rest: _simulated_pick(model, options, [plan], *rest))
 
 
 def _follow(model: PrivateRegression, memory: float) -> Callable[[Floats], Floats]:
@@ -235,26 +233,26 @@ def _reach_at(model: PrivateRegression, plan: GaussianSteps, prediction: float) 
     return model.loss.rest_bound(prediction, model.row.label_bound)
 
 
-def _spend(request: Request) -> Spend:
-    return Spend.of(request.epsilon, request.delta, gaussian_only=True)
+def _spend(options: Options) -> Spend:
+    return Spend.of(options.epsilon, options.delta, gaussian_only=True)
 
 
-def _scale(model: PrivateRegression, request: Request, plan: GaussianSteps, reach: float) -> float:
+def _scale(model: PrivateRegression, options: Options, plan: GaussianSteps, reach: float) -> float:
     """Standard deviation (delta = 0: scale) of the noise of one step on the sum over records; 0 where it cannot
     change."""
-    spend = _spend(request).part(1 - _MIDDLE_SHARE if plan.middle else 1.0)
+    spend = _spend(options).part(1 - _MIDDLE_SHARE if plan.middle else 1.0)
     count = plan.steps.count
     if spend.rho is None:
         return spend.laplace_scale(model.gradient_sensitivity(1.0, reach), count)
     exact = spend.gaussian_sigma(model.gradient_sensitivity(2.0, reach), count)
-    if not plan.published:
+    if not plan.as_printed:
         return exact
     size = model.largest_weight * model.derivative_bound * model.row.norm(2.0)
-    return max(exact, size * math.sqrt(32 * count) * math.log(model.count / request.delta) / request.epsilon)
+    return max(exact, size * math.sqrt(32 * count) * math.log(model.count / options.delta) / options.epsilon)
 
 
-def _middle_scale(model: PrivateRegression, request: Request) -> float:
-    spend, bound = _spend(request).part(_MIDDLE_SHARE), model.loss.middle_bound(model.row.label_bound)
+def _middle_scale(model: PrivateRegression, options: Options) -> float:
+    spend, bound = _spend(options).part(_MIDDLE_SHARE), model.loss.middle_bound(model.row.label_bound)
     if spend.rho is None:
         return spend.laplace_scale(model.gradient_sensitivity(1.0, bound))
     return spend.gaussian_sigma(model.gradient_sensitivity(2.0, bound))
@@ -265,37 +263,37 @@ def _noisy(add: Callable[[PrivateArray, float], Floats], values: PrivateArray, s
     return add(values, scale) if scale > 0 else np.zeros_like(values)
 
 
-def _published_count(model: PrivateRegression, request: Request) -> int:
+def _printed_count(model: PrivateRegression, options: Options) -> int:
     width = min(
         model.domain.norm(2.0) * math.sqrt(model.size), model.domain.norm(1.0) * math.sqrt(2 * math.log(2 * model.size))
     )
     move = model.scale * model.largest_weight * model.derivative_bound * model.row.norm(2.0) * width
-    best = (curvature(model) * request.epsilon / move) ** (2 / 3) if move > 0 else 1.0
+    best = (curvature(model) * options.epsilon / move) ** (2 / 3) if move > 0 else 1.0
     return min(max(round(best), 1), 4 * MOST_STEPS)
 
 
 # ----------------------------------------------------------------------------------------------------- forecasts
 def _simulated_pick(
-    model: PrivateRegression, request: Request, plans: Sequence[GaussianSteps], shape: Shape, first: int
+    model: PrivateRegression, options: Options, plans: Sequence[GaussianSteps], shape: Shape, first: int
 ) -> Pick:
     """Steps on synthetic gradients."""
     generators = [public_generator(first + run) for run in range(shape.runs)]
     memory = shape.each([plan.memory for plan in plans])
     followed: Floats | None = None
 
-    kinds = [(g.laplace if request.delta == 0 else g.standard_normal) for g in generators]
+    kinds = [(g.laplace if options.delta == 0 else g.standard_normal) for g in generators]
 
     def draw() -> Floats:
         """(rows, p) noise of scale 1; the same for all settings and populations."""
         return shape.spread(np.stack([kind(size=model.size) for kind in kinds]))
 
-    middle = shape.each([_middle_scale(model, request) if plan.middle else 0.0 for plan in plans])
+    middle = shape.each([_middle_scale(model, options) if plan.middle else 0.0 for plan in plans])
     fixed: Floats | float = middle * draw() if middle.any() else 0.0
-    # Scales are linear in the reach, but for the published noise, which does not depend on it.
+    # Scales are linear in the reach, but for the printed noise, which does not depend on it.
     bound = model.derivative_bound
-    unit = shape.each([_scale(model, request, plan, bound if plan.published else 1.0) for plan in plans])
+    unit = shape.each([_scale(model, options, plan, bound if plan.as_printed else 1.0) for plan in plans])
     reaches = simulated_reaches(
-        [1.0 if plan.published else _fixed_reach(model, plan) for plan in plans],
+        [1.0 if plan.as_printed else _fixed_reach(model, plan) for plan in plans],
         [partial(_reach_at, model, plan) for plan in plans],
         model.row.label_bound,
         partial(predictions, model),
@@ -311,15 +309,15 @@ def _simulated_pick(
     return pick
 
 
-def _bound(model: PrivateRegression, request: Request, plan: GaussianSteps) -> float:
+def _bound(model: PrivateRegression, options: Options, plan: GaussianSteps) -> float:
     """The proved excess (see the class)."""
     steps = plan.steps
-    failure = request.beta / (2 * (steps.count + 1))
+    failure = options.beta / (2 * (steps.count + 1))
     prediction = model.prediction_bound
     reach = model.loss.rest_bound(prediction, model.row.label_bound) if plan.middle else model.derivative_bound
-    total = _scale(model, request, plan, reach) + (_middle_scale(model, request) if plan.middle else 0.0)
+    total = _scale(model, options, plan, reach) + (_middle_scale(model, options) if plan.middle else 0.0)
     p, log = model.size, math.log(1 / failure)
-    if request.delta == 0:
+    if options.delta == 0:
         width = model.domain.diameter(1.0) * (math.log(p) + log)
     else:
         width = min(

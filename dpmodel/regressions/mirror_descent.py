@@ -6,15 +6,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.optimize import brentq
 
 from dpmodel._types import Floats
 from dpmodel.compile.regression.domain import Domain, Simplex
-from dpmodel.mechanisms.contract import Outcome, Progress, Request, Verdict, counted
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.contract import Options, Outcome, Progress, Verdict, counted
+from dpmodel.forecast import Forecast
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource
@@ -292,26 +292,25 @@ class MirrorDescent(PureToo):
     steps: int | None = None
     map: str | None = None
     averaging: Averaging | None = None
-    reads_blocks: ClassVar[bool] = True
     name: str = "mirror-descent"
     source: str = "Nemirovski and Yudin 1983; Talwar, Thakurta and Zhang 2014 (noisy mirror descent)"
 
-    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
+    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
         if not mirror_maps(model.domain):
             return Verdict(False, "mirror maps are for l1 balls and simplices")
-        return judge_descent(model, 1.0 if request.delta == 0 else 2.0)
+        return judge_descent(model, 1.0 if options.delta == 0 else 2.0)
 
-    def plan(self, model: PrivateRegression, request: Request) -> MirrorPlan:
+    def plan(self, model: PrivateRegression, options: Options) -> MirrorPlan:
         """Settings and their prediction, from public facts."""
-        return _plan(model, self, request.epsilon, request.delta)
+        return _plan(model, self, options.epsilon, options.delta)
 
-    def forecast_as_requested(self, model: PrivateRegression, request: Request) -> Forecast:
-        plan = self.plan(model, request)
-        noise = step_noise(model, _spend(request.epsilon, request.delta), plan.settings)
-        proved = _proved(noise, mirror_maps(model.domain)[plan.map], plan.settings, request.beta)
+    def forecast_as_given(self, model: PrivateRegression, options: Options) -> Forecast:
+        plan = self.plan(model, options)
+        noise = step_noise(model, _spend(options.epsilon, options.delta), plan.settings)
+        proved = _proved(noise, mirror_maps(model.domain)[plan.map], plan.settings, options.beta)
         return excess_forecast(
             model,
-            request,
+            options,
             predicted=plan.predicted,
             at_most=proved,
             work=f"{plan.settings.steps} passes over the data, noise on {model.size} sums in each",
@@ -322,12 +321,12 @@ class MirrorDescent(PureToo):
             caveats=clip_note(model, plan.settings.clip),
         )
 
-    def run_as_requested(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
+    def run_as_given(
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress
     ) -> Outcome:
-        plan = self.plan(model, request)
+        plan = self.plan(model, options)
         settings = plan.settings
-        steps = step_noise(model, _spend(request.epsilon, request.delta), settings)
+        steps = step_noise(model, _spend(options.epsilon, options.delta), settings)
         gradient = private_gradient(steps, model.read_table(), noise)
         step = counted(f"mirror descent, {settings.steps} steps", settings.steps, progress)
 

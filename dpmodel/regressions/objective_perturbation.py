@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Bound, Forecast
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Bound, Forecast
 from dpmodel.numerics.accelerated import accelerated
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, gaussian_delta, gaussian_mu, public_generator
@@ -122,14 +122,13 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
     ``ridge`` : Lambda in the unit of the sum; None lets the simulation choose.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression)
-    reads_blocks: ClassVar[bool] = True
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
     name: str = "objective-perturbation"
     source: str = "Chaudhuri, Monteleoni and Sarwate 2011; Kifer, Smith and Thakurta 2012; Iyengar et al. 2019"
     ridge: float | None = None
 
-    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
-        if request.delta <= 0:
+    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
+        if options.delta <= 0:
             return Verdict(False, "its Gaussian random term needs delta > 0")
         if not math.isfinite(model.loss.smoothness):
             return Verdict(False, f"the {model.loss.name} loss has kinks: its minimiser moves by jumps")
@@ -149,32 +148,32 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
             return Verdict(False, "an l1 penalty and a set together: no exact proximal step")
         if self.ridge is not None and self.ridge + 2 * model.penalty.ridge.min() / model.scale <= 0:
             return Verdict(False, "ridge=0 and coefficients without a ridge: the objective is not strongly convex")
-        if not any(self._design(model, request, ridge) for ridge in self._ridges(model, request)):
+        if not any(self._design(model, options, ridge) for ridge in self._ridges(model, options)):
             return Verdict(False, "the curvature of the loss takes all of epsilon at this ridge, or double precision "
                            "does not hold the numbers")  # fmt: skip
         return YES
 
     # ------------------------------------------------------------------ noise
-    def _ridges(self, model: PrivateRegression, request: Request) -> tuple[float, ...]:
+    def _ridges(self, model: PrivateRegression, options: Options) -> tuple[float, ...]:
         if self.ridge is not None:
             return (self.ridge,)
         shares = _SHARES if model.size <= 1000 else _SHARES[1::2]
         try:
-            wanted = [ridge_for(model, share * request.epsilon) for share in shares]
+            wanted = [ridge_for(model, share * options.epsilon) for share in shares]
         except ArithmeticError:  # losses whose curvature, or an epsilon, is not told from 0
             return ()
         return tuple(dict.fromkeys(wanted))
 
-    def _design(self, model: PrivateRegression, request: Request, ridge: float) -> Design | None:
-        key = ("objective-perturbation", ridge, request.epsilon, request.delta)
-        return model.cached(key, lambda: design(model, request.epsilon, request.delta, ridge))
+    def _design(self, model: PrivateRegression, options: Options, ridge: float) -> Design | None:
+        key = ("objective-perturbation", ridge, options.epsilon, options.delta)
+        return model.cached(key, lambda: design(model, options.epsilon, options.delta, ridge))
 
-    def _choose(self, model: PrivateRegression, request: Request) -> tuple[Design, float]:
+    def _choose(self, model: PrivateRegression, options: Options) -> tuple[Design, float]:
         """The design, and its mean excess risk on the synthetic populations."""
 
         def chosen() -> tuple[Design, float]:
-            ridges = self._ridges(model, request)
-            found = [plan for plan in (self._design(model, request, ridge) for ridge in ridges) if plan is not None]
+            ridges = self._ridges(model, options)
+            found = [plan for plan in (self._design(model, options, ridge) for ridge in ridges) if plan is not None]
             risks = simulated_risks(model)
             risks = risks if model.size <= _MANY else risks[::2]
             few = side_by_side([coarsened(risk) for risk in risks])
@@ -187,18 +186,18 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
             draws = max(1, min(_DRAWS, _SHARED // model.size))
             return best, float(predicted_excesses(model, [best], populations_of(model), draws).mean())
 
-        return model.cached((self, request.epsilon, request.delta), chosen)
+        return model.cached((self, options.epsilon, options.delta), chosen)
 
     # ------------------------------------------------------------------ forecast and run
-    def at_least(self, model: PrivateRegression, request: Request) -> Iterator[Bound]:
-        return too_noisy(model, request)
+    def at_least(self, model: PrivateRegression, options: Options) -> Iterator[Bound]:
+        return too_noisy(model, options)
 
-    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
-        plan, predicted = self._choose(model, request)
-        proved = proved_excess(model, plan, request.beta)
+    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
+        plan, predicted = self._choose(model, options)
+        proved = proved_excess(model, plan, options.beta)
         return excess_forecast(
             model,
-            request,
+            options,
             predicted=predicted,
             at_most=proved,
             work=_work(model, plan),
@@ -216,9 +215,9 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         )
 
     def run(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
-        plan, _ = self._choose(model, request)
+        plan, _ = self._choose(model, options)
         progress("minimising the perturbed objective", 0.0)
         center = public_point(model)
         b = noise.gaussian(np.zeros(model.size), plan.sigma)

@@ -8,9 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import ExcessRisk, Forecast
-from dpmodel.mechanisms.known import capped
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import ExcessRisk, Forecast, capped
 from dpmodel.privacy import NoiseSource
 from dpmodel.regressions.excess import known_of
 from dpmodel.regressions.model import PrivateRegression, public_excess, public_point
@@ -33,15 +32,14 @@ class PublicOnlyRegression(Mechanism[PrivateRegression]):
         At most one projection onto the set.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression)
-    reads_blocks: ClassVar[bool] = True  # it reads nothing
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
     name: str = "public-only"
     source: str = "Ben-Tal, El Ghaoui and Nemirovski 2009, chapter 1"
 
-    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
+    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
         return YES
 
-    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
+    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
         known, at_most = known_of(model), public_excess(model)
         words = f"excess risk about {number(known.predicted)} on data drawn from the public bounds"
         proved = math.isfinite(at_most)
@@ -59,7 +57,7 @@ class PublicOnlyRegression(Mechanism[PrivateRegression]):
         return capped(forecast, known)
 
     def run(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
         notes = ("no private data was read: this point is the same for all data",)
         return Outcome("optimal", np.array(public_point(model)), None, None, notes=notes)

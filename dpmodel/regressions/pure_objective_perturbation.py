@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel._types import PrivateArray
-from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Forecast
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource
 from dpmodel.regressions.descent_search import coarsened
@@ -116,12 +116,11 @@ class PureObjectivePerturbation(Mechanism[PrivateRegression]):
         Refuses by ``eligible``: other losses, clips, sets, penalties with kinks, rows without a bound on the 1-norm.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression)
-    reads_blocks: ClassVar[bool] = True
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
     name: str = "pure-objective-perturbation"
     source: str = "Chaudhuri, Monteleoni and Sarwate 2011; Iyengar et al. 2019"
 
-    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
+    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
         if model.loss.name not in ("logistic", "binary_logistic") or model.row.label_bound > 1:
             return Verdict(False, "its argument is for logistic losses of two classes, whose steepest losses are flat")
         if math.isfinite(model.loss.clip):
@@ -134,15 +133,15 @@ class PureObjectivePerturbation(Mechanism[PrivateRegression]):
             return Verdict(False, f"more than {DENSE} coefficients take many passes, and rows in blocks cost one each")
         if model.weight <= 0:
             return Verdict(False, "the losses have no weight")
-        if not _designs(model, request.epsilon):
+        if not _designs(model, options.epsilon):
             return Verdict(False, "double precision does not hold the numbers, or curvature takes all of epsilon")
         return YES
 
-    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
-        plan, predicted = _chosen(model, request.epsilon)
+    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
+        plan, predicted = _chosen(model, options.epsilon)
         return excess_forecast(
             model,
-            replace(request, delta=0.0),
+            replace(options, delta=0.0),
             predicted=predicted,
             work=_work(model, plan),
             noise={
@@ -156,9 +155,9 @@ class PureObjectivePerturbation(Mechanism[PrivateRegression]):
         )
 
     def run(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
-        plan, _ = _chosen(model, request.epsilon)
+        plan, _ = _chosen(model, options.epsilon)
         progress("minimising the perturbed objective", 0.0)
         b = noise.laplace(np.zeros(model.size), plan.scale)
         length = float(np.linalg.norm(b))

@@ -11,8 +11,8 @@ import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Forecast
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
 from dpmodel.regressions.excess import excess_forecast
@@ -54,12 +54,11 @@ class QuantileExponential(Mechanism[PrivateRegression]):
         minimiser that nothing bounds.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression)
-    reads_blocks: ClassVar[bool] = True
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
     name: str = "quantile-exponential"
     source: str = "Smith 2011; McKenna and Sheldon 2020"
 
-    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
+    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
         if model.size != 1 or not model.row.constant.all() or not model.row.lower.all():
             return Verdict(False, "it is for one number, the same for all records")
         if model.loss.name not in ("absolute", "quantile"):
@@ -70,15 +69,15 @@ class QuantileExponential(Mechanism[PrivateRegression]):
             return Verdict(False, "a linear term draws the number beyond all bounds")
         return YES
 
-    def forecast(self, model: PrivateRegression, request: Request) -> Forecast:
-        grid, scale = grid_of(model, request.epsilon), range_of(model) / request.epsilon
+    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
+        grid, scale = grid_of(model, options.epsilon), range_of(model) / options.epsilon
         step = grid[1] - grid[0] if grid.size > 1 else 0.0
         steepest = model.total * np.abs(slopes(model)).max() + np.abs(public_slopes(model, grid)).max()
         nearest = float(steepest) * step
-        rank = permute_and_flip_error(grid.size, range_of(model), request.epsilon, request.beta)
+        rank = permute_and_flip_error(grid.size, range_of(model), options.epsilon, options.beta)
         return excess_forecast(
             model,
-            request,
+            options,
             predicted=predicted_excess(model, scale) + model.scale * nearest,
             at_most=model.scale * (rank * float(grid[-1] - grid[0]) + nearest),
             work=f"one pass over the rows and a choice among {grid.size:,} points",
@@ -86,12 +85,12 @@ class QuantileExponential(Mechanism[PrivateRegression]):
         )
 
     def run(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
-        grid = grid_of(model, request.epsilon)
+        grid = grid_of(model, options.epsilon)
         progress("choosing a point of the grid", 0.0)
         scores = scores_of(model, grid)
-        chosen = permute_and_flip(scores, range_of(model), epsilon=request.epsilon, source=noise)
+        chosen = permute_and_flip(scores, range_of(model), epsilon=options.epsilon, source=noise)
         progress("choosing a point of the grid", 1.0)
         return Outcome("optimal", model.domain.project(grid[chosen] / model.row.lower), None, None)
 

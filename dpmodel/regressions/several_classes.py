@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dpmodel.mechanisms.contract import Serves
+from dpmodel.contract import Serves
 from dpmodel.regressions.descent import NoisyDescent, SubsampledDescent
 from dpmodel.regressions.model import PrivateMultinomial
 from dpmodel.regressions.objective_perturbation import ObjectivePerturbation
@@ -38,7 +38,7 @@ class MultinomialDescent(NoisyDescent):
     As ``NoisyDescent``.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateMultinomial)
+    serves: ClassVar[Serves] = Serves(PrivateMultinomial, reads_blocks=True)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class MultinomialSubsampled(SubsampledDescent):
     """Gradient steps for K classes on Poisson samples of the rows: ``SubsampledDescent`` with the sums and the reach of
     ``MultinomialDescent``."""
 
-    serves: ClassVar[Serves] = Serves(PrivateMultinomial)
+    serves: ClassVar[Serves] = Serves(PrivateMultinomial, reads_blocks=True)
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,14 @@ class MultinomialObjectivePerturbation(ObjectivePerturbation):
         The same number of products, each of K p coefficients; a Hessian takes K (K-1) / 2 matrices (p, p).
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateMultinomial)
+    serves: ClassVar[Serves] = Serves(PrivateMultinomial, reads_blocks=True)
 
 
 @dataclass(frozen=True)
 class PublicOnlyMultinomial(PublicOnlyRegression):
     """Equal chances of all classes, or the point of the set that comes nearest to them: no private row is read."""
 
-    serves: ClassVar[Serves] = Serves(PrivateMultinomial)
+    serves: ClassVar[Serves] = Serves(PrivateMultinomial, reads_blocks=True)
 
 
 MULTINOMIAL_DESCENT = MultinomialDescent()

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -14,8 +14,8 @@ import scipy.linalg
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.compile.regression.domain import Domain, FreeSpace, L1Ball, L2Ball, Simplex
 from dpmodel.compile.regression.penalty import Penalty
-from dpmodel.mechanisms.contract import YES, Outcome, Progress, Request, Verdict
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.contract import YES, Options, Outcome, Progress, Verdict
+from dpmodel.forecast import Forecast
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource, public_generator
 from dpmodel.regressions.excess import PureToo, excess_forecast
@@ -318,11 +318,11 @@ def _product(a: float, b: float) -> float:
 MOST_COLUMNS = 4000
 
 
-def judge_statistics(model: PrivateRegression, request: Request) -> Verdict:
+def judge_statistics(model: PrivateRegression, options: Options) -> Verdict:
     """Whether statistics of bounded size determine the objective; no, and why, elsewhere."""
     if model.loss.name != "squared":
         return Verdict(False, f"the {model.loss.name} loss has no sufficient statistics of bounded size")
-    if math.isfinite(model.loss.clip) or request.clip is not None:
+    if math.isfinite(model.loss.clip) or options.clip is not None:
         return Verdict(False, "clipped residuals asked for: sums of squares and products cannot clip them")
     if model.size > MOST_COLUMNS:
         return Verdict(False, f"{model.size} coefficients: more than {MOST_COLUMNS}, whose matrix would not fit")
@@ -358,19 +358,18 @@ class SufficientStatistics(PureToo):
         p^2 / 2 draws, one eigendecomposition, one convex program of p variables.
     """
 
-    reads_blocks: ClassVar[bool] = True
     name: str = "sufficient-statistics"
     source: str = "Vu and Slavkovic 2009; Wang 2018 (AdaSSP), tightened"
 
-    def eligible(self, model: PrivateRegression, request: Request) -> Verdict:
-        return judge_statistics(model, request)
+    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
+        return judge_statistics(model, options)
 
-    def forecast_as_requested(self, model: PrivateRegression, request: Request) -> Forecast:
-        key = (self, request.epsilon, request.delta, request.beta)
-        return model.cached(key, lambda: self._simulated(model, request))
+    def forecast_as_given(self, model: PrivateRegression, options: Options) -> Forecast:
+        key = (self, options.epsilon, options.delta, options.beta)
+        return model.cached(key, lambda: self._simulated(model, options))
 
-    def _simulated(self, model: PrivateRegression, request: Request) -> Forecast:
-        layout, sigma = self.noise(model, request)
+    def _simulated(self, model: PrivateRegression, options: Options) -> Forecast:
+        layout, sigma = self.noise(model, options)
         spread = spread_of(layout, sigma)
         cap = shrink_cap(model, layout, spread)
 
@@ -382,12 +381,12 @@ class SufficientStatistics(PureToo):
             return quick_minimise(population.model, got.P, got.q)
 
         predicted = mean_excess(model, simulate)
-        bound = proved_loss(model, layout, spread, request.beta)
+        bound = proved_loss(model, layout, spread, options.beta)
         if model.penalty.absent and math.isfinite(model.prediction_bound):
             bound = min(bound, model.weight * (model.prediction_bound + model.row.label_bound) ** 2)
         return excess_forecast(
             model,
-            request,
+            options,
             predicted=predicted,
             at_most=bound,
             work=f"one pass over X, {layout.entries} numbers measured once, one program of {model.size} coefficients",
@@ -400,18 +399,18 @@ class SufficientStatistics(PureToo):
             },
         )
 
-    def noise(self, model: PrivateRegression, request: Request) -> tuple[Layout, float]:
+    def noise(self, model: PrivateRegression, options: Options) -> tuple[Layout, float]:
         """The layout and the scale of the noise on each measured number; public facts."""
-        layout = layout_of(model, request.delta == 0)
+        layout = layout_of(model, options.delta == 0)
         assert layout is not None  # eligible() asks for bounds
-        spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)
+        spend = Spend.of(options.epsilon, options.delta, gaussian_only=True)
         scale = spend.laplace_scale(layout.sensitivity) if layout.pure else spend.gaussian_sigma(layout.sensitivity)
         return layout, scale
 
-    def run_as_requested(
-        self, model: PrivateRegression, request: Request, noise: NoiseSource, progress: Progress
+    def run_as_given(
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress
     ) -> Outcome:
-        layout, scale = self.noise(model, request)
+        layout, scale = self.noise(model, options)
         progress("summing", 0.1)
         exact = PrivateArray(to_vector(layout, summed(layout, model.read_table())))
         progress("measuring", 0.4)

@@ -15,8 +15,8 @@ from scipy.special import log_ndtr, ndtr
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.rows import Rows, Table
+from dpmodel.contract import Progress, counted, no_progress
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.contract import Progress, counted, no_progress
 from dpmodel.numerics.public_facts import cached
 from dpmodel.regressions.descent_search import coarsened, moved
 from dpmodel.regressions.model import PrivateRegression, public_point

@@ -66,7 +66,7 @@ def lower_bounds(epsilons: Iterable[float] = EPSILONS, delta: float = 0.0, beta:
     columns = {
         _SCALAR: tuple(lower_bound("scalar", epsilon, delta, beta).value for epsilon in wanted),
         _SHARP: tuple(each.value for each in objective),
-        _PRINTED: tuple(each.published for each in objective),
+        _PRINTED: tuple(each.as_printed for each in objective),
     }
     return LowerBoundTable(wanted, columns, float(delta), float(beta))
 

@@ -174,7 +174,7 @@ class Gadget:
         beta)``. All times B.
         """
         least = least_error(self.part, epsilon, delta, beta)
-        value = least.value if self.sharp else least.published
+        value = least.value if self.sharp else least.as_printed
         scaled = dataclasses.replace(least, value=value, vacuous=value == 0).scaled(self.scale)
         statement = (
             f"no private mechanism keeps the error on this gadget ({scaled.unit}) below {number(scaled.value)} with "

@@ -12,12 +12,12 @@ import pytest
 from blocks import problem, table
 
 import dpmodel as dpm
+from dpmodel.contract import counted
 from dpmodel.execute import progress as progress_module
 from dpmodel.execute.bar import Bar, _Notebook, _Terminal, screen
 from dpmodel.execute.progress import shown
 from dpmodel.marks.row_sources import MemoryBlocks
 from dpmodel.marks.rows import watched
-from dpmodel.mechanisms.contract import counted
 
 
 class FakeDisplay:

@@ -11,9 +11,9 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.contract import YES, Mechanism, Outcome, Serves, no_progress
 from dpmodel.execute import charge_then_run
-from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Serves, no_progress
-from dpmodel.mechanisms.forecast import Forecast, Violation
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.numerics.cone_program import SolverFailure
 
 FAILURES = [
@@ -40,13 +40,13 @@ class Failing(Mechanism[PrivateLP]):
     def __init__(self, error: BaseException, times: float) -> None:
         self.error, self.times, self.runs = error, times, 0
 
-    def eligible(self, model: Any, request: Any) -> Any:
+    def eligible(self, model: Any, options: Any) -> Any:
         return YES
 
-    def forecast(self, model: Any, request: Any) -> Forecast:
-        return Forecast("nothing", request.epsilon, request.delta, request.beta, Violation())
+    def forecast(self, model: Any, options: Any) -> Forecast:
+        return Forecast("nothing", options.epsilon, options.delta, options.beta, Violation())
 
-    def run(self, model: Any, request: Any, noise: Any, progress: Any = None) -> Outcome:
+    def run(self, model: Any, options: Any, noise: Any, progress: Any = None) -> Outcome:
         self.runs += 1
         model.read_private()
         if self.runs <= self.times:

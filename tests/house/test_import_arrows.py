@@ -30,6 +30,7 @@ LEVEL = {
     "kernels": 45,
     "classify": 50,
     "compile": 30,
+    "contract": 29,
     "numerics": 25,
     "marks": 20,
     "release.plots": 7,  # draws what it is handed
@@ -51,6 +52,8 @@ def room_of(module: str) -> str:
         return ".".join(parts[:2])
     if parts[:1] == ["exact"]:
         return "mechanisms"  # until the others have left that room
+    if parts == ["forecast"]:  # a part of the contract that has a file of its own
+        return "contract"
     return parts[0] if parts else ""
 
 

@@ -37,14 +37,14 @@ SHOWN = {
         r" 10 +0\.000\d+ +0\.000\d+",
         r" 640 +0\.2[5-9]\d+ +0\.000\d+",
         r"three true ones: +\[ ?0\.3\d+ +-0\.2\d+ +0\.19\d*\]",
-        r"frank-wolfe-published +ran \S+ +error 0\.1",
+        r"frank-wolfe-as-printed +ran \S+ +error 0\.1",
         r"frank-wolfe +ran frank-wolfe +error 0\.000[1-4]",
         r"auto +ran \S+ +error 0\.000",
         r"Plan for epsilon 1, delta 1e-6: ",
         r"5000 people: mean error 0\.001",
         r"20000 people: mean error 0\.000",
     ],
-    "03_published_counts": [
+    "03_printed_counts": [
         r"as published: 1859",
         r"sum 1855",
         r"noise on each count +2\.\d +5\.\d +10\.\d +19\.\d +24\.\d",
@@ -119,7 +119,7 @@ SHOWN = {
 PAPERS = {
     "01_linear_programs": "HRRU14",
     "02_lasso_and_regression": "TTZ15",
-    "03_published_counts": "LWK15",
+    "03_printed_counts": "LWK15",
     "04_exact_linear_algebra": "KMMST24",
     "05_nonsmooth_learning": "Arora, Marinov and Ullah",
 }

@@ -97,7 +97,7 @@ def test_signature_of_plan_and_budget():
 def test_epsilon_and_delta_may_be_positional(problem):
     value = problem.solve(1.0, 1e-6, rng=0)
     assert value == problem.release.value
-    assert problem.plan(1.0, 1e-6, beta=0.01).request.beta == 0.01
+    assert problem.plan(1.0, 1e-6, beta=0.01).options.beta == 0.01
 
 
 def test_problem_is_a_cvxpy_problem(problem):
@@ -208,7 +208,7 @@ def test_select_mechanism_documents_its_decision_table():
 
     doc = dpm.select_mechanism.__doc__
     for mechanism in (each for kind in KINDS.values() for each in kind.mechanisms):
-        assert mechanism.name in doc or mechanism.published, mechanism.name
+        assert mechanism.name in doc or mechanism.serves.as_printed, mechanism.name
 
 
 def test_select_mechanism_takes_the_least_forecast(problem):

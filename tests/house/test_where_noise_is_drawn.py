@@ -22,8 +22,8 @@ DRAWS = {
     "add_to",
 }
 # The main file of a mechanism has one of these: ``point`` for engines, of which ``engines/mechanism.py`` makes
-# mechanisms, ``run_as_requested`` where Laplace and Gaussian noise are compared first.
-RUNS = {"run", "run_as_requested", "point"}
+# mechanisms, ``run_as_given`` where Laplace and Gaussian noise are compared first.
+RUNS = {"run", "run_as_given", "point"}
 # Draws that several mechanisms share, each with its privacy argument in the file's docstring.
 KERNELS = {
     "mechanisms/lp/dense_weights/oracles.py",

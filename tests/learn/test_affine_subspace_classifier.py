@@ -111,9 +111,9 @@ def test_a_public_rank() -> None:
     seen: list[int] = []
 
     class Watching(PlainSystem):
-        def forecast(self, model: Any, request: Any) -> Any:
+        def forecast(self, model: Any, options: Any) -> Any:
             seen.append(model.rank)
-            return super().forecast(model, request)
+            return super().forecast(model, options)
 
     for rank in (0, 2, 9):
         AffineSubspaceClassifier(**{**PLAIN, "mechanism": Watching()}, rank=rank).fit(X, y)

@@ -195,7 +195,7 @@ def test_the_radius_speaks_of_predictions() -> None:
 
 def test_a_forced_mechanism_and_pure_privacy() -> None:
     X, y = table()
-    for name in ("sufficient-statistics", "adassp-published"):
+    for name in ("sufficient-statistics", "adassp-as-printed"):
         assert PrivateRidge(**{**REGRESSION, "mechanism": name}).fit(X, y).release_.mechanism == name
     pure = PrivateRidge(**{**REGRESSION, "delta": 0.0}).fit(X, y)
     assert pure.guarantee_.delta == 0 and pure.score(X, y) > 0.5

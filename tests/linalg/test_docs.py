@@ -32,10 +32,10 @@ def test_the_table_of_sizes() -> None:
     assert [int(d) for d, *_ in rows] == [5, 10, 20, 50]
     for d, ours, published in rows:
         plan = linalg.plan(
-            "span", dimension=int(d), epsilon=1, delta=1e-6, records=10_000, neighbors="add-remove", published=True
+            "span", dimension=int(d), epsilon=1, delta=1e-6, records=10_000, neighbors="add-remove", as_printed=True
         )
         missed = {each.mechanism: each.forecast.error.missed for each in plan.candidates if each.forecast is not None}
-        told = [f"{missed[name]:,.0f}" for name in ("stable-span", "stable-span-published")]
+        told = [f"{missed[name]:,.0f}" for name in ("stable-span", "stable-span-as-printed")]
         assert told == [ours, published]
 
 

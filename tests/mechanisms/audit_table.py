@@ -82,10 +82,10 @@ def _exact() -> Iterator[tuple[str, float, float, str, tuple[str, ...], Callable
             twins = tuple(name for name in matrix.TWINS if name) if unit == "row" else ()
             found = lambda twin, unit=unit, delta=delta: matrix_game(unit, delta, twin)  # noqa: E731
             yield f"noisy-multiplicative-weights, {unit}", 1, delta, SHARE, twins, found
-    for which, request in cutting.REQUESTS.items():
+    for which, options in cutting.REQUESTS.items():
         twins = ("rounds forgotten", "selections not paid", "range halved")
         found = lambda twin, which=which: cuts(which, twin)  # noqa: E731
-        yield "private-cutting-planes", request.epsilon, request.delta, SHARE, twins, found
+        yield "private-cutting-planes", options.epsilon, options.delta, SHARE, twins, found
 
 
 def descent(twin: str, delta: float) -> float:
@@ -142,10 +142,10 @@ def matrix_game(unit: str, delta: float, twin: str) -> float:
 
 
 def cuts(which: str, twin: str) -> float:
-    request = cutting.REQUESTS[which]
-    bench = cutting.Bench(request, 2, twin)
+    options = cutting.REQUESTS[which]
+    bench = cutting.Bench(options, 2, twin)
     worst = max(bench.cost(cutting.BASE, cutting.BASE + cutting.PAIR, seed) for seed in range(12))
-    return worst / cutting.limit_of(request)
+    return worst / cutting.limit_of(options)
 
 
 def show(table: list[Row]) -> None:

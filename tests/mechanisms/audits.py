@@ -53,13 +53,13 @@ class Audit:
 def calibrated(mechanism: str, opened: Opened) -> NoiseDesign:
     """The design that the mechanism's ``run`` uses."""
     which: Any = by_name(mechanism)
-    model, request = opened.model, opened.request
+    model, options = opened.model, opened.options
     if mechanism == "theorem-34":
-        noise: NoiseDesign = which._design(model, request)
+        noise: NoiseDesign = which._design(model, options)
         return noise
     if mechanism == "strict-truncated-laplace":
-        return design(model, request, which._kinds(model))
-    return design(model, request, dict.fromkeys(model.private_parts(), which.kind))
+        return design(model, options, which._kinds(model))
+    return design(model, options, dict.fromkeys(model.private_parts(), which.kind))
 
 
 def scaled(factor: float) -> Twin:
@@ -101,7 +101,7 @@ def narrow(opened: Opened, noise: NoiseDesign) -> NoiseDesign:
 
 
 def without_epsilon(opened: Opened, noise: NoiseDesign) -> NoiseDesign:
-    return scaled(opened.request.epsilon)(opened, noise)
+    return scaled(opened.options.epsilon)(opened, noise)
 
 
 TWINS: dict[str, Twin] = {
@@ -159,9 +159,9 @@ def lower_bound(audit: Audit, runs: int = RUNS, seed: int = 20_260_101) -> float
     feasibility = "strict" if audit.mechanism == "strict-truncated-laplace" else "relaxed"
     opened = case.open(epsilon=audit.epsilon, delta=audit.delta, feasibility=feasibility)
     mechanism = by_name(audit.mechanism)
-    verdict = verdict_of(mechanism, opened.model, opened.request)
+    verdict = verdict_of(mechanism, opened.model, opened.options)
     assert verdict.eligible, verdict.reason
-    forecast = mechanism.forecast(opened.model, opened.request)
+    forecast = mechanism.forecast(opened.model, opened.options)
     assert (forecast.epsilon, forecast.delta) == (audit.epsilon, audit.delta)
     if audit.mechanism == "vertex-exponential":
         p, q = (selections(opened, values, audit.twin, runs, seed + i) for i, values in _pair(case))
@@ -189,7 +189,7 @@ def selections(opened: Opened, values: dict[str, Any], twin: str, runs: int, see
     """(runs,) chosen indices: ``run`` once, to learn scores and scale, then its selection many times."""
     opened.seal(values)
     source = Transcript(seed)
-    by_name("vertex-exponential").run(opened.model, opened.request, source)
+    by_name("vertex-exponential").run(opened.model, opened.options, source)
     (draw,) = source.draws
     scores, (scale, kind) = draw.values[0], draw.arguments
     assert kind == "permute_and_flip"

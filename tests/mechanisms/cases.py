@@ -19,8 +19,8 @@ import dpmodel as dpm
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.public_set import base_program
+from dpmodel.contract import Options
 from dpmodel.marks import Private, Records
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.noise_once.margins import interior_direction
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 
@@ -33,7 +33,7 @@ class Opened:
 
     problem: dpm.Problem
     private: dict[str, Private]
-    request: Request
+    options: Options
 
     @cached_property
     def model(self) -> PrivateLP:
@@ -63,7 +63,7 @@ class Case:
         objective, constraints, private = self.write()
         names = {p.name(): p for p in private}
         asked = {"epsilon": self.epsilon, "delta": self.delta, "beta": self.beta, "feasibility": self.feasibility}
-        opened = Opened(dpm.Problem(objective, constraints), names, Request(**{**asked, **sensitivities}))
+        opened = Opened(dpm.Problem(objective, constraints), names, Options(**{**asked, **sensitivities}))
         opened.seal(self.values)
         return opened
 

@@ -16,8 +16,8 @@ from replaying import Draw, Transcript
 import dpmodel as dpm
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.contract import Options, no_progress
 from dpmodel.marks import Private, Records
-from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.mechanisms.spend import Spend
@@ -45,8 +45,8 @@ class Game:
         return Task(self.model, polytope, tilt, spend, self.epsilon, self.delta, self.beta)
 
     @property
-    def request(self) -> Request:
-        return Request(self.epsilon, self.delta, self.beta)
+    def options(self) -> Options:
+        return Options(self.epsilon, self.delta, self.beta)
 
     def seal(self, **values: Any) -> Floats:
         for name, value in values.items():
@@ -217,7 +217,7 @@ def excess_moves(made: Game, engine: Engine, pairs: Any, points: Any) -> float:
 
 
 def refusal(engine: Engine, made: Game, **asked: Any) -> str:
-    verdict = engine.eligible(made.model, Request(**{"epsilon": 1.0, "delta": 1e-6, **asked}))
+    verdict = engine.eligible(made.model, Options(**{"epsilon": 1.0, "delta": 1e-6, **asked}))
     verdict = engine.formed(made.model) if verdict.eligible else verdict
     assert not verdict.eligible
     return verdict.reason

@@ -13,8 +13,8 @@ from audits import BROKEN, HONEST, Audit, lower_bound
 from families import PORTFOLIO
 
 import dpmodel as dpm
+from dpmodel.contract import Options, Outcome, Progress, no_progress
 from dpmodel.marks import Private
-from dpmodel.mechanisms.contract import Outcome, Progress, Request, no_progress
 from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
 from dpmodel.plan.registry import by_name
@@ -151,8 +151,8 @@ def test_through_solve_with_many_runs(mechanism: str) -> None:
 class PeekingStop(NoiseOnce):
     """A twin that falls back on the true data when the noised program is infeasible."""
 
-    def run(self, model: Any, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        outcome = super().run(model, request, noise, progress)
+    def run(self, model: Any, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        outcome = super().run(model, options, noise, progress)
         if outcome.status != LEAST_VIOLATION:
             return outcome
         theta = model.read_private()
@@ -165,9 +165,9 @@ def stopping(mechanism: NoiseOnce, value: float, runs: int, seed: int) -> np.nda
     x = cp.Variable(1)
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b, x <= 3])
     model = problem._model(None)
-    request = Request(1.0, 0.0, beta=0.9)
+    options = Options(1.0, 0.0, beta=0.9)
     source = SeededSource(seed)
-    outcomes = [mechanism.run(model, request, source) for _ in range(runs)]
+    outcomes = [mechanism.run(model, options, source) for _ in range(runs)]
     return np.array([outcome.x[0] for outcome in outcomes if outcome.x is not None])
 
 

@@ -21,8 +21,8 @@ from scipy.stats import binom, chi2, norm
 import dpmodel as dpm
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.contract import Options
 from dpmodel.marks import Private, Records
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.cutting_planes import rounds as cutting
 from dpmodel.mechanisms.lp.engines import routes
 from dpmodel.mechanisms.lp.multiplicative_weights import coefficients
@@ -117,19 +117,19 @@ def of_long_rows(model: PrivateLP, noise: NoiseDesign, part: NoisyPart, scale: f
     return total
 
 
-def failing(problem: dpm.Problem, request: Request, kind: str, *, forgotten: str = "") -> float:
+def failing(problem: dpm.Problem, options: Options, kind: str, *, forgotten: str = "") -> float:
     """At most how often a statement fails, by the union of its events. ``forgotten`` : a split that is left out."""
     model = problem._model(None)
     parts = model.private_parts()
     kinds: dict[str, Any] = dict.fromkeys(parts, kind)
     mechanism: Any = NoiseOnce(kind)  # type: ignore[arg-type]
-    if request.feasibility == "strict":
+    if options.feasibility == "strict":
         mechanism = StrictTruncatedLaplace()
         kinds = {part: "laplace" if part == "objective" else "truncated" for part in parts}
     tape = Transcript(0)
-    mechanism.run(model, request, tape)
+    mechanism.run(model, options, tape)
     # As planted: every part gets all of beta.
-    told = replace(request, beta=request.beta * len(parts)) if forgotten == "parts" else request
+    told = replace(options, beta=options.beta * len(parts)) if forgotten == "parts" else options
     noise = design(model, told, kinds)
     scales = [draw.arguments[0] for draw in tape.draws]
     assert len(scales) == len(noise.parts)
@@ -139,9 +139,9 @@ def failing(problem: dpm.Problem, request: Request, kind: str, *, forgotten: str
         one_draw_each = part.measurement.recover.nnz == part.measurement.recover.shape[0]
         if kinds[name] == "truncated":
             continue  # nothing fails
-        if name == "scalar" and request.feasibility == "safe" and linear and (one_draw_each or kind == "gaussian"):
+        if name == "scalar" and options.feasibility == "safe" and linear and (one_draw_each or kind == "gaussian"):
             total += of_inwards(kind, scale, part, -relax[part.measurement.positions])
-        elif name == "matrix" and not part.clip and request.feasibility != "safe":
+        elif name == "matrix" and not part.clip and options.feasibility != "safe":
             total += of_long_rows(model, noise, part, scale)
         else:
             total += of_numbers(kinds[name], scale, part)
@@ -159,8 +159,8 @@ def served() -> list[Any]:
         for mode in MODES:
             for kind in KINDS if mode != "strict" else ("laplace",):
                 mechanism: Any = StrictTruncatedLaplace() if mode == "strict" else NoiseOnce(kind)  # type: ignore
-                request = Request(20.0, 1e-3, 0.1, mode)  # type: ignore[arg-type]
-                if mechanism.eligible(model, request).eligible and (mode != "strict" or _loses(model)):
+                options = Options(20.0, 1e-3, 0.1, mode)  # type: ignore[arg-type]
+                if mechanism.eligible(model, options).eligible and (mode != "strict" or _loses(model)):
                     found.append(pytest.param(name, mode, kind, id=f"{name}-{mode}-{kind}"))
     return found
 
@@ -173,13 +173,13 @@ def _loses(model: PrivateLP) -> bool:
 def test_what_can_fail_adds_up_to_beta_at_most(name: str, mode: Any, kind: str) -> None:
     problem = WRITTEN[name]()
     for beta in (0.01, 0.2):
-        request = Request(20.0, 1e-3, beta, mode)
-        total = failing(problem, request, kind)
+        options = Options(20.0, 1e-3, beta, mode)
+        total = failing(problem, options, kind)
         assert total <= beta * (1 + 1e-6)
         assert total >= beta / 4, "a statement could be much stronger"
         parts = len(problem._model(None).private_parts())
         if parts > 1 and mode != "strict":
-            assert failing(problem, request, kind, forgotten="parts") > beta, "the check finds parts that do not share"
+            assert failing(problem, options, kind, forgotten="parts") > beta, "the check finds parts that do not share"
 
 
 @pytest.mark.parametrize("forgotten", [2.0, 3.0])
@@ -187,28 +187,28 @@ def test_rows_and_the_two_events_of_each_share_beta(forgotten: float, monkeypatc
     """Long rows have an event for one x and one for all x each; the check finds both splits where they are left out."""
     from dpmodel.mechanisms.lp.noise_once import design as module
 
-    request, real = Request(20.0, 1e-3, 0.1), module._row_tails
+    options, real = Options(20.0, 1e-3, 0.1), module._row_tails
     problem = long_rows()
     assert (
-        not design(problem._model(None), request, dict.fromkeys(("scalar", "matrix"), "gaussian")).parts["matrix"].clip
+        not design(problem._model(None), options, dict.fromkeys(("scalar", "matrix"), "gaussian")).parts["matrix"].clip
     )
-    assert failing(problem, request, "gaussian") <= 0.1 * (1 + 1e-6)
+    assert failing(problem, options, "gaussian") <= 0.1 * (1 + 1e-6)
 
     def planted(model: PrivateLP, part: NoisyPart, size: float) -> Any:
         return real(model, replace(part, beta=forgotten * part.beta), size)
 
     monkeypatch.setattr(module, "_row_tails", planted)
-    assert failing(long_rows(), request, "gaussian") > 0.1
+    assert failing(long_rows(), options, "gaussian") > 0.1
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_parts_keep_their_reach_together(kind: Any) -> None:
     """The same by simulation; parts that do not share beta are found out."""
-    model, request, draws = CASES["all_three"].open().model, Request(1.0, 1e-3, 0.2), 400
+    model, options, draws = CASES["all_three"].open().model, Options(1.0, 1e-3, 0.2), 400
     kinds: dict[str, Any] = dict.fromkeys(model.private_parts(), kind)
     theta = model.read_private()
     for beta, kept in ((0.2, True), (0.6, False)):
-        noise, source, missed = design(model, replace(request, beta=beta), kinds), SeededSource(4), 0
+        noise, source, missed = design(model, replace(options, beta=beta), kinds), SeededSource(4), 0
         exact = [part.measurement.rebuild(part.measurement.values(theta), clip=False) for part in noise.parts.values()]
         for _ in range(draws):
             values = zip(noise.parts.values(), exact, strict=True)
@@ -232,9 +232,9 @@ def scored(private_costs: bool) -> Any:
 def test_noise_on_costs_and_engines_share_beta(private_costs: bool) -> None:
     model = scored(private_costs).model
     engine: Any = by_name("noisy-hinge-descent")
-    request = Request(1.0, 1e-6, 0.1)
-    task = routes.whole_task(model, engine.engine, request)
-    measured = routes.objective_design(model, request)
+    options = Options(1.0, 1e-6, 0.1)
+    task = routes.whole_task(model, engine.engine, options)
+    measured = routes.objective_design(model, options)
     total = task.beta
     if measured is not None:
         (part,) = measured.parts.values()
@@ -247,7 +247,7 @@ def test_noise_on_costs_and_engines_share_beta(private_costs: bool) -> None:
 def test_the_runs_and_the_tests_of_a_search_share_beta(steps: int) -> None:
     model = scored(False).model
     engine: Any = by_name("noisy-hinge-descent")
-    task = routes.whole_task(model, engine.engine, Request(1.0, 1e-6, 0.1))
+    task = routes.whole_task(model, engine.engine, Options(1.0, 1e-6, 0.1))
     law = routes.noise_of_tests(engine.engine, task, steps)
     (found,) = routes._searching(engine.engine, task, 10.0, steps)
     one = float(beyond(kind_of(law), law.scale, found.margin))
@@ -261,8 +261,8 @@ def test_the_selections_and_measurements_of_cuts_share_beta(rounds: int, delta: 
     """A selection among k misses the best by x with probability ``k exp(-x e / reach)`` at most."""
     x = cp.Variable(12, bounds=[0, 9])
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= Private(np.ones(12), name="b", unit="entry", linf=1)])
-    cuts, request = cutting.cuts_of(problem._model(None)), Request(1.0, delta, 0.1)
-    found = cutting.best_split(cuts, request, rounds, np.inf)
+    cuts, options = cutting.cuts_of(problem._model(None)), Options(1.0, delta, 0.1)
+    found = cutting.best_split(cuts, options, rounds, np.inf)
     one = beyond(kind_of(found.distribution), found.distribution.scale, found.quantile)
     measured = -np.expm1(rounds * np.log1p(-one))
     selected = rounds * cuts.gain.size * np.exp(-found.miss * found.selection_epsilon / cuts.reach)
@@ -281,7 +281,7 @@ def test_regret_and_shortfalls_of_weights_share_beta(monkeypatch: Any) -> None:
         monkeypatch.setattr(coefficients, name, watched)
     model = scored(False).model
     engine: Any = by_name("noisy-multiplicative-weights")
-    task = routes.whole_task(model, engine.engine, Request(1.0, 1e-6, 0.1))
+    task = routes.whole_task(model, engine.engine, Options(1.0, 1e-6, 0.1))
     engine.engine.promise(task)
     assert len(asked) >= 2 and asked[0] + asked[1] <= task.beta * (1 + 1e-9)
 
@@ -292,6 +292,6 @@ def test_outputs_share_beta(outputs: int) -> None:
     Y = Private(np.ones((50, outputs)), name="Y", unit="row", max_linf=1)
     W = cp.Variable((2, outputs))
     problem = dpm.Problem(cp.Minimize(cp.sum_squares(X @ W - Y)), [cp.norm(W[:, k], 1) <= 1 for k in range(outputs)])
-    model, request = problem._door(None).data, Request(1.0, 1e-6, 0.1)
-    for shared in (each_output._basic(model, request), each_output._gaussian(model, request)):
+    model, options = problem._door(None).data, Options(1.0, 1e-6, 0.1)
+    for shared in (each_output._basic(model, options), each_output._gaussian(model, options)):
         assert shared is not None and outputs * shared.beta <= 0.1 * (1 + 1e-9)

@@ -21,8 +21,8 @@ from replaying import Transcript
 from scipy.stats import laplace
 
 from dpmodel._types import Floats
+from dpmodel.contract import Options, no_progress
 from dpmodel.marks import Private, Records
-from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT
 from dpmodel.mechanisms.lp.dense_weights.mechanism import DENSE_MULTIPLICATIVE_WEIGHTS, Plan
 from dpmodel.mechanisms.lp.private_rows import private_rows
@@ -52,9 +52,9 @@ def ballots(reach: int, neighbors: Any, columns: int = 3) -> Game:
 def asked_of(made: Game, values: Floats, epsilon: float) -> tuple[Floats, float, float]:
     """(k,) the queries, and the scales of the threshold and of the queries."""
     made.seal(A=values)
-    request, source = Request(epsilon, 0.0, vertices=np.eye(values.shape[1])), Transcript(0)
-    assert CHEAPEST_POINT.eligible(made.model, request).eligible
-    CHEAPEST_POINT.run(made.model, request, source)
+    options, source = Options(epsilon, 0.0, vertices=np.eye(values.shape[1])), Transcript(0)
+    assert CHEAPEST_POINT.eligible(made.model, options).eligible
+    CHEAPEST_POINT.run(made.model, options, source)
     (_, _, threshold), (_, queries, scale) = asked(source)
     assert queries.size == values.shape[1]
     return queries, threshold, scale

@@ -71,13 +71,13 @@ DRAWS = {
     "regressions/noisy_gradient.py:draw": "test_random_neighbours_cost_all_of_the_budget_and_no_more",
     "regressions/descent.py:_multiplier": "test_what_subsampling_is_told_to_compose",
     "regressions/descent.py:gradient": "test_what_subsampling_is_told_to_compose",
-    "regressions/gaussian_frank_wolfe.py:run_as_requested":
+    "regressions/gaussian_frank_wolfe.py:run_as_given":
     "test_published_noise_is_the_printed_one_where_that_is_enough",
     "regressions/frank_wolfe.py:select_signed": "test_signs_drawn_apart_have_the_law_of_one_choice",
     "regressions/objective_perturbation.py:run": "test_run_releases_that_point",
     "regressions/pure_objective_perturbation.py:run": "test_what_is_drawn_pays_for_gradient_and_radius",
     "regressions/quantile_exponential.py:run": "test_half_the_range_would_not_do",
-    "regressions/sufficient_statistics.py:run_as_requested": "least_squares-sufficient-statistics",
+    "regressions/sufficient_statistics.py:run_as_given": "least_squares-sufficient-statistics",
 }  # fmt: skip
 # They draw about made-up data, for forecasts and demonstrations.
 PUBLIC = {
@@ -222,7 +222,7 @@ def test_adassp_draws_what_its_paper_and_the_relation_demand(epsilon: float) -> 
     y = dpm.Private(rng.uniform(-3, 3, 40), name="y", unit="entry", bounds=[-3, 3], records=X.records)
     w = cp.Variable(2, name="w")
     problem = dpm.Problem(cp.Minimize(cp.sum_squares(X @ w - y)), [cp.norm1(w) <= 1])
-    draws = asked_of(lambda rng: problem.solve(epsilon, 1e-6, mechanism="adassp-published", rng=rng))
+    draws = asked_of(lambda rng: problem.solve(epsilon, 1e-6, mechanism="adassp-as-printed", rng=rng))
     R, Y = math.sqrt(2), 3.0
     unit = max(math.sqrt(math.log(6 / 1e-6)) / (epsilon / 3), math.sqrt(3) / mu_of(epsilon, 1e-6))
     expected = [R**2 * unit, math.sqrt(2) * R**2 * unit, 2 * R * Y * unit]

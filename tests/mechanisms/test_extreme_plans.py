@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodel as dpm
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 
 SHAPES = ("simplexes", "boxes", "supplies", "equalities", "point")
 PRIVATE = ("sides", "rows", "cost and sides")
@@ -43,15 +43,15 @@ def model_of(shape: str, private: str, blocks: int, choices: int, share: float, 
     return dpm.Problem(cp.Minimize(cost @ x), [*public, rows])._model(None)
 
 
-def plan_all(model: Any, request: Request) -> int:
+def plan_all(model: Any, options: Options) -> int:
     """Every mechanism, outside the planner, which would catch what fails; how many serve."""
     served = 0
     for mechanism in PORTFOLIO:
         try:
-            if verdict_of(mechanism, model, request).eligible:
-                forecast = mechanism.forecast(model, request)
+            if verdict_of(mechanism, model, options).eligible:
+                forecast = mechanism.forecast(model, options)
                 served += 1
-                assert not math.isnan(forecast.alpha) and forecast.epsilon <= request.epsilon
+                assert not math.isnan(forecast.alpha) and forecast.epsilon <= options.epsilon
         except dpm.DPModelError:
             pass
     return served
@@ -77,7 +77,7 @@ def test_no_mechanism_breaks(
     asked: dict[str, Any],
 ) -> None:  # fmt: skip
     goal: Any = next((name for name in ("penalty", "target") if name in asked), "auto")
-    plan_all(model_of(shape, private, *size, share, 0), Request(epsilon, delta, beta, goal=goal, **asked))
+    plan_all(model_of(shape, private, *size, share, 0), Options(epsilon, delta, beta, goal=goal, **asked))
 
 
 FOUND: dict[str, tuple[Any, Any]] = {
@@ -96,5 +96,5 @@ def test_what_broke_once(name: str) -> None:
     shape, asked = FOUND[name]
     beta = asked.get("beta", 0.05)
     rest = {key: value for key, value in asked.items() if key != "beta"}
-    served = plan_all(model_of(*shape, 0), Request(1.0, 1e-6, beta, **rest))
+    served = plan_all(model_of(*shape, 0), Options(1.0, 1e-6, beta, **rest))
     assert served >= (0 if "goal" in asked else 1)

@@ -30,14 +30,14 @@ SERVED = [
     for (name, how), opened in OPEN.items()
     for mechanism in PORTFOLIO
     if name in ("prices", "running_totals", "packing", "rows_and_sides", "objective_and_sides", "ball")
-    and verdict_of(mechanism, opened.model, opened.request).eligible
+    and verdict_of(mechanism, opened.model, opened.options).eligible
 ]
 
 
 def alpha(mechanism: Any, name: str, how: str, **asked: float) -> float:
     opened = OPEN[name, how]
-    request = CASES[name].open(feasibility=how, **asked).request
-    found: float = mechanism.forecast(opened.model, request).error.rank  # what plans compare
+    options = CASES[name].open(feasibility=how, **asked).options
+    found: float = mechanism.forecast(opened.model, options).error.rank  # what plans compare
     return found
 
 
@@ -88,7 +88,7 @@ def test_larger_changes_never_lower_the_forecast(part: str, size: float, more: f
 @given(epsilon=EPSILON, delta=st.sampled_from([0.0, 1e-9, 1e-6, 1e-3]))
 def test_the_planner_takes_the_least(name: str, epsilon: float, delta: float) -> None:
     opened = OPEN[name, "relaxed"]
-    plan = make_plan(Program(opened.model), CASES[name].open(epsilon=epsilon, delta=delta).request)
+    plan = make_plan(Program(opened.model), CASES[name].open(epsilon=epsilon, delta=delta).options)
     chosen = plan.chosen.forecast
     assert chosen is not None and math.isfinite(chosen.alpha)
     telling = [c.forecast for c in plan.candidates if c.forecast is not None and not c.forecast.vacuous]

@@ -17,9 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpmodel as dpm
-from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.forecast import ExcessRisk, Forecast, RowsMissed, Violation
-from dpmodel.mechanisms.known import Known, capped
+from dpmodel.contract import Options
+from dpmodel.forecast import ExcessRisk, Forecast, Known, RowsMissed, Violation, capped
 from dpmodel.mechanisms.lp.noise_once.mechanism import LAPLACE_ONCE
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.mechanisms.lp.public import points
@@ -189,8 +188,8 @@ def test_a_violation_counts_whatever_the_size_of_the_declared_bounds(kind: str, 
     point = min(public_points(capped), key=lambda each: each.violation)
     assert point.violation == pytest.approx(gap, rel=0.1)
     for feasibility in ("safe", "strict"):
-        assert not verdict(PUBLIC_ONLY, capped, Request(1.0, 0.0, feasibility=feasibility)).eligible
-        assert verdict(PUBLIC_ONLY, model, Request(1.0, 0.0, feasibility=feasibility)).eligible
+        assert not verdict(PUBLIC_ONLY, capped, Options(1.0, 0.0, feasibility=feasibility)).eligible
+        assert verdict(PUBLIC_ONLY, model, Options(1.0, 0.0, feasibility=feasibility)).eligible
 
 
 @pytest.mark.parametrize("build", MODELS)
@@ -216,16 +215,16 @@ def test_the_middle_is_not_asked_for_beside_a_point_that_violates_nothing(monkey
 @pytest.mark.parametrize("build", MODELS)
 def test_public_only_reads_nothing(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     problem, _ = build(np.random.default_rng(0))  # its parameters have no values at all
-    model, request = problem._model(None), Request(1.0, 0.0)
+    model, options = problem._model(None), Options(1.0, 0.0)
 
     def refuse(self: Any) -> Any:
         raise AssertionError("private values were read")
 
     monkeypatch.setattr(type(model), "read_private", refuse)
-    assert PUBLIC_ONLY.eligible(model, request).eligible
-    forecast = PUBLIC_ONLY.forecast(model, request)
+    assert PUBLIC_ONLY.eligible(model, options).eligible
+    forecast = PUBLIC_ONLY.forecast(model, options)
     assert forecast.epsilon == forecast.delta == 0 and forecast.error.against_public == 1
-    outcome = PUBLIC_ONLY.run(model, request, SeededSource(0))
+    outcome = PUBLIC_ONLY.run(model, options, SeededSource(0))
     assert outcome.x is not None
     assert worst_violation(model, outcome.x) <= (forecast.error.violation if forecast.error.violation > 0 else 0) + 1e-6
 
@@ -271,7 +270,7 @@ def test_without_an_objective_the_centre_is_taken() -> None:
     A = dpm.Private(shape=(30, 5), name="A", unit="row", bounds=[0, 1])
     x = cp.Variable(5, nonneg=True, name="x")
     model = dpm.Problem(cp.Minimize(0), [A @ x >= 0.5, cp.sum(x) == 1])._model(None)
-    point = PUBLIC_ONLY.run(model, Request(1.0, 1e-6), SeededSource(0)).x
+    point = PUBLIC_ONLY.run(model, Options(1.0, 1e-6), SeededSource(0)).x
     assert point == pytest.approx(np.full(5, 0.2), abs=1e-6)
 
 
@@ -287,11 +286,11 @@ def test_every_release_is_a_public_point_also_where_rows_give_way(cost: float, f
     # Least noise on w, which needs most room, and most noise on v.
     rows = [u <= b, v <= 50 * b, w <= d, w >= 1, R @ v >= 0.9 * R.value.sum()]
     model = dpm.Problem(cp.Minimize(cost * cp.sum(v)), rows)._model(None)
-    request = Request(1.0, 0.0, feasibility=feasibility)
-    forecast, polytope = LAPLACE_ONCE.forecast(model, request), public_polyhedron(model)
+    options = Options(1.0, 0.0, feasibility=feasibility)
+    forecast, polytope = LAPLACE_ONCE.forecast(model, options), public_polyhedron(model)
     gave_way = 0
     for seed in range(4):
-        outcome = LAPLACE_ONCE.run(model, request, SeededSource(seed))
+        outcome = LAPLACE_ONCE.run(model, options, SeededSource(seed))
         gave_way += outcome.extra_violation > 0
         assert outcome.x is not None and polytope.violation(outcome.x) < 1e-6
         assert worst_violation(model, outcome.x) <= known_without_data(model).violation
@@ -315,7 +314,7 @@ def test_only_one_function_decides_what_says_nothing() -> None:
                 continue
             if not (isinstance(node.value, ast.Attribute) and node.value.attr == "vacuous"):
                 set_in.add(path.relative_to(PACKAGE).as_posix())
-    assert set_in == {"mechanisms/known.py"}
+    assert set_in == {"forecast.py"}
 
 
 SYSTEMS: tuple[Any, ...] = (

@@ -23,7 +23,7 @@ from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import LinearMap
 from dpmodel.compile.footprint import sensitivity_of
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.mechanisms.lp.dense_weights import mechanism as dense_multiplicative_weights
 from dpmodel.mechanisms.lp.dense_weights import oracles as linear_oracles
 from dpmodel.mechanisms.lp.hinge_descent import forecast as hinge_forecast
@@ -48,26 +48,26 @@ def drawn(family: str, seed: int) -> Model:
     return FAMILIES[family](np.random.default_rng([seed, sum(map(ord, family))]))
 
 
-def share(mechanism: Any, model: PrivateLP, request: Request, one: Floats, two: Floats, seed: int) -> float:
+def share(mechanism: Any, model: PrivateLP, options: Options, one: Floats, two: Floats, seed: int) -> float:
     """What a run on ``one`` and its replay on ``two`` lose, as a share of the budget."""
     first = Transcript(seed)
     second, ends = None, []
     for theta in (one, two):
         source = first if second is None else second
         with mock.patch.object(PrivateLP, "read_private", lambda self, theta=theta: theta.copy()):
-            ends.append(mechanism.run(model, request, source))
+            ends.append(mechanism.run(model, options, source))
         second = second or first.replay()
     before, after = ends
     assert first.draws and second is not None and not second.astray
     assert (before.status, before.value, before.notes) == (after.status, after.value, after.notes)
     assert (before.x is None) == (after.x is None) and (before.x is None or np.array_equal(before.x, after.x))
-    forecast = mechanism.forecast(model, request)
-    assert 0 < forecast.epsilon <= request.epsilon and forecast.delta <= request.delta
+    forecast = mechanism.forecast(model, options)
+    assert 0 < forecast.epsilon <= options.epsilon and forecast.delta <= options.delta
     return first.lost(forecast.epsilon, forecast.delta)
 
 
 def shares(
-    family: str, name: str, request: Request, seeds: Any, count: int, *, listed: bool = False
+    family: str, name: str, options: Options, seeds: Any, count: int, *, listed: bool = False
 ) -> Iterator[float]:
     """``listed`` : among eight corners of the public set, given as candidates."""
     for seed in seeds:
@@ -76,25 +76,25 @@ def shares(
         if listed:
             polytope, rng = public_polyhedron(made.model), np.random.default_rng(seed)
             corners = [polytope.minimise(rng.normal(size=polytope.size)) for _ in range(8)]
-            request = replace(request, vertices=np.unique(np.round(corners, 6), axis=0))
-        if not verdict_of(mechanism, made.model, request).eligible:
+            options = replace(options, vertices=np.unique(np.round(corners, 6), axis=0))
+        if not verdict_of(mechanism, made.model, options).eligible:
             continue
         for number, (one, two) in enumerate(pairs(made, declared, np.random.default_rng(seed), count)):
-            yield share(mechanism, made.model, request, one, two, number)
+            yield share(mechanism, made.model, options, one, two, number)
 
 
-def asked(name: str, epsilon: float, delta: float) -> Request:
+def asked(name: str, epsilon: float, delta: float) -> Options:
     strict = name == "strict-truncated-laplace"
-    return Request(epsilon, delta, feasibility="strict" if strict else "relaxed")
+    return Options(epsilon, delta, feasibility="strict" if strict else "relaxed")
 
 
-def most(family: str, name: str, request: Request, seeds: Any = range(3), count: int = 4, **how: Any) -> float:
-    return max(shares(family, name, request, seeds, count, **how), default=-1.0)
+def most(family: str, name: str, options: Options, seeds: Any = range(3), count: int = 4, **how: Any) -> float:
+    return max(shares(family, name, options, seeds, count, **how), default=-1.0)
 
 
-def found_out(family: str, name: str, request: Request, seeds: Any = range(9), **how: Any) -> bool:
+def found_out(family: str, name: str, options: Options, seeds: Any = range(9), **how: Any) -> bool:
     """Whether some pair loses more than the budget: the first that does ends the search."""
-    return any(share > 1 for share in shares(family, name, request, seeds, 4, **how))
+    return any(share > 1 for share in shares(family, name, options, seeds, 4, **how))
 
 
 def seeds_of(family: str, name: str) -> range:
@@ -140,7 +140,7 @@ LISTED = [("owners", "dense-multiplicative-weights"), ("owners", "point-exponent
 @pytest.mark.parametrize(("family", "name"), LISTED)
 def test_choices_among_listed_points(family: str, name: str, epsilon: float) -> None:
     for delta in (0.0, 1e-6):
-        assert 0.1 <= most(family, name, Request(epsilon, delta), range(2), 2, listed=True) <= 1 + 1e-6
+        assert 0.1 <= most(family, name, Options(epsilon, delta), range(2), 2, listed=True) <= 1 + 1e-6
 
 
 @pytest.mark.slow

@@ -20,8 +20,8 @@ from replaying import Transcript
 from scipy.stats import norm
 
 import dpmodel as dpm
+from dpmodel.contract import Options, Outcome
 from dpmodel.marks.private import Private
-from dpmodel.mechanisms.contract import Outcome, Request
 from dpmodel.mechanisms.lp.engines import mechanism as engines
 from dpmodel.mechanisms.lp.engines import routes
 from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
@@ -59,11 +59,11 @@ def delta_of(sigma: float, moved: float, epsilon: float) -> float:
 
 def spent(mechanism: Any, rows: str, epsilon: float, delta: float) -> float:
     """What the objective's noise and the rows' budget take of delta, as a share of it."""
-    made, request = model(rows), Request(epsilon, delta, goal="penalty")
+    made, options = model(rows), Options(epsilon, delta, goal="penalty")
     source, theta = Transcript(0), made.read_private()
-    engines._released_cost(made, request, theta, source)
+    engines._released_cost(made, options, theta, source)
     ((kind, scale),) = [(draw.distribution, draw.arguments[0]) for draw in source.draws]
-    whole = routes.whole_task(made, mechanism.engine, request)
+    whole = routes.whole_task(made, mechanism.engine, options)
     left = epsilon - whole.epsilon
     assert left > 0
     if kind == "laplace":
@@ -83,7 +83,7 @@ def test_delta_spent_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the objective is measured at all of delta, the rows at their half of it."""
     real = routes.design
 
-    def twice(made: Any, part: Request, kinds: Any) -> Any:
+    def twice(made: Any, part: Options, kinds: Any) -> Any:
         return real(made, replace(part, delta=part.delta / routes.OBJECTIVE_SHARE), kinds)
 
     monkeypatch.setattr(routes, "design", twice)
@@ -98,18 +98,18 @@ def test_outputs_add_up(mechanism: Any, outputs: int = 3) -> None:
     Y = Private(rng.uniform(-1, 1, (300, outputs)), name="Y", unit="row", bounds=[-1, 1], records=X.records)
     W = cp.Variable((2, outputs), name="W")
     made = dpm.Problem(cp.Minimize(cp.sum_squares(X @ W - Y) / 300), [cp.norm(W, axis=0) <= 1])._door(None)
-    request = Request(1.0, 1e-6)
-    if not verdict_of(mechanism, made.data, request).eligible:
+    options = Options(1.0, 1e-6)
+    if not verdict_of(mechanism, made.data, options).eligible:
         return
-    share, found = mechanism._shared(made.data, request)
+    share, found = mechanism._shared(made.data, options)
     asked = [share] * len(made.data.parts)
     assert len(asked) == outputs and len(found) == outputs
-    if each_output._composes(share, request):
+    if each_output._composes(share, options):
         mu = [1 / _sigma(each.epsilon, each.delta) for each in asked]
         total = math.sqrt(sum(value**2 for value in mu))
-        assert delta_of(1 / total, 1.0, request.epsilon) <= request.delta * (1 + 1e-6)
+        assert delta_of(1 / total, 1.0, options.epsilon) <= options.delta * (1 + 1e-6)
         return
-    assert sum(each.epsilon for each in asked) <= request.epsilon and sum(each.delta for each in asked) <= request.delta
+    assert sum(each.epsilon for each in asked) <= options.epsilon and sum(each.delta for each in asked) <= options.delta
 
 
 def _sigma(epsilon: float, delta: float) -> float:
@@ -129,8 +129,8 @@ def test_bounded_noise_shares_delta_between_sides_and_coefficients() -> None:
     x = cp.Variable(2, bounds=[0, 3], name="x")
     made = dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= b])._model(None)
     for epsilon, delta in BUDGETS:
-        source, request = Transcript(0), Request(epsilon, delta, feasibility="strict")
-        outcome = strict.run(made, request, source)
+        source, options = Transcript(0), Options(epsilon, delta, feasibility="strict")
+        outcome = strict.run(made, options, source)
         assert isinstance(outcome, Outcome)
         lost = [
             (moved / draw.arguments[0], draw.arguments)

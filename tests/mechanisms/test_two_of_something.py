@@ -18,8 +18,8 @@ import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.bridge import lower
 from dpmodel.compile.footprint import footprint
+from dpmodel.contract import Options
 from dpmodel.marks import Records
-from dpmodel.mechanisms.contract import Request
 from dpmodel.plan.registry import by_name
 
 NORMS = ("l1", "l2", "linf")
@@ -81,13 +81,13 @@ def most_lost(model: Twos, name: str, parts: tuple[str, ...] = PARTS) -> float:
     """The share of the budget that a run loses to its replay, on the worst of the neighbours."""
     strict = "strict" if name.startswith("strict") else "centred"
     corners = np.array(list(itertools.product((0.0, 1.0), repeat=3))) if name.startswith("vertex") else None
-    request = Request(1.0, 1e-6, feasibility=strict, vertices=corners)
+    options = Options(1.0, 1e-6, feasibility=strict, vertices=corners)
     made, mechanism = model.game(parts), by_name(name)
     affine, theta, first = made.model.affine, made.model.read_private(), Transcript(0)
 
     def run(values: Any, source: Transcript) -> None:
         with mock.patch.object(PrivateLP, "read_private", lambda self: values):
-            mechanism.run(made.model, request, source)
+            mechanism.run(made.model, options, source)
 
     run(theta, first)
     most = 0.0

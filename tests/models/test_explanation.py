@@ -134,11 +134,11 @@ def test_asked_with_a_budget_it_tells_the_choice_and_without_one_that_of_the_las
     problem = problem_with()
     assert problem.explain().choice is None and "explain(epsilon, delta)" in str(problem.explain())
     told = problem.explain(1.0)
-    assert told.choice.plan.request.epsilon == 1 and "What would do better" in str(told) and "gaussian" in str(told)
+    assert told.choice.plan.options.epsilon == 1 and "What would do better" in str(told) and "gaussian" in str(told)
     data = json.loads(json.dumps(told.to_dict()))["choice"]
     assert set(data) == {"answer", "statement", "meaning", "others", "changes"}
     problem.solve(epsilon=0.5, rng=0)
-    assert problem.explain().choice.plan.request.epsilon == 0.5
+    assert problem.explain().choice.plan.options.epsilon == 0.5
 
 
 def test_an_impossible_problem_is_explained_with_its_lower_bound():

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.models.options import Options
-from dpmodel.models.program_request import program_request
+from dpmodel.contract import Options
+from dpmodel.models.program_options import program_options
 
 
 def cover(maximize: bool = False, **private: Any) -> dpm.Problem:
@@ -22,7 +22,7 @@ def cover(maximize: bool = False, **private: Any) -> dpm.Problem:
 
 def asked(problem: dpm.Problem, **wishes: Any) -> Any:
     options = Options(1.0, 1e-6, **wishes)
-    return program_request(problem, problem._model(None), options)
+    return program_options(problem, problem._model(None), options)
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_slack_rows_without_private_constraints() -> None:
 
 
 def test_what_is_asked_arrives() -> None:
-    request = asked(cover(), feasibility=dpm.AllBut(np.int64(2), 0.25), goal=dpm.Penalty(3))
-    assert (request.slack_rows, request.violation, request.goal, request.penalty) == (2, 0.25, "penalty", 3.0)
+    options = asked(cover(), feasibility=dpm.AllBut(np.int64(2), 0.25), goal=dpm.Penalty(3))
+    assert (options.slack_rows, options.violation, options.goal, options.penalty) == (2, 0.25, "penalty", 3.0)
 
 
 def test_wishes_are_checked_before_the_budget_is_charged() -> None:

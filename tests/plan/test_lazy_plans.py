@@ -13,11 +13,10 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import Request, Serves, Verdict
-from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
+from dpmodel.contract import Candidate, Model, Options, Serves, Verdict
+from dpmodel.forecast import Bound, Forecast, Violation
 from dpmodel.mechanisms.lp.vertex_exponential.mechanism import VertexExponential
 from dpmodel.models import simulation
-from dpmodel.models.contract import Candidate, PrivateModel
 from dpmodel.models.systems import system as model_of
 from dpmodel.numerics import cone_program, polyhedron
 from dpmodel.plan import by_name
@@ -34,16 +33,16 @@ PROGRAMS = [
 ]
 
 
-def early(mechanism: Any, model: PrivateModel[Any], request: Request) -> bool:
+def early(mechanism: Any, model: Model[Any], options: Options) -> bool:
     """Whether all bounds of ``mechanism`` come before its forecast, or with it, once all are held against what is
     known without data."""
-    bounds = list(mechanism.at_least(model.data, request))
-    forecast = mechanism.forecast(model.data, request)
+    bounds = list(mechanism.at_least(model.data, options))
+    forecast = mechanism.forecast(model.data, options)
     if isinstance(forecast, Verdict):
         return True
-    said = [bound.hoped(request) for bound in bounds]
-    held = [model.capped(request, Candidate(mechanism.name, "", True, "", each)).forecast for each in (*said, forecast)]
-    *hopes, told = [each.error.order(each, request) for each in held if each is not None]
+    said = [bound.hoped(options) for bound in bounds]
+    held = [model.capped(options, Candidate(mechanism.name, "", True, "", each)).forecast for each in (*said, forecast)]
+    *hopes, told = [each.error.order(each, options) for each in held if each is not None]
     return all(hoped <= told for hoped in hopes)
 
 
@@ -66,7 +65,7 @@ def test_the_choice_is_that_of_a_full_comparison(model: Any) -> None:
         door = problem._door(None)
         for each in full.candidates:
             if each.forecast is not None:
-                assert early(by_name(each.mechanism, type(door.data)), door, full.request), (each.mechanism, epsilon)
+                assert early(by_name(each.mechanism, type(door.data)), door, full.options), (each.mechanism, epsilon)
 
 
 @pytest.mark.slow
@@ -83,7 +82,7 @@ def test_systems_of_inequalities(margin: float, records: int, dimension: int) ->
     assert lazy.chosen == full.chosen and lazy.answer == full.answer
     for each in full.candidates:
         if each.forecast is not None:
-            assert early(by_name(each.mechanism, type(system)), model_of(system), full.request), each.mechanism
+            assert early(by_name(each.mechanism, type(system)), model_of(system), full.options), each.mechanism
     if margin == 0.1:
         assert next(c for c in lazy.candidates if c.mechanism == "dense-weights").reason.startswith(BEHIND)
 
@@ -106,18 +105,18 @@ class Plugin(dpm.mechanisms.Mechanism[Any]):
     source: str = "test"
     asked: int = 0
 
-    def eligible(self, model: Any, request: Request) -> Verdict:
+    def eligible(self, model: Any, options: Options) -> Verdict:
         return Verdict(True, "")
 
-    def at_least(self, model: Any, request: Request) -> Iterator[Bound]:
+    def at_least(self, model: Any, options: Options) -> Iterator[Bound]:
         yield Bound(Violation(violation=self.least / 1e3), self.proved)
         yield Bound(Violation(violation=self.least), self.proved)
 
-    def forecast(self, model: Any, request: Request) -> Forecast:
+    def forecast(self, model: Any, options: Options) -> Forecast:
         self.asked += 1
         return Forecast("said", 1.0, 0.0, 0.05, Violation(violation=self.alpha), self.proved)
 
-    def run(self, model: Any, request: Request, noise: Any, progress: Any = None) -> Any:
+    def run(self, model: Any, options: Options, noise: Any, progress: Any = None) -> Any:
         raise AssertionError
 
 
@@ -150,7 +149,7 @@ def test_a_bound_that_is_none_is_found_out(register: Any) -> None:
     register(wrong)
     problem = needs()
     assert problem.plan(1.0).chosen.mechanism != problem.plan(1.0, compare="all").chosen.mechanism == "wrong"
-    assert not early(wrong, problem._door(None), problem.plan(1.0).request)
+    assert not early(wrong, problem._door(None), problem.plan(1.0).options)
 
 
 def test_a_plan_is_made_once(register: Any) -> None:

@@ -11,12 +11,12 @@ from dataclasses import fields
 import cvxpy as cp
 import numpy as np
 import pytest
-from families import PORTFOLIO, PUBLISHED
+from families import AS_PRINTED, PORTFOLIO
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import Mechanism, Request, Serves, Verdict
-from dpmodel.mechanisms.forecast import Forecast, Violation
+from dpmodel.contract import Mechanism, Options, Serves, Verdict
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.vertex_exponential.mechanism import VertexExponential
 from dpmodel.plan import Candidate, by_name, planner, select_mechanism
 
@@ -149,7 +149,7 @@ def test_laplace_on_b_by_hand():
 # ------------------------------------------------------------------ forcing
 @pytest.mark.parametrize("name", ["laplace-once", "gaussian-once"])
 def test_forcing(name):
-    plan = scalar_problem().plan(epsilon=1, delta=1e-6, mechanism=name, published=True)
+    plan = scalar_problem().plan(epsilon=1, delta=1e-6, mechanism=name, as_printed=True)
     assert plan.chosen.mechanism == name
     assert plan.forced
     assert len(plan.candidates) == len(PORTFOLIO)
@@ -163,7 +163,7 @@ def test_theorem_34_can_be_forced():
 @pytest.mark.parametrize("mechanism", [m.name for m in PORTFOLIO])
 def test_forcing_an_ineligible_one_says_why_and_what_would_do(mechanism):
     problem = scalar_problem()
-    known = {c.mechanism: c for c in problem.plan(epsilon=1, published=True).candidates}
+    known = {c.mechanism: c for c in problem.plan(epsilon=1, as_printed=True).candidates}
     if known[mechanism].eligible or "leaves private constraints out" in known[mechanism].reason:
         return  # the latter where they are named, they serve
     with pytest.raises(dpm.UnsupportedModelError) as caught:
@@ -179,13 +179,13 @@ class Perfect(Mechanism[PrivateLP]):
     name: str = "perfect"
     source: str = "a dream"
 
-    def eligible(self, model, request):
+    def eligible(self, model, options):
         return Verdict(True)
 
-    def forecast(self, model, request):
+    def forecast(self, model, options):
         return forecast(1e-9, statement="no error")
 
-    def run(self, model, request, noise, progress=None):
+    def run(self, model, options, noise, progress=None):
         raise NotImplementedError
 
 
@@ -282,15 +282,15 @@ def test_what_would_be_better_counts_the_constraints_left_out():
 
 def test_plans_are_plain_data():
     for problem in (scalar_problem(), simplex_problem(), two_parts(True)):
-        data = problem.plan(epsilon=1, delta=1e-6, published=True).to_dict()
+        data = problem.plan(epsilon=1, delta=1e-6, as_printed=True).to_dict()
         assert json.loads(json.dumps(data))["chosen"] == data["chosen"]
         assert {c["mechanism"] for c in data["candidates"]} == {m.name for m in PORTFOLIO}
 
 
 def test_published_constants_are_compared_where_asked_for():
     names = {each.mechanism for each in scalar_problem().plan(epsilon=1).candidates}
-    assert names == {each.name for each in PORTFOLIO} - PUBLISHED
-    assert {"theorem-34", "algorithm-4"} <= PUBLISHED
+    assert names == {each.name for each in PORTFOLIO} - AS_PRINTED
+    assert {"theorem-34", "algorithm-4"} <= AS_PRINTED
 
 
 def test_plans_are_frozen():
@@ -324,11 +324,11 @@ def test_plan_follows_public_parameters():
 
 # ------------------------------------------------------------------ requests
 def test_a_request_is_normalised():
-    request = scalar_problem().plan(epsilon=np.float32(1), delta=0, beta=np.float64(0.1)).request
-    assert isinstance(request, Request)
-    assert type(request.epsilon) is float
-    assert type(request.beta) is float
-    assert request.vertices is None
+    options = scalar_problem().plan(epsilon=np.float32(1), delta=0, beta=np.float64(0.1)).options
+    assert isinstance(options, Options)
+    assert type(options.epsilon) is float
+    assert type(options.beta) is float
+    assert options.vertices is None
 
 
 def test_vertices_by_variable_and_as_array_agree():
@@ -336,8 +336,8 @@ def test_vertices_by_variable_and_as_array_agree():
     (x,) = problem.variables()
     points = np.eye(6)[:3]
     for given in (points, points.tolist(), [{x: point} for point in points]):
-        request = problem.plan(epsilon=1, mechanism=VertexExponential(vertices=given)).request
-        assert np.array_equal(request.vertices, points)
+        options = problem.plan(epsilon=1, mechanism=VertexExponential(vertices=given)).options
+        assert np.array_equal(options.vertices, points)
 
 
 def test_vertices_of_matrix_variables_are_read_by_columns():
@@ -346,8 +346,8 @@ def test_vertices_of_matrix_variables_are_read_by_columns():
     problem = dpm.Problem(cp.Minimize(cp.sum(cp.multiply(c, x)) + y), [cp.sum(x) + y <= 100])
     matrix = np.array([[1.0, 2.0], [3.0, 4.0]])
     point = {x: matrix, y: 5.0}
-    request = problem.plan(epsilon=1, mechanism=VertexExponential(vertices=[point, point])).request
-    assert sorted(request.vertices[0]) == [1, 2, 3, 4, 5]
+    options = problem.plan(epsilon=1, mechanism=VertexExponential(vertices=[point, point])).options
+    assert sorted(options.vertices[0]) == [1, 2, 3, 4, 5]
     problem.parameters()[0].value = np.zeros((2, 2))
     problem.solve(epsilon=1, mechanism=VertexExponential(vertices=[point, point]), rng=0)
     assert np.array_equal(x.value, matrix)

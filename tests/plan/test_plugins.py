@@ -12,8 +12,8 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Serves, Verdict
-from dpmodel.mechanisms.forecast import Forecast, Violation
+from dpmodel.contract import YES, Mechanism, Outcome, Serves, Verdict
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.mechanism import LAPLACE_ONCE
 from dpmodel.models.program import Program
 from dpmodel.plan import by_name, registry
@@ -32,15 +32,15 @@ class Plugin(Mechanism[PrivateLP]):
         self.told, self.outcome, self.error = plain if forecast is None else forecast, outcome, error
         self.runs = 0
 
-    def eligible(self, model: Any, request: Any) -> Verdict:
+    def eligible(self, model: Any, options: Any) -> Verdict:
         if self.error is not None:
             raise self.error
         return YES
 
-    def forecast(self, model: Any, request: Any) -> Any:
+    def forecast(self, model: Any, options: Any) -> Any:
         return self.told(model) if callable(self.told) else self.told
 
-    def run(self, model: Any, request: Any, noise: Any, progress: Any = None) -> Any:
+    def run(self, model: Any, options: Any, noise: Any, progress: Any = None) -> Any:
         self.runs += 1
         return self.outcome
 
@@ -194,7 +194,7 @@ def test_numbers_are_blamed_for_arithmetic_only(error: Exception, monkeypatch: p
 class Stumbling(Plugin):
     """Leaves rows out, says nothing, and fails when it is run."""
 
-    def run(self, model: Any, request: Any, noise: Any, progress: Any = None) -> Any:
+    def run(self, model: Any, options: Any, noise: Any, progress: Any = None) -> Any:
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return self.outcome

@@ -121,7 +121,7 @@ def examined(seeds: range) -> tuple[list[str], int]:
                     ranges["missed"] = max(missed, 0.0)
                 for epsilon in (0.01, 3.0):
                     try:
-                        plan = known.problem.plan(epsilon, 1e-6, compare="all", published=True, **how)
+                        plan = known.problem.plan(epsilon, 1e-6, compare="all", as_printed=True, **how)
                     except dpm.DPModelError:
                         continue
                     for each in plan.candidates:
@@ -152,7 +152,7 @@ def test_nor_in_the_zoo(model: Model) -> None:
         warnings.simplefilter("ignore")
         for mode in MODES:
             try:
-                plan = problem.plan(0.05, 1e-6, compare="all", published=True, feasibility=mode)
+                plan = problem.plan(0.05, 1e-6, compare="all", as_printed=True, feasibility=mode)
             except dpm.DPModelError:
                 continue
             rows = int(door.data.form.private_rows.sum()) * 2  # equalities count twice

@@ -301,7 +301,7 @@ def test_an_interrupt_before_the_close_locks_nobody_out(path, monkeypatch):
             if kind is not KeyboardInterrupt:
                 super().__exit__(kind, *rest)
 
-    def interrupted(spent, request):
+    def interrupted(spent, options):
         raise KeyboardInterrupt
 
     def stop():

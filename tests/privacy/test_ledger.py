@@ -238,12 +238,12 @@ def test_check_and_record_are_one_step(path, durable, monkeypatch):
     budget = Budget(1.0, ledger=path if durable else None)
     inside, most, original = [], [], budget._check
 
-    def slow_check(spent, request):
+    def slow_check(spent, options):
         inside.append(None)
         most.append(len(inside))
         time.sleep(0.02)
         inside.pop()
-        original(spent, request)
+        original(spent, options)
 
     monkeypatch.setattr(budget, "_check", slow_check)
     threads = [threading.Thread(target=budget.charge, args=(0.1,)) for _ in range(6)]

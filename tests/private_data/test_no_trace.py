@@ -127,8 +127,8 @@ class _SameOutcome:
         self.name = name
         self.outcomes: list[Any] = []
 
-    def run(self, model, request, source, progress):
-        self.outcomes.append(by_name(self.name, type(model)).run(model, request, source, progress))
+    def run(self, model, options, source, progress):
+        self.outcomes.append(by_name(self.name, type(model)).run(model, options, source, progress))
         return self.outcomes[0]
 
 
@@ -204,7 +204,7 @@ def test_memory_of_the_model_is_not_written_by_a_run():
     a solve makes of public facts before its charge, may write."""
     problem = scalar(SECRETS)
     plan = problem.plan(epsilon=1, delta=1e-6, mechanism="laplace-once")
-    refuse_foregone(problem._last_model[1], plan.chosen)
+    refuse_foregone(problem._last_model[1], plan.chosen, True)
     memo = problem._last_model[1]._memo
     before = set(memo)
     solve(problem, "laplace-once", {})

@@ -12,7 +12,7 @@ from postprocessings import BUILD, noisy
 
 import dpmodel as dpm
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.mechanisms.postprocess.general_solver import GeneralSolver
 
 # Relative, of the objective: what plans call the same optimum.
@@ -39,7 +39,7 @@ def by_cvxpy(problem: dpm.Problem) -> float:
 @pytest.mark.parametrize("mechanism", POSTPROCESSING, ids=lambda m: m.name)
 def test_every_solver_reaches_the_optimum_or_says_why_not(name: str, mechanism: object) -> None:
     problem = BUILD[name]()
-    candidate = next(c for c in problem.plan(published=True).candidates if c.mechanism == mechanism.name)
+    candidate = next(c for c in problem.plan(as_printed=True).candidates if c.mechanism == mechanism.name)
     if not candidate.eligible:
         assert candidate.reason
         with pytest.raises(dpm.UnsupportedModelError):
@@ -155,7 +155,7 @@ def test_private_problems_are_refused_by_solvers_of_published_numbers(mechanism:
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
     with pytest.raises(dpm.UnsupportedModelError, match="published"):
         problem.solve(epsilon=1, mechanism=mechanism.name)
-    verdict = mechanism.eligible(BUILD["beyond_linear"]()._model(None), Request(0.0, 0.0))
+    verdict = mechanism.eligible(BUILD["beyond_linear"]()._model(None), Options(0.0, 0.0))
     assert verdict.eligible == (mechanism.name == "general-solver")
 
 

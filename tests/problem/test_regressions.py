@@ -88,7 +88,7 @@ def test_plan_and_explanation_speak_of_excess_risk_and_need_no_values():
     written = Written()
     written.X.value = written.y.value = None
     problem = written.problem(cp.norm1(written.w) <= 1)
-    plan = problem.plan(epsilon=1, delta=1e-6, published=True)
+    plan = problem.plan(epsilon=1, delta=1e-6, as_printed=True)
     assert [c.mechanism for c in plan.candidates] == [m.name for m in REGRESSIONS]
     best = min(c.forecast.error.predicted for c in plan.candidates if c.eligible and not c.forecast.vacuous)
     assert plan.chosen.forecast.error.predicted == best

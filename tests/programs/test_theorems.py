@@ -107,9 +107,9 @@ def test_decreasing_and_within_bounds(e1, e2, d1, d2, b1, b2, part):
     assert 0 <= loose <= tight + 1e-15
     assert tight <= 0.25
     tight, loose = lower_bound(part, e1, d1, b1), lower_bound(part, e2, d2, b2)
-    assert 0 <= loose.published <= tight.published + 1e-15
+    assert 0 <= loose.as_printed <= tight.as_printed + 1e-15
     assert 0 <= loose.value <= tight.value + 1e-15
-    assert tight.published <= tight.value + 1e-15
+    assert tight.as_printed <= tight.value + 1e-15
     assert tight.value <= 0.5
     assert tight.vacuous == (tight.value == 0)
 
@@ -124,14 +124,14 @@ def test_floors_of_the_theorems():
     ):
         least = lower_bound(part, 1, 1e-6, 0.05)
         assert least.theorem == theorem
-        assert least.published == pytest.approx(printed)
+        assert least.as_printed == pytest.approx(printed)
         assert least.value == pytest.approx(sharp)
         assert not least.vacuous
-    assert lower_bound("scalar", 1, 1e-6, 0.05).published == 0.5
+    assert lower_bound("scalar", 1, 1e-6, 0.05).as_printed == 0.5
     for part in PARTS:
         for epsilon in (1e3, math.inf):
             least = lower_bound(part, epsilon, 1e-6, 0.05)
-            assert (least.published, least.value, least.vacuous) == (0, 0, True)
+            assert (least.as_printed, least.value, least.vacuous) == (0, 0, True)
             assert "vacuous" in least.statement
 
 
@@ -165,7 +165,7 @@ def test_theorem_36_boundary_is_attained(epsilon, delta):
     t = best_success(lambda d: True, bits(1), flip, grid, lambda o, d: abs(o - d).max() < 0.5, epsilon, delta)
     edge = (1 - delta) / (1 + math.exp(epsilon))
     assert 1 - t == pytest.approx(edge)
-    assert lower_bound("scalar", epsilon, delta, edge - 1e-9).published == 0.5
+    assert lower_bound("scalar", epsilon, delta, edge - 1e-9).as_printed == 0.5
     assert lower_bound("scalar", epsilon, delta, edge + 1e-9).vacuous
 
 
@@ -173,8 +173,8 @@ def test_theorem_36_randomised_response_is_private_and_accurate_beyond_the_edge(
     epsilon = 1.0
     keep = math.exp(epsilon) / (1 + math.exp(epsilon))
     assert keep / (1 - keep) == pytest.approx(math.exp(epsilon))
-    assert lower_bound("scalar", epsilon, 0, 1 - keep - 1e-12).published == 0.5
-    assert lower_bound("scalar", epsilon, 0, 1 - keep + 1e-12).published == 0
+    assert lower_bound("scalar", epsilon, 0, 1 - keep - 1e-12).as_printed == 0.5
+    assert lower_bound("scalar", epsilon, 0, 1 - keep + 1e-12).as_printed == 0
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
@@ -185,7 +185,7 @@ def test_theorems_37_and_38_against_the_best_mechanism(loss, epsilon, delta):
     t = best_success(balanced, bits(4), flip, outputs, lambda o, d: 2 - d @ o <= loss + 1e-12, epsilon, delta)
     for part in ("objective", "column"):
         least = lower_bound(part, epsilon, delta, max(0, 1 - t))
-        assert least.published * 4 <= loss + 1e-8
+        assert least.as_printed * 4 <= loss + 1e-8
     assert lower_bound("column", epsilon, delta, max(0, 1 - t)).value * 4 <= loss + 1e-8
 
 
@@ -226,15 +226,15 @@ def test_sharpened_row_against_the_best_mechanism(epsilon, delta):
 def test_scaled(part, B):
     least = lower_bound(part, 0.5, 0, 0.05)
     scaled = least.scaled(B)
-    assert scaled.published == least.published * B
+    assert scaled.as_printed == least.as_printed * B
     assert scaled.value == least.value * B
     assert (scaled.sensitivity, scaled.theorem, scaled.unit) == (B, least.theorem, least.unit)
     assert scaled.scaled(2).sensitivity == 2 * B
 
 
 def test_scaled_at_the_ends():
-    assert lower_bound("scalar", 1, 0, 0.05).scaled(math.inf).published == math.inf
-    assert lower_bound("scalar", 1, 0, 0.5).scaled(math.inf).published == 0
+    assert lower_bound("scalar", 1, 0, 0.05).scaled(math.inf).as_printed == math.inf
+    assert lower_bound("scalar", 1, 0, 0.5).scaled(math.inf).as_printed == 0
     assert "2.5" in lower_bound("scalar", 1, 0, 0.05).scaled(5).statement
     for bad in (-1, math.nan):
         with pytest.raises(SpecificationError):

@@ -11,9 +11,9 @@ import scipy.sparse as sp
 
 import dpmodel as dpm
 from dpmodel.compile.footprint import sensitivity_of
+from dpmodel.contract import Options
 from dpmodel.marks import vault
 from dpmodel.marks.domain import Domain
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT
 from dpmodel.mechanisms.lp.noise_once.measurement import measurements
 from dpmodel.privacy import SeededSource
@@ -44,7 +44,7 @@ def by_hand(columns):
 def solved(release, seed=0, epsilon=1e6, delta=1e-6):
     """Solve by measure-and-fit with seeded noise (it need not be registered for this)."""
     model = release.problem._model(None)
-    out = MEASURE_AND_FIT.run(model, Request(epsilon=epsilon, delta=delta), SeededSource(seed))
+    out = MEASURE_AND_FIT.run(model, Options(epsilon=epsilon, delta=delta), SeededSource(seed))
     release.x.value = np.maximum(out.x, 0)
     return out
 

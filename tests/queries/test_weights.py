@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodel as dpm
+from dpmodel.contract import Options
 from dpmodel.marks.domain import Domain
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.measure_and_fit import measured
 from dpmodel.queries import query_release
 from dpmodel.queries.weights import automatic_weights, forecast
@@ -104,7 +104,7 @@ def test_more_budget_is_never_forecast_to_be_worse(sizes, workload, loss):
             [
                 option.sigma.mean() if loss == "mean" else option.reach.max()
                 for delta in (0.0, 1e-12, 1e-6, 1e-2)
-                for option in [measured(model, Request(epsilon, delta), loss)]
+                for option in [measured(model, Options(epsilon, delta), loss)]
             ]
             for epsilon in (0.01, 0.1, 1.0, 10.0)
         ]

@@ -17,21 +17,21 @@ from descents import replayed, seeded, spent
 
 import dpmodel as dpm
 from dpmodel.compile import rows as block_module
+from dpmodel.contract import Options
 from dpmodel.errors import SourceError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.row_sources import MemoryBlocks
 from dpmodel.marks.rows import MOST_BLOCKS, RowSource, SourceRows, in_order
-from dpmodel.mechanisms.contract import Request
 from dpmodel.plan.registry import KINDS
 from dpmodel.privacy import gaussian_mu
 from dpmodel.regressions.descent import NOISY_DESCENT, SubsampledDescent
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.sufficient_statistics import SUFFICIENT_STATISTICS
 
-REQUEST = Request(1.0, 1e-6)
+OPTIONS = Options(1.0, 1e-6)
 FEW = (NOISY_DESCENT, SUFFICIENT_STATISTICS)
 SUBSAMPLED = SubsampledDescent(steps=8, rate=0.3)
 MECHANISMS = [*KINDS[PrivateRegression].mechanisms, SUBSAMPLED]
-READING = [each for each in MECHANISMS if each.reads_blocks]
+READING = [each for each in MECHANISMS if each.serves.reads_blocks]
 
 
 def model_of(name: str, data: Any, **given: Any) -> PrivateRegression:
@@ -56,16 +56,16 @@ def test_released_numbers_are_those_of_memory(name: str, neighbors: str) -> None
     assert (outside.count, outside.scale, outside.loss) == (inside.count, inside.scale, inside.loss)
     served = 0
     for mechanism in READING:
-        for request in (REQUEST, Request(1.0, 0.0)):
-            if mechanism.eligible(inside, request).eligible:
-                runs = [mechanism.run(model, request, seeded(3)).x for model in (inside, outside)]
+        for options in (OPTIONS, Options(1.0, 0.0)):
+            if mechanism.eligible(inside, options).eligible:
+                runs = [mechanism.run(model, options, seeded(3)).x for model in (inside, outside)]
                 np.testing.assert_allclose(runs[0], runs[1], rtol=1e-6, atol=1e-8, err_msg=mechanism.name)
                 served += 1
     assert served >= 4
 
 
 def test_every_mechanism_that_may_win_reads_blocks() -> None:
-    assert {each.name for each in MECHANISMS if not (each.reads_blocks or each.published)} == set()
+    assert {each.name for each in MECHANISMS if not (each.serves.reads_blocks or each.serves.as_printed)} == set()
 
 
 def test_outputs() -> None:
@@ -103,7 +103,7 @@ def test_columns_are_read_where_they_lie(monkeypatch: pytest.MonkeyPatch) -> Non
         reading: Any = model.read_table()
         held = replace(reading.reader.held, numbers=(read, labels_of))
         made = replace(reading, reader=replace(reading.reader, held=held))
-        runs += [mechanism.run(replace(model, read=lambda made=made: made), REQUEST, seeded(3)).x for mechanism in FEW]
+        runs += [mechanism.run(replace(model, read=lambda made=made: made), OPTIONS, seeded(3)).x for mechanism in FEW]
     for one in (0, 1):
         np.testing.assert_array_equal(runs[one], runs[one + 2])
         np.testing.assert_array_equal(runs[one], runs[one + 4])
@@ -118,7 +118,7 @@ def _columns(block: Any) -> tuple[np.ndarray, ...]:
 def test_coins_belong_to_rows_not_to_blocks() -> None:
     data = table(300)
     models = [model_of("logistic", MemoryBlocks.of(data, rows)) for rows in (300, 41, 1)]
-    runs = [SUBSAMPLED.run(model, REQUEST, seeded(1)).x for model in models]
+    runs = [SUBSAMPLED.run(model, OPTIONS, seeded(1)).x for model in models]
     for run in runs[1:]:
         np.testing.assert_allclose(run, runs[0], rtol=1e-9)
 
@@ -148,7 +148,7 @@ def largest_move(name: str, make: Any, mechanism: Any = NOISY_DESCENT) -> float:
         for one, other in [(data[place], RECORDS[0]), *pairs]:
             tables = [replace(rows, source=make(changed(data, place, record))) for record in (one, other)]
             models = [replace(first, read=lambda table=table: table, _memo=first._memo) for table in tables]
-            runs = replayed(lambda m, s: mechanism.run(m, REQUEST, s).x, *models)
+            runs = replayed(lambda m, s: mechanism.run(m, OPTIONS, s).x, *models)
             gaussian = runs[0].asked[0][0] == "gaussian"
             worst = max(worst, spent(*runs) / (gaussian_mu(1.0, 1e-6) ** 2 if gaussian else 1.0))
     return worst
@@ -180,7 +180,7 @@ def test_a_block_left_out_is_caught() -> None:
 
     model = model_of("logistic", Missing(ragged(table()).blocks))
     with pytest.raises(SourceError, match="missing"):
-        NOISY_DESCENT.run(model, REQUEST, seeded(0))
+        NOISY_DESCENT.run(model, OPTIONS, seeded(0))
 
 
 # ------------------------------------------------------------------ what one record does to others
@@ -282,8 +282,8 @@ def test_a_block_at_a_time() -> None:
 
     for mechanism in READING:
         model = model_of("squared, ball", Passing())
-        if mechanism.eligible(model, REQUEST).eligible:
-            mechanism.run(model, REQUEST, seeded(0))
+        if mechanism.eligible(model, OPTIONS).eligible:
+            mechanism.run(model, OPTIONS, seeded(0))
     assert most[0] == 1
 
 
@@ -346,8 +346,8 @@ def test_measurements_of_rows_in_blocks_are_refused() -> None:
 
 def test_mechanisms_that_need_rows_in_memory_are_refused() -> None:
     asked, budget = problem("squared, ball", ragged(table())), dpm.Budget(1.0, 1e-6)
-    published = [each.name for each in MECHANISMS if each.published]
-    plan = asked.plan(epsilon=1, delta=1e-6, published=True)
+    published = [each.name for each in MECHANISMS if each.serves.as_printed]
+    plan = asked.plan(epsilon=1, delta=1e-6, as_printed=True)
     reasons = {each.mechanism: each.reason for each in plan.candidates}
     assert published and all("lie in blocks" in reasons[name] for name in published)
     with pytest.raises(UnsupportedModelError, match="lie in blocks"):

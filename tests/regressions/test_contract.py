@@ -15,7 +15,7 @@ from regressions import regression
 from dpmodel.compile.regression.domain import FreeSpace, L1Ball, L2Ball
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
-from dpmodel.mechanisms.contract import Mechanism, Request
+from dpmodel.contract import Mechanism, Options
 from dpmodel.privacy import SeededSource
 from dpmodel.regressions.descent import NoisyDescent, SubsampledDescent
 from dpmodel.regressions.frank_wolfe import FrankWolfe
@@ -25,8 +25,8 @@ from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.objective_perturbation import ObjectivePerturbation
 from dpmodel.regressions.sufficient_statistics import MOST_COLUMNS
 
-REQUEST, PURE = Request(1.0, 1e-6), Request(1.0, 0.0)
-SMALL = Request(0.1, 1e-3)  # what the shuffled mechanism serves
+OPTIONS, PURE = Options(1.0, 1e-6), Options(1.0, 0.0)
+SMALL = Options(0.1, 1e-3)  # what the shuffled mechanism serves
 # For one number, and for logistic losses alone: tests of their own.
 NAMES = [e.name for e in REGRESSIONS if e.name not in ("quantile-exponential", "pure-objective-perturbation")]
 # Of few steps where settings do not matter.
@@ -52,12 +52,12 @@ def made(X: Any = None, y: np.ndarray | None = None, loss: Any = "squared", **ho
 def test_forecasts_come_from_public_facts_and_sparse_rows_give_the_same_point(name: str) -> None:
     mechanism, dense = QUICK[name], made()
     assert isinstance(mechanism, Mechanism)
-    request = SMALL if name == "stochastic-mirror-descent" else REQUEST
-    assert mechanism.eligible(dense, request).eligible
+    options = SMALL if name == "stochastic-mirror-descent" else OPTIONS
+    assert mechanism.eligible(dense, options).eligible
     blind = replace(made(y=np.ones(300)), read=lambda: pytest.fail("a forecast read rows"))
-    assert mechanism.forecast(blind, request) == mechanism.forecast(dense, request)
+    assert mechanism.forecast(blind, options) == mechanism.forecast(dense, options)
     sparse = made(sp.csr_array(dense.read_rows().blocks[0][0]))
-    points = [mechanism.run(model, request, SeededSource(4)).x for model in (dense, sparse)]
+    points = [mechanism.run(model, options, SeededSource(4)).x for model in (dense, sparse)]
     np.testing.assert_allclose(*points, rtol=1e-7, atol=1e-9)
 
 
@@ -66,7 +66,7 @@ def test_sums_of_sparse_columns_that_need_centring(lower: float, intercept: bool
     """1,000 lies far from all values: these columns are centred before they are summed."""
     X = np.abs(made().read_rows().blocks[0][0])
     models = [made(each, lower=lower, domain=None, intercept=intercept) for each in (X, sp.csr_array(X))]
-    points = [QUICK["sufficient-statistics"].run(model, REQUEST, SeededSource(0)).x for model in models]
+    points = [QUICK["sufficient-statistics"].run(model, OPTIONS, SeededSource(0)).x for model in models]
     np.testing.assert_allclose(*points, rtol=1e-7, atol=1e-9)
 
 
@@ -74,32 +74,38 @@ NONE = np.zeros(6)
 WIDE, ENDLESS = {"lower": -math.inf, "upper": math.inf}, {"label": (-math.inf, math.inf)}
 LASSO = Penalty(NONE, np.ones(6), NONE)
 # mechanism, model, budget, word of the reason
-REFUSED: list[tuple[str, dict[str, Any], Request, str]] = [
-    *((name, {"domain": L2Ball(6, 1.0)}, REQUEST, "vertices") for name in ("frank-wolfe", "frank-wolfe-published")),
-    *((name, {"domain": FreeSpace(6)}, REQUEST, "vertices") for name in ("frank-wolfe", "frank-wolfe-published")),
-    *((name, {"penalty": LASSO}, REQUEST, "penalty") for name in ("frank-wolfe", "frank-wolfe-published")),
-    *((name, WIDE, REQUEST, "bounds on the features") for name in ("frank-wolfe", "frank-wolfe-published")),
-    *((name, ENDLESS, REQUEST, "bounds on the labels") for name in ("frank-wolfe", "frank-wolfe-published")),
-    ("frank-wolfe-published", {}, PURE, "delta"),
-    ("frank-wolfe-published", {"loss": "absolute"}, REQUEST, "curvature"),
-    ("gaussian-frank-wolfe", {"domain": FreeSpace(6)}, REQUEST, "not bounded"),
-    ("gaussian-frank-wolfe", WIDE, REQUEST, "norm of a row"),
-    ("gaussian-frank-wolfe", ENDLESS, REQUEST, "labels"),
-    *((name, WIDE, REQUEST, "2-norm") for name in ("noisy-descent", "mirror-descent", "subsampled-descent")),
-    *((name, ENDLESS, REQUEST, "derivatives") for name in ("noisy-descent", "mirror-descent", "subsampled-descent")),
-    ("mirror-descent", {"domain": FreeSpace(6)}, REQUEST, "l1 balls"),
+REFUSED: list[tuple[str, dict[str, Any], Options, str]] = [
+    *((name, {"domain": L2Ball(6, 1.0)}, OPTIONS, "vertices") for name in ("frank-wolfe", "frank-wolfe-as-printed")),
+    *((name, {"domain": FreeSpace(6)}, OPTIONS, "vertices") for name in ("frank-wolfe", "frank-wolfe-as-printed")),
+    *((name, {"penalty": LASSO}, OPTIONS, "penalty") for name in ("frank-wolfe", "frank-wolfe-as-printed")),
+    *((name, WIDE, OPTIONS, "bounds on the features") for name in ("frank-wolfe", "frank-wolfe-as-printed")),
+    *((name, ENDLESS, OPTIONS, "bounds on the labels") for name in ("frank-wolfe", "frank-wolfe-as-printed")),
+    ("frank-wolfe-as-printed", {}, PURE, "delta"),
+    ("frank-wolfe-as-printed", {"loss": "absolute"}, OPTIONS, "curvature"),
+    ("gaussian-frank-wolfe", {"domain": FreeSpace(6)}, OPTIONS, "not bounded"),
+    ("gaussian-frank-wolfe", WIDE, OPTIONS, "norm of a row"),
+    ("gaussian-frank-wolfe", ENDLESS, OPTIONS, "labels"),
+    *((name, WIDE, OPTIONS, "2-norm") for name in ("noisy-descent", "mirror-descent", "subsampled-descent")),
+    *((name, ENDLESS, OPTIONS, "derivatives") for name in ("noisy-descent", "mirror-descent", "subsampled-descent")),
+    ("mirror-descent", {"domain": FreeSpace(6)}, OPTIONS, "l1 balls"),
     ("subsampled-descent", {}, PURE, "delta"),
-    *((name, {"loss": "absolute"}, REQUEST, "loss") for name in ("sufficient-statistics", "adassp-published")),
-    *((name, WIDE, REQUEST, "rows") for name in ("sufficient-statistics", "adassp-published")),
-    *((name, {"label": (-math.inf, 1.0)}, REQUEST, "labels") for name in ("sufficient-statistics", "adassp-published")),
-    *((name, {}, Request(1.0, 1e-6, clip=1.0), "clip") for name in ("sufficient-statistics", "adassp-published")),
-    *((name, {"offset_bound": math.inf}, REQUEST, "offsets") for name in ("sufficient-statistics", "adassp-published")),
-    ("sufficient-statistics", {"X": np.zeros((1, MOST_COLUMNS + 1)), "y": np.zeros(1)}, REQUEST, "coefficients"),
-    ("adassp-published", {}, PURE, "delta"),
+    *((name, {"loss": "absolute"}, OPTIONS, "loss") for name in ("sufficient-statistics", "adassp-as-printed")),
+    *((name, WIDE, OPTIONS, "rows") for name in ("sufficient-statistics", "adassp-as-printed")),
+    *(
+        (name, {"label": (-math.inf, 1.0)}, OPTIONS, "labels")
+        for name in ("sufficient-statistics", "adassp-as-printed")
+    ),
+    *((name, {}, Options(1.0, 1e-6, clip=1.0), "clip") for name in ("sufficient-statistics", "adassp-as-printed")),
+    *(
+        (name, {"offset_bound": math.inf}, OPTIONS, "offsets")
+        for name in ("sufficient-statistics", "adassp-as-printed")
+    ),
+    ("sufficient-statistics", {"X": np.zeros((1, MOST_COLUMNS + 1)), "y": np.zeros(1)}, OPTIONS, "coefficients"),
+    ("adassp-as-printed", {}, PURE, "delta"),
     ("objective-perturbation", {"loss": "logistic"}, PURE, "delta > 0"),
-    *(("objective-perturbation", {"loss": loss}, REQUEST, "kinks") for loss in ("hinge", "absolute")),
-    ("objective-perturbation", {"domain": None}, REQUEST, "derivatives"),
-    ("objective-perturbation", {"loss": "logistic"} | WIDE, REQUEST, "2-norm of a row"),
+    *(("objective-perturbation", {"loss": loss}, OPTIONS, "kinks") for loss in ("hinge", "absolute")),
+    ("objective-perturbation", {"domain": None}, OPTIONS, "derivatives"),
+    ("objective-perturbation", {"loss": "logistic"} | WIDE, OPTIONS, "2-norm of a row"),
     ("stochastic-mirror-descent", {}, PURE, "delta > 0"),
     ("stochastic-mirror-descent", {"domain": None, "loss": "hinge"}, SMALL, "not bounded"),
     ("stochastic-mirror-descent", {"loss": "hinge"} | WIDE, SMALL, "gradients"),
@@ -108,7 +114,7 @@ REFUSED: list[tuple[str, dict[str, Any], Request, str]] = [
 
 
 @pytest.mark.parametrize(("name", "how", "request_", "word"), REFUSED, ids=lambda x: x if isinstance(x, str) else "")
-def test_refusals_say_why(name: str, how: dict[str, Any], request_: Request, word: str) -> None:
+def test_refusals_say_why(name: str, how: dict[str, Any], request_: Options, word: str) -> None:
     later = {key: how[key] for key in ("penalty", "offset_bound") if key in how}
     model = replace(made(**{key: value for key, value in how.items() if key not in later}), **later, _memo={})
     mechanism = next(each for each in REGRESSIONS if each.name == name)
@@ -119,21 +125,21 @@ def test_refusals_say_why(name: str, how: dict[str, Any], request_: Request, wor
 def test_a_clip_serves_where_slopes_have_no_bound() -> None:
     clipped = made(loss=Loss("squared", clip=1.0), **ENDLESS)
     for mechanism in (QUICK["noisy-descent"], FrankWolfe()):
-        assert mechanism.eligible(clipped, REQUEST).eligible
-    assert NoisyDescent().eligible(made(loss="absolute", **ENDLESS), REQUEST).eligible
+        assert mechanism.eligible(clipped, OPTIONS).eligible
+    assert NoisyDescent().eligible(made(loss="absolute", **ENDLESS), OPTIONS).eligible
     for model in (clipped, made(loss="absolute")):  # derivatives that are cut further, or jump: no theorem
-        assert not QUICK["frank-wolfe"].forecast(model, Request(1e4, 1e-6)).proved
+        assert not QUICK["frank-wolfe"].forecast(model, Options(1e4, 1e-6)).proved
 
 
 @pytest.mark.parametrize(("ridge", "reason"), [(0.0, "strongly convex"), (0.05, "takes all of epsilon")])
 def test_a_ridge_too_small_is_refused(ridge: float, reason: str) -> None:
     model = regression(np.zeros((10, 2)), np.zeros(10), "logistic", l2=1.0)
-    verdict = ObjectivePerturbation(ridge=ridge).eligible(model, REQUEST)
+    verdict = ObjectivePerturbation(ridge=ridge).eligible(model, OPTIONS)
     assert not verdict.eligible and reason in verdict.reason
 
 
-@pytest.mark.parametrize("mechanism", [GaussianFrankWolfe(published=True), QUICK["frank-wolfe-published"]])
+@pytest.mark.parametrize("mechanism", [GaussianFrankWolfe(as_printed=True), QUICK["frank-wolfe-as-printed"]])
 def test_few_rows_are_said_to_be_useless(mechanism: Any) -> None:
     few = made(np.ones((20, 6)), np.ones(20))
-    forecast = mechanism.forecast(few, Request(0.1, 1e-6))
+    forecast = mechanism.forecast(few, Options(0.1, 1e-6))
     assert forecast.vacuous and not forecast.proved and "says nothing" in forecast.statement

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from private_data.test_what_leaves import test_the_same_answers_release_the_same_on_a_neighbour as same_answers
 
 import dpmodel as dpm
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.privacy import SeededSource, gaussian_delta, gaussian_mu
 from dpmodel.regressions import each_output
 from dpmodel.regressions.descent import NoisyDescent
@@ -62,7 +62,7 @@ MECHANISMS = [PUBLIC_ONLY_REGRESSION, SUFFICIENT_STATISTICS, FRANK_WOLFE, NoisyD
 @settings(max_examples=40, deadline=None)
 def test_shares_compose_to_the_budget(outputs: int, epsilon: float, delta: float) -> None:
     model = replace(MODEL, parts=(MODEL.parts[0],) * outputs)
-    whole = Request(epsilon, delta, beta=0.05)
+    whole = Options(epsilon, delta, beta=0.05)
     basic, gaussian = _basic(model, whole), _gaussian(model, whole)
     assert outputs * basic.epsilon <= epsilon and outputs * basic.delta <= delta
     assert outputs * basic.beta == pytest.approx(0.05)
@@ -79,29 +79,27 @@ MODEL = model_of(problem())
 @pytest.mark.parametrize("engine", MECHANISMS, ids=lambda engine: engine.name)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_a_forecast_spends_what_was_asked_and_adds_up(engine: Any, delta: float) -> None:
-    mechanism, request = EachOutput(engine), Request(2.0, delta)
-    if not mechanism.eligible(MODEL, request).eligible:
+    mechanism, options = EachOutput(engine), Options(2.0, delta)
+    if not mechanism.eligible(MODEL, options).eligible:
         assert engine.name == "objective-perturbation" and delta == 0
         return
-    whole = mechanism.forecast(MODEL, request)
-    share, found = mechanism._shared(MODEL, request)
+    whole = mechanism.forecast(MODEL, options)
+    share, found = mechanism._shared(MODEL, options)
     free = engine is PUBLIC_ONLY_REGRESSION
     assert whole.epsilon == (0.0 if free else 2.0) and whole.delta in (0.0, delta)
     assert whole.error.predicted == pytest.approx(sum(forecast.error.predicted for forecast in found))
-    assert whole.error.predicted >= 2 * engine.forecast(MODEL.parts[0], request).error.predicted * (1 - 1e-9) or free
+    assert whole.error.predicted >= 2 * engine.forecast(MODEL.parts[0], options).error.predicted * (1 - 1e-9) or free
     assert whole.noise["composition"] == ("Gaussian" if share.delta == delta > 0 else "basic")
     json.dumps(whole.to_dict(), default=float)
 
 
 def test_laplace_noise_is_taken_where_it_is_predicted_to_do_better() -> None:
     mechanism = EachOutput(SUFFICIENT_STATISTICS)
-    few = mechanism.forecast(MODEL, Request(1.0, 1e-12))
-    share, found = mechanism._shared(MODEL, Request(1.0, 1e-12))
-    gaussian = _gaussian(MODEL, Request(1.0, 1e-12))
+    few = mechanism.forecast(MODEL, Options(1.0, 1e-12))
+    share, found = mechanism._shared(MODEL, Options(1.0, 1e-12))
+    gaussian = _gaussian(MODEL, Options(1.0, 1e-12))
     assert gaussian is not None
-    distribution = sum(
-        SUFFICIENT_STATISTICS.forecast_as_requested(part, gaussian).error.predicted for part in MODEL.parts
-    )
+    distribution = sum(SUFFICIENT_STATISTICS.forecast_as_given(part, gaussian).error.predicted for part in MODEL.parts)
     assert (
         few.error.predicted == pytest.approx(sum(forecast.error.predicted for forecast in found))
         and few.error.predicted <= distribution
@@ -112,15 +110,15 @@ def test_laplace_noise_is_taken_where_it_is_predicted_to_do_better() -> None:
 # ------------------------------------------------------------------ statements
 def test_statements_proved_for_any_data_hold() -> None:
     """beta = 1e-8 and 10 runs: a false alarm has probability at most 1e-7. Seeds 0 to 9."""
-    mechanism, request = EachOutput(SUFFICIENT_STATISTICS), Request(1e4, 1e-6, beta=1e-8)
-    forecast = mechanism.forecast(MODEL, request)
-    given = request if forecast.delta else replace(request, delta=0.0)  # the noise that was predicted to do better
-    alone = SUFFICIENT_STATISTICS.forecast_as_requested(MODEL.parts[0], given)
+    mechanism, options = EachOutput(SUFFICIENT_STATISTICS), Options(1e4, 1e-6, beta=1e-8)
+    forecast = mechanism.forecast(MODEL, options)
+    given = options if forecast.delta else replace(options, delta=0.0)  # the noise that was predicted to do better
+    alone = SUFFICIENT_STATISTICS.forecast_as_given(MODEL.parts[0], given)
     assert forecast.proved and "; all 2 outputs together" in forecast.statement
     assert 2 * alone.error.alpha < forecast.error.alpha < 5 * alone.error.alpha
     for seed in range(10):
         model = model_of(problem(seed=seed))
-        outcome = mechanism.run(model, request, SeededSource(seed))
+        outcome = mechanism.run(model, options, SeededSource(seed))
         assert outcome.x is not None
         excess = 0.0
         for j, (part, data) in enumerate(zip(model.parts, model.read(), strict=True)):
@@ -203,7 +201,7 @@ FACE = _model_face(six_outputs, "sufficient-statistics", {})
 def test_a_share_too_large_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The contract holds for six outputs, and not where each of them takes the whole budget."""
     same_answers(FACE, 0)
-    monkeypatch.setattr(each_output, "_gaussian", lambda model, request: request)
+    monkeypatch.setattr(each_output, "_gaussian", lambda model, options: options)
     with pytest.raises(AssertionError, match="lost"):
         same_answers(FACE, 0)
 
@@ -211,7 +209,7 @@ def test_a_share_too_large_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_forecast_of_more_than_the_budget_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs without composition would spend twice what was asked; the plan takes what reads nothing."""
     monkeypatch.setattr(each_output, "_total", lambda spent, share, whole: sum(spent))
-    monkeypatch.setattr(each_output, "_basic", lambda model, request: request)
+    monkeypatch.setattr(each_output, "_basic", lambda model, options: options)
     with pytest.raises(dpm.UnsupportedModelError, match="would spend epsilon 2"):
         problem().plan(1.0, mechanism="sufficient-statistics")
 

@@ -13,7 +13,7 @@ from regressions import regression
 
 import dpmodel as dpm
 from dpmodel.compile.regression.domain import L1Ball, L2Ball
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.models.regression import Regression, checked_clip
 from dpmodel.plan.planner import _candidate
 from dpmodel.privacy import SeededSource
@@ -59,14 +59,14 @@ def model_of(size: float, label: float, radius: float, loss: str = "squared") ->
     return regression(X, y, loss, domain=domain, lower=-size, upper=size, label=(-label, label))
 
 
-def serve(mechanism: Any, model: PrivateRegression, request: Request) -> bool:
+def serve(mechanism: Any, model: PrivateRegression, options: Options) -> bool:
     """Whether it served: it stands in the plan with a forecast, or with the reason why not. Nothing may fail once there
     is a forecast, because that run would be paid for."""
-    forecast = _candidate(mechanism, Regression(model), request).forecast
+    forecast = _candidate(mechanism, Regression(model), options).forecast
     if forecast is None:
         return False
     assert not math.isnan(forecast.error.predicted)
-    x = mechanism.run(model, request, SeededSource(0)).x
+    x = mechanism.run(model, options, SeededSource(0)).x
     assert x is not None and np.isfinite(x).all()
     return True
 
@@ -78,7 +78,7 @@ def named(name: str) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [each.name for each in REGRESSIONS])
 def test_numbers_of_every_size(name: str) -> None:
-    served = [serve(named(name), model_of(*case), Request(*budget)) for case in FEW for budget in FEW_BUDGETS]
+    served = [serve(named(name), model_of(*case), Options(*budget)) for case in FEW for budget in FEW_BUDGETS]
     assert any(served) or name in NOT_HERE
 
 
@@ -87,17 +87,17 @@ def test_numbers_of_every_size(name: str) -> None:
 def test_more_numbers_of_every_size(name: str) -> None:
     for case in CASES:
         for budget in (*BUDGETS, *FEW_BUDGETS):
-            serve(named(name), model_of(*case), Request(*budget))
+            serve(named(name), model_of(*case), Options(*budget))
 
 
 @pytest.mark.parametrize("epsilon", [1e-12, 3000.0])
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
 def test_objective_perturbation_judges_without_failing(epsilon: float, loss: str) -> None:
     """Its own words, not the plan's for a mechanism that failed: e^epsilon and 1/epsilon leave double precision."""
-    model, request = model_of(1.0, 1.0, 1.0, loss), Request(epsilon, 1e-6)
+    model, options = model_of(1.0, 1.0, 1.0, loss), Options(epsilon, 1e-6)
     for mechanism in (ObjectivePerturbation(), ObjectivePerturbation(ridge=1.0), ObjectivePerturbation(ridge=1e-300)):
-        if mechanism.eligible(model, request).eligible:
-            assert math.isfinite(mechanism.forecast(model, request).error.predicted)
+        if mechanism.eligible(model, options).eligible:
+            assert math.isfinite(mechanism.forecast(model, options).error.predicted)
 
 
 @pytest.mark.parametrize("value", [1e-300, 1e300, 0.0, -1.0, math.inf, math.nan, 10**400, "1", True])

@@ -17,11 +17,11 @@ from descents import Replay, moves, random_pair, replayed
 from regressions import objective, regression
 from scipy.stats import binom
 
-from dpmodel.as_printed.frank_wolfe import FRANK_WOLFE_PUBLISHED
+from dpmodel.as_printed.frank_wolfe import FRANK_WOLFE_AS_PRINTED
 from dpmodel.compile.regression.domain import Box, FreeSpace, L1Ball, Product
 from dpmodel.compile.regression.penalty import Penalty
+from dpmodel.contract import Options
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.contract import Request
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
 from dpmodel.regressions import frank_wolfe
 from dpmodel.regressions.frank_wolfe import FRANK_WOLFE, FrankWolfe, private_walk, selection_epsilon
@@ -67,7 +67,7 @@ def test_the_scales_asked_of_the_source() -> None:
     model = regression(X, y, domain=L1Ball(3, C), lower=-1, upper=1)
     for delta, count in ((1e-6, 1), (1e-6, 40), (0.0, 7)):
         source = Scripted(0, [0] * count)
-        FrankWolfe(steps=count, rate=0.0, clip=math.inf).run(model, Request(0.9, delta), source)
+        FrankWolfe(steps=count, rate=0.0, clip=math.inf).run(model, Options(0.9, delta), source)
         assert len(source.asked) == count
         first = 4 * C * 2 / n  # w = 0: derivatives of at most 2
         later = 4 * C * 2 * (1 + C) / n  # at a vertex
@@ -79,7 +79,7 @@ def test_the_scales_asked_of_the_source() -> None:
                 assert kind == "exponential"
                 pure = pure_composition_delta(each, count, 0.9) <= delta or each * count <= 0.9
                 assert pure or count * each * each / 8 <= zcdp_rho(0.9, delta) * (1 + 1e-9)
-            assert each * (1 + CLOSE) >= selection_epsilon(Request(0.9, delta), count)
+            assert each * (1 + CLOSE) >= selection_epsilon(Options(0.9, delta), count)
 
 
 def test_the_published_scales() -> None:
@@ -87,8 +87,8 @@ def test_the_published_scales() -> None:
     n, C, epsilon, delta = 4000, 1.0, 0.9, 1e-6
     X, y = plain(rng, n, 3)
     model = regression(X, y, domain=L1Ball(3, C), lower=-1, upper=1)
-    source, request = Scripted(), Request(epsilon, delta)
-    FRANK_WOLFE_PUBLISHED.run(model, request, source)
+    source, options = Scripted(), Options(epsilon, delta)
+    FRANK_WOLFE_AS_PRINTED.run(model, options, source)
     T = round((8 * C * C * epsilon / (2 * (1 + C) * C / n)) ** (2 / 3))
     assert len(source.asked) == T
     step = epsilon / math.sqrt(8 * T * math.log(1 / delta))
@@ -101,7 +101,7 @@ def test_the_published_scales() -> None:
 
 # ------------------------------------------------------------------------------- exact distributions of all paths, and
 # twins
-Run = Callable[[PrivateRegression, Request, Any], None]
+Run = Callable[[PrivateRegression, Options, Any], None]
 
 
 def distribution_of(kind: str, scores: np.ndarray, scale: float) -> np.ndarray:
@@ -118,12 +118,12 @@ def distribution_of(kind: str, scores: np.ndarray, scale: float) -> np.ndarray:
     return distribution
 
 
-def paths(run: Run, model: PrivateRegression, request: Request, count: int) -> dict[tuple[int, ...], float]:
+def paths(run: Run, model: PrivateRegression, options: Options, count: int) -> dict[tuple[int, ...], float]:
     """Probability of every sequence of answers."""
     out: dict[tuple[int, ...], float] = {}
     for script in itertools.product(range(model.domain.vertices or 0), repeat=count):
         source = Scripted(0, script)
-        run(model, request, source)
+        run(model, options, source)
         answers = script[: len(source.asked)]
         distributions = [distribution_of(*asked) for asked in source.asked]
         out[answers] = math.prod(float(distribution[i]) for distribution, i in zip(distributions, answers, strict=True))
@@ -141,12 +141,12 @@ def tight_pair() -> tuple[PrivateRegression, PrivateRegression]:
     return models[0], models[1]
 
 
-def excess_delta(run: Run, request: Request, count: int) -> tuple[float, float]:
+def excess_delta(run: Run, options: Options, count: int) -> tuple[float, float]:
     """Least delta for the request's epsilon, and the largest log ratio, over all events of paths on the tight pair."""
-    p, q = (paths(run, model, request, count) for model in tight_pair())
+    p, q = (paths(run, model, options, count) for model in tight_pair())
     deltas, loss = [], 0.0
     for a, b in ((p, q), (q, p)):
-        deltas.append(sum(max(mass - math.exp(request.epsilon) * b.get(path, 0.0), 0.0) for path, mass in a.items()))
+        deltas.append(sum(max(mass - math.exp(options.epsilon) * b.get(path, 0.0), 0.0) for path, mass in a.items()))
         ratios = [mass / b[path] if b.get(path, 0.0) > 0 else math.inf for path, mass in a.items() if mass > 0]
         loss = max(loss, math.log(max(ratios)))
     return max(deltas), loss
@@ -155,43 +155,43 @@ def excess_delta(run: Run, request: Request, count: int) -> tuple[float, float]:
 def honest(steps: int) -> Run:
     mechanism = FrankWolfe(steps=steps, rate=0.0, clip=0.4)
 
-    def run(model: PrivateRegression, request: Request, source: Any) -> None:
-        mechanism.run(model, request, source)
+    def run(model: PrivateRegression, options: Options, source: Any) -> None:
+        mechanism.run(model, options, source)
 
     return run
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (2.0, 0.0), (0.5, 0.01), (1.0, 1e-6)])
 def test_all_paths_keep_the_budget(epsilon: float, delta: float) -> None:
-    found, loss = excess_delta(honest(2), Request(epsilon, delta), 2)
+    found, loss = excess_delta(honest(2), Options(epsilon, delta), 2)
     assert found <= delta + 1e-12
     if delta == 0:
         assert 0.6 * epsilon <= loss <= epsilon * (1 + 1e-9)
 
 
 def halved(steps: int) -> Run:
-    def run(model: PrivateRegression, request: Request, source: Any) -> None:
-        epsilon = 2 * selection_epsilon(request, steps)
-        private_walk(model, Steps(steps, clip=0.4), epsilon, request.delta == 0, source)
+    def run(model: PrivateRegression, options: Options, source: Any) -> None:
+        epsilon = 2 * selection_epsilon(options, steps)
+        private_walk(model, Steps(steps, clip=0.4), epsilon, options.delta == 0, source)
 
     return run
 
 
-def stops_early(model: PrivateRegression, request: Request, source: Any) -> None:
+def stops_early(model: PrivateRegression, options: Options, source: Any) -> None:
     """Stops when labels are met, which depends on the data."""
     rows = model.read_rows()
     happy = float(rows.combine(np.ones(rows.count)) @ np.ones(2)) > 0
-    honest(1 if happy else 2)(model, request, source)
+    honest(1 if happy else 2)(model, options, source)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (2.0, 0.0)])
 def test_broken_twins_are_caught(epsilon: float, delta: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    request = Request(epsilon, delta)
-    assert excess_delta(halved(2), request, 2)[0] > delta + 1e-4
-    assert excess_delta(stops_early, request, 2)[0] > delta + 1e-4
+    options = Options(epsilon, delta)
+    assert excess_delta(halved(2), options, 2)[0] > delta + 1e-4
+    assert excess_delta(stops_early, options, 2)[0] > delta + 1e-4
     true = frank_wolfe.score_range
     monkeypatch.setattr(frank_wolfe, "score_range", lambda *asked: true(*asked) / 2)  # replaced means two rows move
-    assert excess_delta(honest(2), request, 2)[0] > delta + 1e-4
+    assert excess_delta(honest(2), options, 2)[0] > delta + 1e-4
 
 
 def test_slopes_are_cut_whatever_the_rows_are() -> None:
@@ -201,10 +201,10 @@ def test_slopes_are_cut_whatever_the_rows_are() -> None:
         regression(X, y, domain=L1Ball(2, 1.0), lower=-1, upper=1) for y in (np.array([1e9, 0]), np.array([-1e9, 0]))
     ]
     sources = Scripted(0, [0, 1]), Scripted(0, [0, 1])
-    request = Request(1.0, 1e-6)
+    options = Options(1.0, 1e-6)
     for model, source in zip(models, sources, strict=True):
-        FrankWolfe(steps=2, rate=0.0, clip=0.3).run(model, request, source)
-    assert 0 < moves(*sources, 0).max() <= selection_epsilon(request, 2) * (1 + 1e-9)
+        FrankWolfe(steps=2, rate=0.0, clip=0.3).run(model, options, source)
+    assert 0 < moves(*sources, 0).max() <= selection_epsilon(options, 2) * (1 + 1e-9)
 
 
 def test_signs_drawn_apart_have_the_law_of_one_choice() -> None:
@@ -233,11 +233,11 @@ def test_the_yardstick() -> None:
     """n = 20,000, p = 500, epsilon = 1: a mean squared error of .01 with the truth, .11 without data."""
     X, y, truth = sparse_truth(20_000, 500)
     model = regression(X, np.clip(y, -1.5, 1.5), domain=L1Ball(500, 1.0), lower=-1, upper=1, label=(-1.5, 1.5))
-    request = Request(1.0, 1e-6)
-    w = FRANK_WOLFE.run(model, request, SeededSource(1)).x
+    options = Options(1.0, 1e-6)
+    w = FRANK_WOLFE.run(model, options, SeededSource(1)).x
     assert w is not None and np.abs(w).sum() <= 1 + 1e-9
     assert float(((w - truth) ** 2).sum()) + 0.01 <= 0.013
-    forecast = FRANK_WOLFE.forecast(model, request)
+    forecast = FRANK_WOLFE.forecast(model, options)
     assert not forecast.vacuous and not forecast.proved and "cut" in forecast.caveats[0]
 
 
@@ -251,7 +251,7 @@ def test_labels_of_two_values_with_an_intercept() -> None:
     model = regression(X, y, domain=domain, lower=-1, upper=1, label=(0.0, 1.0), intercept=True)
     best = objective(model, np.linalg.lstsq(np.column_stack([X, np.ones(n)]), y, rcond=None)[0])
     only_mean = objective(model, np.append(np.zeros(p), y.mean())) - best
-    x = FRANK_WOLFE.run(model, Request(1.0, 1e-6), SeededSource(0)).x
+    x = FRANK_WOLFE.run(model, Options(1.0, 1e-6), SeededSource(0)).x
     assert x is not None and objective(model, x) - best < only_mean / 2
 
 
@@ -259,14 +259,14 @@ def test_the_proved_statement_holds() -> None:
     X, y, _ = sparse_truth(3000, 20)
     model = regression(X, np.clip(y, -1, 1), domain=L1Ball(20, 1.0), lower=-1, upper=1)
     # So much epsilon that the bound is below the public point's; bounds that this point keeps too are not stated.
-    request, mechanism = Request(4.0, 1e-6, beta=0.2), FrankWolfe(clip=math.inf)
-    forecast = mechanism.forecast(model, request)
+    options, mechanism = Options(4.0, 1e-6, beta=0.2), FrankWolfe(clip=math.inf)
+    forecast = mechanism.forecast(model, options)
     assert forecast.proved and "at most" in forecast.statement
     best = np.linalg.lstsq(X, y, rcond=None)[0]
     lower_bound = objective(model, model.domain.project(best))
     excess = []
     for seed in range(40):
-        x = mechanism.run(model, request, SeededSource(seed)).x
+        x = mechanism.run(model, options, SeededSource(seed)).x
         assert x is not None
         excess.append(objective(model, x) - lower_bound)
     above = int((np.array(excess) > forecast.alpha).sum())
@@ -296,17 +296,17 @@ def test_predictions_are_what_happens() -> None:
     """Rows drawn from a synthetic population: the excess predicted for it is the one that comes."""
     n, p = 4000, 30
     blank = regression(np.zeros((n, p)), np.zeros(n), domain=L1Ball(p, 1.0), lower=-1, upper=1, label=(-2.0, 2.0))
-    risk, request = simulated_risks(blank)[0], Request(1.0, 1e-6)
+    risk, options = simulated_risks(blank)[0], Options(1.0, 1e-6)
     mechanism = FrankWolfe(steps=32, rate=0.0, clip=0.5)
-    steps = mechanism._steps(blank, request)
-    epsilon = selection_epsilon(request, 32)
+    steps = mechanism._steps(blank, options)
+    epsilon = selection_epsilon(options, 32)
     foreseen = walked(side_by_side([risk]), [steps], partial(frank_wolfe.simulated_pick, blank, epsilon), 12).mean()
     found, rng = [], np.random.default_rng(0)
     for seed in range(12):
         X = rng.choice([-1.0, 1.0], size=(n, p))
         y = X @ risk.truth + risk.noise * rng.normal(size=n)
         model = regression(X, np.clip(y, -2, 2), domain=L1Ball(p, 1.0), lower=-1, upper=1, label=(-2.0, 2.0))
-        x = mechanism.run(model, request, SeededSource(seed)).x
+        x = mechanism.run(model, options, SeededSource(seed)).x
         assert x is not None
         found.append(risk.excess(x))
     assert risk.nothing > 3 * foreseen > 0
@@ -340,7 +340,7 @@ def test_sparse_rows_give_the_same_point_and_every_step_is_one_pass() -> None:
 
         counted = Counting(rows.blocks, rows.labels, rows.size)
         model = replace(model, read=lambda counted=counted: counted)
-        points.append(mechanism.run(model, Request(50.0, 1e-6), SeededSource(4)).x)
+        points.append(mechanism.run(model, Options(50.0, 1e-6), SeededSource(4)).x)
     np.testing.assert_allclose(*points, atol=1e-9)
     assert passes == [400] * 18
 
@@ -350,11 +350,11 @@ def test_many_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frank_wolfe, "_MANY", 20)
     X, y, truth = sparse_truth(20_000, 50)
     model = regression(X, np.clip(y, -1.5, 1.5), domain=L1Ball(50, 1.0), lower=-1, upper=1, label=(-1.5, 1.5))
-    mechanism, request, source = FrankWolfe(steps=64, rate=0.0, clip=0.3), Request(1.0, 1e-6), Scripted(0, [0, 0] * 64)
-    mechanism.run(model, request, source)
+    mechanism, options, source = FrankWolfe(steps=64, rate=0.0, clip=0.3), Options(1.0, 1e-6), Scripted(0, [0, 0] * 64)
+    mechanism.run(model, options, source)
     assert [values.size for values in source.values] == [50, 2] * 64
-    assert all(0.3 * 4 / 20_000 / scale <= selection_epsilon(request, 64) for scale in source.scales)
-    x = mechanism.run(model, request, SeededSource(0)).x
+    assert all(0.3 * 4 / 20_000 / scale <= selection_epsilon(options, 64) for scale in source.scales)
+    x = mechanism.run(model, options, SeededSource(0)).x
     assert x is not None and float(((x - truth) ** 2).sum()) < 0.002
 
 
@@ -383,10 +383,10 @@ def test_penalties_are_public() -> None:
     pulled = replace(model, penalty=Penalty(np.full(12, 0.1), np.zeros(12), linear))
     sources = Scripted(0, [0]), Scripted(0, [0])
     mechanism = FrankWolfe(steps=1, rate=0.0, clip=0.5)
-    mechanism.run(model, Request(1.0, 1e-6), sources[0])
-    mechanism.run(pulled, Request(1.0, 1e-6), sources[1])
+    mechanism.run(model, Options(1.0, 1e-6), sources[0])
+    mechanism.run(pulled, Options(1.0, 1e-6), sources[1])
     assert sources[0].scales[0] == pytest.approx(sources[1].scales[0], rel=1e-9)
-    x = FrankWolfe(steps=20, rate=0.0, clip=0.5).run(pulled, Request(1.0, 1e-6), SeededSource(0)).x
+    x = FrankWolfe(steps=20, rate=0.0, clip=0.5).run(pulled, Options(1.0, 1e-6), SeededSource(0)).x
     assert x is not None and x[7] == pytest.approx(-1.0)
 
 

@@ -10,8 +10,8 @@ import pytest
 from regressions import regression
 
 from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, L2Ball, Product
-from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.forecast import ExcessRisk
+from dpmodel.contract import Options
+from dpmodel.forecast import ExcessRisk
 from dpmodel.regressions.descent import NOISY_DESCENT
 from dpmodel.regressions.excess import _FAINT, _ROOM, predicted_by, too_noisy
 from dpmodel.regressions.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE
@@ -51,7 +51,7 @@ def model_of(n: int, p: int, loss: str, domain: Domain) -> PrivateRegression:
 
 
 def least(model: PrivateRegression, epsilon: float) -> float:
-    found = [bound.error for bound in too_noisy(model, Request(epsilon, DELTA))]
+    found = [bound.error for bound in too_noisy(model, Options(epsilon, DELTA))]
     assert len(found) <= 1
     return float(found[0].predicted) if found and isinstance(found[0], ExcessRisk) else 0.0
 
@@ -61,18 +61,18 @@ def least(model: PrivateRegression, epsilon: float) -> float:
 def test_no_forecast_is_below(n: int, p: int, loss: str) -> None:
     said = 0
     for domain, epsilon in itertools.product((L1Ball(p, 1.0), L2Ball(p, 1.0)), (0.1, 0.3, 1.0)):
-        model, request = model_of(n, p, loss, domain), Request(epsilon, DELTA)
+        model, options = model_of(n, p, loss, domain), Options(epsilon, DELTA)
         bound = least(model, epsilon)
         said += bound > 0
         for each in (NOISY_DESCENT, MIRROR_DESCENT, GAUSSIAN_FRANK_WOLFE, OBJECTIVE_PERTURBATION):
-            if bound > 0 and each.eligible(model, request).eligible:
-                assert predicted_by(each.forecast(model, request)) >= bound, each.name
+            if bound > 0 and each.eligible(model, options).eligible:
+                assert predicted_by(each.forecast(model, options)) >= bound, each.name
     assert said >= 2
 
 
 def test_with_less_noise_than_it_was_told_of_forecasts_are_below() -> None:
     model = model_of(2000, 300, "squared", L1Ball(300, 1.0))
-    assert predicted_by(NOISY_DESCENT.forecast(model, Request(10.0, DELTA))) < least(model, 0.05)
+    assert predicted_by(NOISY_DESCENT.forecast(model, Options(10.0, DELTA))) < least(model, 0.05)
 
 
 def test_nothing_is_said_of_other_models() -> None:
@@ -80,7 +80,7 @@ def test_nothing_is_said_of_other_models() -> None:
     n, p = 50, 200
     X, y, ball = np.zeros((n, p)), np.zeros(n), L1Ball(p, 1.0)
     assert least(model_of(n, p, "squared", ball), 0.1) > 0
-    assert not list(too_noisy(model_of(n, p, "squared", ball), Request(0.1, 0.0)))
+    assert not list(too_noisy(model_of(n, p, "squared", ball), Options(0.1, 0.0)))
     assert least(model_of(n, p, "logistic", FreeSpace(p)), 0.1) == 0
     unlike = np.linspace(0.5, 1.0, p)
     for bounds in ({"lower": -unlike, "upper": unlike}, {"lower": 0.0, "upper": 1.0}):

@@ -12,7 +12,7 @@ from regressions import objective, regression
 from scipy.stats import binom
 
 from dpmodel.compile.regression.domain import L1Ball, L2Ball, Simplex
-from dpmodel.mechanisms.contract import Mechanism, Request
+from dpmodel.contract import Mechanism, Options
 from dpmodel.regressions.mirror_descent import (
     MIRROR_DESCENT,
     Entropic,
@@ -23,7 +23,7 @@ from dpmodel.regressions.mirror_descent import (
     mirror_maps,
 )
 
-REQUEST = Request(1.0, 1e-6)
+OPTIONS = Options(1.0, 1e-6)
 SIZE, RADIUS = 4, 2.0
 SHAPES: tuple[Shape, ...] = ("ball", "simplex", "solid")
 CORNERS = {"ball": RADIUS * np.vstack([np.eye(SIZE), -np.eye(SIZE)]), "simplex": RADIUS * np.eye(SIZE)}
@@ -135,7 +135,7 @@ def test_sets() -> None:
     assert mirror_maps(L2Ball(3, 1.0)) == {}
     assert isinstance(MIRROR_DESCENT, Mechanism)
     free = regression(np.ones((5, 2)), np.ones(5), l2=1.0)
-    assert not MIRROR_DESCENT.eligible(free, REQUEST).eligible
+    assert not MIRROR_DESCENT.eligible(free, OPTIONS).eligible
 
 
 def test_it_learns_a_sparse_signal_and_the_theorem_holds() -> None:
@@ -147,15 +147,15 @@ def test_it_learns_a_sparse_signal_and_the_theorem_holds() -> None:
     y = np.clip(X @ v + 0.1 * rng.standard_normal(n), -2, 2)
     model = regression(X, y, "squared", domain=L1Ball(p, 1.0), lower=-1.0, upper=1.0, label=(-2.0, 2.0))
     nothing, best = objective(model, np.zeros(p)), 0.01
-    losses = [objective(model, MIRROR_DESCENT.run(model, REQUEST, seeded(k)).x) for k in range(3)]
+    losses = [objective(model, MIRROR_DESCENT.run(model, OPTIONS, seeded(k)).x) for k in range(3)]
     assert np.mean(losses) - best < 0.2 * (nothing - best)
     # Wide labels, so that the bound is below the public point's: bounds that this point keeps too are not stated.
     plain = regression(X, y, "absolute", domain=L1Ball(p, 1.0), lower=-1.0, upper=1.0, label=(-20.0, 20.0))
-    mechanism, request = MirrorDescent(steps=16, averaging="all", map="entropic"), Request(4.0, 1e-6, beta=0.1)
-    forecast = mechanism.forecast(plain, request)
+    mechanism, options = MirrorDescent(steps=16, averaging="all", map="entropic"), Options(4.0, 1e-6, beta=0.1)
+    forecast = mechanism.forecast(plain, options)
     assert forecast.proved
     least = float(np.abs(y - X @ v).mean()) - 0.02
     late = sum(
-        objective(plain, mechanism.run(plain, request, seeded(k)).x) - least > forecast.error.alpha for k in range(30)
+        objective(plain, mechanism.run(plain, options, seeded(k)).x) - least > forecast.error.alpha for k in range(30)
     )
     assert late <= binom.isf(1e-7, 30, 0.1)

@@ -21,9 +21,9 @@ from dpmodel.compile.regression.losses import Softmax, softmax
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.row_bounds import RowBounds
 from dpmodel.compile.regression.rows import Rows
+from dpmodel.contract import Options
 from dpmodel.marks.row_sources import MemoryBlocks
 from dpmodel.marks.rows import SourceRows
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import gaussian_mu
 from dpmodel.programs.classifier import Classification
@@ -40,7 +40,7 @@ from dpmodel.regressions.several_classes import (
 )
 from dpmodel.regressions.synthetic import populations_of, simulated_risks
 
-REQUEST = Request(1.0, 1e-6)
+OPTIONS = Options(1.0, 1e-6)
 
 
 def multinomial(
@@ -293,7 +293,7 @@ def test_the_forecast_is_near_the_excess_risk_on_data_of_its_populations(
 ) -> None:
     """Rows and labels drawn from the populations that forecasts are made on: means of 3 runs each. Seeds 0 to 2."""
     empty = multinomial(np.zeros((n, p)), np.zeros(n), classes, intercept=True)
-    forecast, rng = mechanism.forecast(empty, REQUEST), np.random.default_rng(0)
+    forecast, rng = mechanism.forecast(empty, OPTIONS), np.random.default_rng(0)
     populations, found = populations_of(empty), []
     for b in range(populations.count):
         a = populations.mean[b] + np.sqrt(populations.variance[b]) * rng.standard_normal((n, p + 1))
@@ -302,7 +302,7 @@ def test_the_forecast_is_near_the_excess_risk_on_data_of_its_populations(
         places = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
         model = replace(multinomial(a[:, :p], places, classes, intercept=True), _memo=empty._memo)
         least = best(model)
-        runs = [mechanism.run(model, REQUEST, seeded(seed)).x for seed in range(3)]
+        runs = [mechanism.run(model, OPTIONS, seeded(seed)).x for seed in range(3)]
         found.append(np.mean([objective(model, x) - least for x in runs if x is not None]))
     assert not forecast.vacuous
     assert 0.6 < np.mean(found) / forecast.error.predicted < 1.7
@@ -312,14 +312,14 @@ def test_the_forecast_is_near_the_excess_risk_on_data_of_its_populations(
 def test_it_learns_and_says_so() -> None:
     model = drawn(20_000, 3, 3, 0)
     mechanism = MultinomialDescent(steps=16)
-    forecast = mechanism.forecast(model, REQUEST)
-    excess = objective(model, mechanism.run(model, REQUEST, seeded(0)).x) - best(model)
+    forecast = mechanism.forecast(model, OPTIONS)
+    excess = objective(model, mechanism.run(model, OPTIONS, seeded(0)).x) - best(model)
     nothing = objective(model, np.zeros(9)) - best(model)
     assert excess < 0.1 * nothing and not forecast.vacuous and forecast.error.predicted < 0.2 * nothing
     assert "noise on 9 sums in each" in forecast.work
-    public = PUBLIC_ONLY_MULTINOMIAL.forecast(model, REQUEST)
+    public = PUBLIC_ONLY_MULTINOMIAL.forecast(model, OPTIONS)
     assert public.epsilon == 0 and public.error.predicted > forecast.error.predicted and not public.proved
-    x = PUBLIC_ONLY_MULTINOMIAL.run(model, REQUEST, seeded(0)).x
+    x = PUBLIC_ONLY_MULTINOMIAL.run(model, OPTIONS, seeded(0)).x
     assert x is not None and not x.any()
 
 
@@ -337,7 +337,7 @@ def test_two_classes_are_a_logistic_regression() -> None:
 def test_constraints_hold_and_samples_serve() -> None:
     model = drawn(30_000, 2, 3, 1, domain=Box(np.zeros(6), np.full(6, 0.5)))
     for mechanism in (MultinomialDescent(steps=4), MULTINOMIAL_SUBSAMPLED, MULTINOMIAL_OBJECTIVE_PERTURBATION):
-        x = mechanism.run(model, REQUEST, seeded(0)).x
+        x = mechanism.run(model, OPTIONS, seeded(0)).x
         assert x is not None and (x >= 0).all() and (x <= 0.5).all() and x.any()
 
 

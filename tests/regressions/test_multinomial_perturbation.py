@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from descents import Replay
 from scipy.stats import norm
-from test_multinomial import REQUEST, drawn, multinomial, objective
+from test_multinomial import OPTIONS, drawn, multinomial, objective
 
 from dpmodel.compile.regression.domain import Box, L2Ball
 from dpmodel.compile.regression.losses import Softmax, softmax
 from dpmodel.compile.regression.penalty import Penalty
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.privacy import SeededSource, gaussian_delta
 from dpmodel.regressions import objective_perturbation as module
 from dpmodel.regressions import perturbed_objective
@@ -240,7 +240,7 @@ def test_run_releases_the_minimiser_with_the_noise_of_the_design(domain: Any, ab
     plan = design(model, 1.0, 1e-6, 40.0)
     assert plan is not None and plan.facts.reach == pytest.approx(math.sqrt(2))
     assert plan.curvature == pytest.approx(2 * math.log1p(3 / 40 / 3))
-    outcome = mechanism.run(model, REQUEST, source)
+    outcome = mechanism.run(model, OPTIONS, source)
     ((_, zero, scale), (_, point, output)), (b, released) = source.asked, source.given
     assert not zero.any() and scale == plan.sigma and output == plan.output
     assert outcome.x is not None and np.array_equal(outcome.x, model.domain.project(released))
@@ -300,9 +300,9 @@ def test_many_coefficients_take_conjugate_gradients(monkeypatch: pytest.MonkeyPa
 def test_refusals() -> None:
     model = drawn(30, 2, 3, 0)
     judge = partial(MULTINOMIAL_OBJECTIVE_PERTURBATION.eligible, model)
-    assert judge(REQUEST).eligible and "delta > 0" in judge(Request(1.0, 0.0)).reason
-    assert "strongly convex" in MultinomialObjectivePerturbation(ridge=0.0).eligible(model, REQUEST).reason
-    assert "takes all of epsilon" in MultinomialObjectivePerturbation(ridge=0.1).eligible(model, REQUEST).reason
+    assert judge(OPTIONS).eligible and "delta > 0" in judge(Options(1.0, 0.0)).reason
+    assert "strongly convex" in MultinomialObjectivePerturbation(ridge=0.0).eligible(model, OPTIONS).reason
+    assert "takes all of epsilon" in MultinomialObjectivePerturbation(ridge=0.1).eligible(model, OPTIONS).reason
 
 
 @pytest.mark.slow
@@ -311,11 +311,11 @@ def test_plans_prefer_it_where_many_records_leave_little_noise() -> None:
     many, few = (multinomial(np.zeros((n, 6)), np.zeros(n), 4, intercept=True) for n in (100_000, 300))
     for model, better in ((many, True), (few, False)):
         own, descent = (
-            each.forecast(model, REQUEST) for each in (MULTINOMIAL_OBJECTIVE_PERTURBATION, MULTINOMIAL_DESCENT)
+            each.forecast(model, OPTIONS) for each in (MULTINOMIAL_OBJECTIVE_PERTURBATION, MULTINOMIAL_DESCENT)
         )
         assert not better or own.error.predicted < 0.5 * descent.error.predicted
         assert "products with the rows" in own.work and not own.proved
-    x = MULTINOMIAL_OBJECTIVE_PERTURBATION.run(drawn(2000, 2, 3, 1), Request(300.0, 1e-6), SeededSource(0)).x
+    x = MULTINOMIAL_OBJECTIVE_PERTURBATION.run(drawn(2000, 2, 3, 1), Options(300.0, 1e-6), SeededSource(0)).x
     assert x is not None and isinstance(drawn(1, 2, 3, 1).loss, Softmax)
 
 
@@ -324,13 +324,13 @@ def test_what_is_proved_of_bounded_sets_holds() -> None:
     corner = np.random.default_rng(0).choice([-1.0, 1.0], (3000, 2))
     for places in (np.arange(3000) % 3, np.zeros(3000)):
         model = multinomial(corner, places, 3, domain=L2Ball(6, 0.5))
-        request = Request(3.0, 1e-6)
-        forecast = MULTINOMIAL_OBJECTIVE_PERTURBATION.forecast(model, request)
+        options = Options(3.0, 1e-6)
+        forecast = MULTINOMIAL_OBJECTIVE_PERTURBATION.forecast(model, options)
         plan = design(model, 20.0, 1e-6, 0.05)  # hardly a ridge
         assert forecast.proved and plan is not None
         best, found = perturbed(model, plan, np.zeros(6)).minimise(np.zeros(6), 1e-4, 1.0)
         least = objective(model, best)
         assert found and least + 1e-5 < objective(model, np.zeros(6))
         for seed in range(20):
-            x = MULTINOMIAL_OBJECTIVE_PERTURBATION.run(model, request, SeededSource(seed)).x
+            x = MULTINOMIAL_OBJECTIVE_PERTURBATION.run(model, options, SeededSource(seed)).x
             assert x is not None and objective(model, x) - least <= forecast.error.alpha < 0.3

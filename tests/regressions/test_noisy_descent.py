@@ -18,15 +18,15 @@ from scipy.stats import binom
 from dpmodel.compile.regression.domain import Box, L2Ball
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import gaussian_mu
 from dpmodel.regressions import noisy_gradient as descent_steps
 from dpmodel.regressions.descent import NOISY_DESCENT, NoisyDescent
 from dpmodel.regressions.noisy_gradient import Settings, StepNoise, descend, descent_metric, private_gradient
 
-REQUEST = Request(1.0, 1e-6)
-PURE = Request(1.0, 0.0)
+OPTIONS = Options(1.0, 1e-6)
+PURE = Options(1.0, 0.0)
 
 
 # ---------------------------------------------------------------------- sensitivity
@@ -133,11 +133,11 @@ def test_units_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     scale, shift = np.array([100.0, 1.0, 1e-3]), np.array([7.0, 0.0, -3.0])
     plain = regression(X, y, "logistic", lower=0.0, upper=1.0, intercept=True)
     moved = regression(X * scale + shift, y, "logistic", lower=shift, upper=scale + shift, intercept=True)
-    request = Request(5.0, 1e-6)
+    options = Options(5.0, 1e-6)
     mechanism = NoisyDescent(steps=20)
-    one = mechanism.plan(plain, request)  # for both, so that the same noise must give the same answer
-    monkeypatch.setattr(NoisyDescent, "plan", lambda self, model, request: one)
-    a, b = (mechanism.run(model, request, seeded(3)).x for model in (plain, moved))
+    one = mechanism.plan(plain, options)  # for both, so that the same noise must give the same answer
+    monkeypatch.setattr(NoisyDescent, "plan", lambda self, model, options: one)
+    a, b = (mechanism.run(model, options, seeded(3)).x for model in (plain, moved))
     assert a is not None and b is not None
     assert np.allclose(plain.read_rows().predict(a), moved.read_rows().predict(b), rtol=1e-6, atol=1e-6)
 
@@ -157,9 +157,9 @@ def _best(model: Any) -> float:
 
 def test_it_learns_about_as_well_as_forecast() -> None:
     model = _logistic(20_000, 8, 0)
-    forecast = NOISY_DESCENT.forecast(model, REQUEST)
+    forecast = NOISY_DESCENT.forecast(model, OPTIONS)
     best = _best(model)
-    excess = [objective(model, NOISY_DESCENT.run(model, REQUEST, seeded(k)).x) - best for k in range(5)]
+    excess = [objective(model, NOISY_DESCENT.run(model, OPTIONS, seeded(k)).x) - best for k in range(5)]
     nothing = objective(model, np.zeros(8)) - best
     assert np.mean(excess) < 0.15 * nothing
     assert np.mean(excess) < 5 * max(forecast.error.predicted, 0.002)
@@ -173,31 +173,31 @@ def test_the_theorem_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     model = _logistic(3000, 20, 1)
     model = replace(model, domain=L2Ball(20, 3.0), _memo={})
     mechanism = NoisyDescent(steps=20, momentum=False, averaging="all")
-    request = Request(1.0, 1e-6, beta=0.1)
-    forecast = mechanism.forecast(model, request)
+    options = Options(1.0, 1e-6, beta=0.1)
+    forecast = mechanism.forecast(model, options)
     assert forecast.proved and "at most" in forecast.statement
     best = _best(model)  # the free minimum is no larger than that of the ball
     runs = 40
     late = sum(
-        objective(model, mechanism.run(model, request, seeded(k)).x) - best > forecast.error.alpha for k in range(runs)
+        objective(model, mechanism.run(model, options, seeded(k)).x) - best > forecast.error.alpha for k in range(runs)
     )
     assert late <= binom.isf(1e-7, runs, 0.1)
-    assert not NoisyDescent(steps=20).forecast(model, request).proved
+    assert not NoisyDescent(steps=20).forecast(model, options).proved
 
 
 def test_more_budget_is_forecast_to_be_better() -> None:
     model = _logistic(5000, 20, 2)
-    predicted = [NoisyDescent(steps=16).forecast(model, Request(e, 1e-6)).error.predicted for e in (0.1, 1.0, 10.0)]
+    predicted = [NoisyDescent(steps=16).forecast(model, Options(e, 1e-6)).error.predicted for e in (0.1, 1.0, 10.0)]
     assert predicted[0] > predicted[1] > predicted[2]
 
 
 def test_constraints_and_penalties_hold() -> None:
     model = _logistic(2000, 5, 3)
     boxed = replace(model, domain=Box(np.zeros(5), np.full(5, 0.5)), _memo={})
-    x = NoisyDescent(steps=8).run(boxed, REQUEST, seeded(0)).x
+    x = NoisyDescent(steps=8).run(boxed, OPTIONS, seeded(0)).x
     assert x is not None and (x >= 0).all() and (x <= 0.5).all()
     sparse = replace(model, penalty=replace(model.penalty, l1=np.full(5, 10.0)), _memo={})
-    x = NoisyDescent(steps=32, averaging="last").run(sparse, Request(50.0, 1e-6), seeded(0)).x
+    x = NoisyDescent(steps=32, averaging="last").run(sparse, Options(50.0, 1e-6), seeded(0)).x
     assert x is not None and np.abs(x).max() < 1e-6  # a large l1 penalty shrinks all coefficients to 0
 
 

@@ -16,7 +16,7 @@ from scipy.stats import binom, norm
 from dpmodel.compile.regression.domain import FreeSpace, L1Ball, L2Ball
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.privacy import SeededSource
 from dpmodel.regressions import objective_perturbation as module
 from dpmodel.regressions import perturbed_objective
@@ -242,12 +242,12 @@ def release(pair: list[PrivateRegression], plan: Design, runs: int, seed: int, n
 
 def test_run_releases_that_point() -> None:
     for which, model in enumerate(pair_of(Loss("logistic"), 0)):
-        request = Request(EPSILON, DELTA)
+        options = Options(EPSILON, DELTA)
         mechanism = ObjectivePerturbation(ridge=2.0)
         plan = design(model, EPSILON, DELTA, 2.0)
         assert plan is not None
         source = Replay(which)
-        outcome = mechanism.run(model, request, source)
+        outcome = mechanism.run(model, options, source)
         ((_, zero, scale), (_, point, output)), (b, released) = source.asked, source.given
         assert not zero.any() and scale == plan.sigma and output == plan.output
         # run adds <b, w>: the minimiser is where the gradient without b is -b, which is b_D(w) = b.
@@ -293,7 +293,7 @@ def test_noise_costs_the_budget(epsilon: float, delta: float, absent: bool) -> N
     model = problem(
         Loss("logistic"), rows_of(rng, 50, 3), labels(Loss("logistic"), 50, rng), intercept=True, absent=absent
     )
-    plan, _ = OBJECTIVE_PERTURBATION._choose(model, Request(epsilon, delta))
+    plan, _ = OBJECTIVE_PERTURBATION._choose(model, Options(epsilon, delta))
     assert plan.curvature == pytest.approx(math.log1p(0.25 * leverage(model, plan.ridge)))
     left = epsilon - plan.curvature
     out = 2 * plan.radius / plan.output
@@ -355,20 +355,20 @@ def simulated_data(risk: Any, n: int, rng: np.random.Generator) -> tuple[np.ndar
 def test_forecast_against_measured(loss: str, domain: Any) -> None:
     """On data of the kind the forecast is about: the mean excess within a factor of 3, the proved bound kept."""
     rng = np.random.default_rng(0)
-    n, request = 1500, Request(1.0, 1e-6)
+    n, options = 1500, Options(1.0, 1e-6)
     how = {"lower": -0.35, "upper": 0.35, "domain": domain}
     shape = regression(np.zeros((n, 8)), np.zeros(n), loss, **how)
-    forecast = OBJECTIVE_PERTURBATION.forecast(shape, request)
+    forecast = OBJECTIVE_PERTURBATION.forecast(shape, options)
     excess = []
     for k, risk in enumerate(simulated_risks(shape)):
         model = regression(*simulated_data(risk, n, rng), loss, **how)
         exact = ObjectivePerturbation(ridge=1e-3)
-        plan = exact._ridges(model, request)
+        plan = exact._ridges(model, options)
         best = design(model, 300.0, 1e-6, plan[0])
         assert best is not None
         least, _ = perturbed(model, replace(best, ridge=1e-3), np.zeros(8)).minimise(np.zeros(8), 1e-6, 1.0)
         excess += [
-            objective(model, OBJECTIVE_PERTURBATION.run(model, request, SeededSource(100 * k + j)).x)
+            objective(model, OBJECTIVE_PERTURBATION.run(model, options, SeededSource(100 * k + j)).x)
             - objective(model, least)
             for j in range(4)
         ]
@@ -376,12 +376,12 @@ def test_forecast_against_measured(loss: str, domain: Any) -> None:
     assert forecast.proved == domain.bounded
     if domain.bounded:
         failures = int(np.sum(np.array(excess) > forecast.error.alpha))
-        assert binom.sf(failures - 1, len(excess), request.beta) > FALSE_ALARM
+        assert binom.sf(failures - 1, len(excess), options.beta) > FALSE_ALARM
     assert not forecast.vacuous
 
 
 def test_broken_forecast_would_be_seen() -> None:
     """The proved bound is above the measured excess by less than three orders: it says something."""
     model = regression(np.zeros((100_000, 5)), np.zeros(100_000), "logistic", l2=1.0, domain=L2Ball(5, 3.0))
-    forecast = OBJECTIVE_PERTURBATION.forecast(model, Request(1.0, 1e-6))
+    forecast = OBJECTIVE_PERTURBATION.forecast(model, Options(1.0, 1e-6))
     assert forecast.error.alpha < 0.05 < math.log(2)

@@ -15,7 +15,7 @@ from test_objective_perturbation import DELTA, EPSILON, LOSSES, labels, problem,
 from dpmodel.compile.regression.domain import Box, FreeSpace, L1Ball, L2Ball, Product
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.regressions import objective_perturbation as module
 from dpmodel.regressions import perturbed_objective
 from dpmodel.regressions.model import PrivateRegression
@@ -95,7 +95,7 @@ def test_without_certificate_the_centre_is_released(monkeypatch: pytest.MonkeyPa
     rng = np.random.default_rng(0)
     model = problem(Loss("logistic"), rows_of(rng, 30, 2), labels(Loss("logistic"), 30, rng))
     source = Replay()
-    OBJECTIVE_PERTURBATION.run(model, Request(EPSILON, DELTA), source)
+    OBJECTIVE_PERTURBATION.run(model, Options(EPSILON, DELTA), source)
     assert len(source.asked) == 2 and not source.values[1].any()
 
 
@@ -186,9 +186,9 @@ def test_many_columns(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_forecast_tells_the_work() -> None:
     model = regression(np.zeros((100_000, 5)), np.zeros(100_000), "logistic", l2=1.0)
-    request = Request(1.0, 1e-6)
-    work = OBJECTIVE_PERTURBATION.forecast(model, request).work
-    plan, _ = OBJECTIVE_PERTURBATION._choose(model, request)
+    options = Options(1.0, 1e-6)
+    work = OBJECTIVE_PERTURBATION.forecast(model, options).work
+    plan, _ = OBJECTIVE_PERTURBATION._choose(model, options)
     most = 2 * plan.facts.steps(plan.radius * plan.facts.strong / 2, plan.linear)
     assert work.startswith("about 12 products") and int(work.split("most ")[1].split()[0].replace(",", "")) > most
 

@@ -19,8 +19,8 @@ from dpmodel.compile.regression.domain import Box, Domain, L1Ball, L2Ball
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.known import _LUCK
+from dpmodel.contract import Options
+from dpmodel.forecast import _LUCK
 from dpmodel.privacy import SeededSource, public_generator
 from dpmodel.regressions.excess import excess_forecast, known_of
 from dpmodel.regressions.model import PrivateRegression, objective_range, public_excess, public_point
@@ -97,7 +97,7 @@ def test_nothing_is_known_of_penalties_without_a_least_value() -> None:
     model = model_of(Loss("squared"), L2Ball(3, 1.0), (0.0, 1.0))
     slanted = replace(model, penalty=Penalty(np.zeros(3), np.zeros(3), np.ones(3)), _memo={})
     assert math.isinf(public_excess(slanted)) and math.isinf(objective_range(slanted))
-    assert not PUBLIC_ONLY_REGRESSION.forecast(slanted, Request(1.0, 0.0)).proved
+    assert not PUBLIC_ONLY_REGRESSION.forecast(slanted, Options(1.0, 0.0)).proved
 
 
 # ------------------------------------------------------------------------------------------- statements and plans
@@ -106,7 +106,7 @@ def test_a_bound_that_the_public_point_keeps_too_is_not_stated(share: float) -> 
     model = model_of(Loss("squared"), L2Ball(3, 1.0), (0.0, 1.0))
     bound = share * min(public_excess(model), objective_range(model))
     predicted = known_of(model).predicted / 2
-    forecast = excess_forecast(model, Request(1.0, 0.0), predicted=predicted, at_most=bound, work="")
+    forecast = excess_forecast(model, Options(1.0, 0.0), predicted=predicted, at_most=bound, work="")
     assert forecast.proved == ("at most" in forecast.statement) == (share < 1) and not forecast.vacuous
     assert forecast.error.alpha == (bound if share < 1 else predicted)
 
@@ -114,7 +114,7 @@ def test_a_bound_that_the_public_point_keeps_too_is_not_stated(share: float) -> 
 @pytest.mark.parametrize("predicted", [1.0, 1.1, math.inf, math.nan])
 def test_predictions_no_better_than_it_say_nothing(predicted: float) -> None:
     model = model_of(Loss("squared"), L2Ball(3, 1.0), (0.0, 1.0))
-    forecast = excess_forecast(model, Request(1.0, 0.0), predicted=predicted * known_of(model).predicted, work="")
+    forecast = excess_forecast(model, Options(1.0, 0.0), predicted=predicted * known_of(model).predicted, work="")
     assert forecast.vacuous and "says nothing" in forecast.statement
 
 
@@ -143,7 +143,7 @@ def test_little_data_gets_the_best_constant_for_nothing() -> None:
 def test_the_point_is_the_same_for_all_data() -> None:
     one = regression(np.zeros((5, 2)), np.zeros(5), lower=-1, upper=1, label=(0.0, 4.0), intercept=True)
     blind = replace(one, read=lambda: pytest.fail("it read the rows"))
-    first, second = (PUBLIC_ONLY_REGRESSION.run(m, Request(1.0, 0.0), SeededSource(0)).x for m in (one, blind))
+    first, second = (PUBLIC_ONLY_REGRESSION.run(m, Options(1.0, 0.0), SeededSource(0)).x for m in (one, blind))
     np.testing.assert_array_equal(first, second)
 
 

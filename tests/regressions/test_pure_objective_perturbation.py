@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from dpmodel.compile.regression.domain import L1Ball
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.regressions import pure_objective_perturbation as pure
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.perturbed_objective import PerturbedObjective
@@ -144,7 +144,7 @@ def test_no_charge_needs_the_rule_and_the_loss() -> None:
     twin = 1.0 + math.log1p(4.0 / 4.0)
     assert twin == pytest.approx(1.693, abs=1e-3)
     huber = regression(np.zeros((3, 1)), np.zeros(3), Loss("huber", 0.5), lower=-2, upper=2)
-    assert "flat" in PURE_OBJECTIVE_PERTURBATION.eligible(huber, Request(1.0, 0.0)).reason
+    assert "flat" in PURE_OBJECTIVE_PERTURBATION.eligible(huber, Options(1.0, 0.0)).reason
 
 
 # ------------------------------------------------------------------ what is handed to the sampler
@@ -164,7 +164,7 @@ def test_what_is_drawn_pays_for_gradient_and_radius(absent: bool, epsilon: float
     one, _ = neighbours(absent)
     source = Replay(0)
     plan, _ = pure._chosen(one, epsilon)
-    PURE_OBJECTIVE_PERTURBATION.run(one, Request(epsilon, 0.0), source)
+    PURE_OBJECTIVE_PERTURBATION.run(one, Options(epsilon, 0.0), source)
     (kind, b, scale), (other, _, output) = source.asked
     assert kind == other == "laplace"
     assert not b.any()
@@ -192,7 +192,7 @@ def test_the_centre_is_certified_for_every_draw(length: float, monkeypatch: pyte
 
     monkeypatch.setattr(PerturbedObjective, "minimise", watched)
     source = Replay(0, answers=[b])
-    PURE_OBJECTIVE_PERTURBATION.run(model, Request(1.0, 0.0), source)
+    PURE_OBJECTIVE_PERTURBATION.run(model, Options(1.0, 0.0), source)
     assert seen == [True]
     centre = source.asked[1][1]
     assert np.linalg.norm(centre) <= plan.ball * (1 + 1e-12)
@@ -250,7 +250,7 @@ def test_audit_on_the_worst_pair(broken: float, caught: bool, monkeypatch: pytes
     for label in (0.0, 1.0):
         rows = Rows(((np.ones((1, 1)), 0),), np.array([label]), 1)
         model, source = replace(row, read=lambda rows=rows: rows), seeded(int(label))
-        found.append([PURE_OBJECTIVE_PERTURBATION.run(model, Request(1.0, 0.0), source).x[0] for _ in range(4000)])
+        found.append([PURE_OBJECTIVE_PERTURBATION.run(model, Options(1.0, 0.0), source).x[0] for _ in range(4000)])
     low, high = map(np.array, found)
     seen = False
     for t in np.quantile(np.concatenate([low, high]), [0.3, 0.5, 0.7, 0.9]):
@@ -262,9 +262,9 @@ def test_audit_on_the_worst_pair(broken: float, caught: bool, monkeypatch: pytes
 
 # ------------------------------------------------------------------ whom it serves, and how well
 def test_it_serves_logistic_losses() -> None:
-    assert PURE_OBJECTIVE_PERTURBATION.eligible(made(2, 1.0, absent=False), Request(1.0, 0.0)).eligible
+    assert PURE_OBJECTIVE_PERTURBATION.eligible(made(2, 1.0, absent=False), Options(1.0, 0.0)).eligible
     signs = regression(np.zeros((30, 2)), np.ones(30), "logistic", lower=-1, upper=1)
-    assert PURE_OBJECTIVE_PERTURBATION.eligible(signs, Request(1.0, 0.0)).eligible
+    assert PURE_OBJECTIVE_PERTURBATION.eligible(signs, Options(1.0, 0.0)).eligible
 
 
 def test_what_it_refuses() -> None:
@@ -276,7 +276,7 @@ def test_what_it_refuses() -> None:
         (regression(X, y, "logistic"), "not bounded"),
     ]
     for model, word in cases:
-        verdict = PURE_OBJECTIVE_PERTURBATION.eligible(model, Request(1.0, 0.0))
+        verdict = PURE_OBJECTIVE_PERTURBATION.eligible(model, Options(1.0, 0.0))
         assert not verdict.eligible
         assert word in verdict.reason
 
@@ -298,9 +298,9 @@ def test_more_budget_does_not_hurt() -> None:
     model = regression(X, y, "binary_logistic", lower=-1, upper=1, label=(0, 1), intercept=True)
     losses, predictions = [], []
     for epsilon in (0.1, 0.5, 2.0, 10.0, 100.0):
-        request = Request(epsilon, 0.0)
-        runs = [PURE_OBJECTIVE_PERTURBATION.run(model, request, seeded(k)).x for k in range(12)]
+        options = Options(epsilon, 0.0)
+        runs = [PURE_OBJECTIVE_PERTURBATION.run(model, options, seeded(k)).x for k in range(12)]
         losses.append(float(np.mean([objective(model, x) for x in runs])))
-        predictions.append(PURE_OBJECTIVE_PERTURBATION.forecast(model, request).error.predicted)
+        predictions.append(PURE_OBJECTIVE_PERTURBATION.forecast(model, options).error.predicted)
     assert losses == sorted(losses, reverse=True)
     assert predictions == sorted(predictions, reverse=True)

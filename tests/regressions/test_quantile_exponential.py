@@ -17,7 +17,7 @@ import dpmodel as dpm
 from dpmodel.compile.regression.domain import Box
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.quantile_exponential import QUANTILE_EXPONENTIAL, grid_of
 
@@ -99,7 +99,7 @@ def scores(model: PrivateRegression, y: np.ndarray, epsilon: float) -> tuple[np.
     rows = model.read_rows()
     there = replace(model, read=lambda: Rows(rows.blocks, y, 1, rows.offset, rows.weights))
     source = Replay(0)
-    QUANTILE_EXPONENTIAL.run(there, Request(epsilon, 0.0), source)
+    QUANTILE_EXPONENTIAL.run(there, Options(epsilon, 0.0), source)
     ((kind, values, scale),) = source.asked
     assert kind == "permute_and_flip"
     return values, scale * epsilon
@@ -153,11 +153,11 @@ def test_the_proved_bound_holds(y: np.ndarray, linear: float) -> None:
     model = constant(y, Loss("quantile", 0.4))
     model = replace(model, penalty=replace(model.penalty, linear=np.array([linear])))
     for epsilon in (0.05, 1.0, 50.0):
-        request = Request(epsilon, 0.0, beta=0.5)
-        at_most = QUANTILE_EXPONENTIAL.forecast(model, request).error.alpha
+        options = Options(epsilon, 0.0, beta=0.5)
+        at_most = QUANTILE_EXPONENTIAL.forecast(model, options).error.alpha
         grid = np.unique(np.concatenate([grid_of(model, 0.0), y]))
         best = min(objective(model, np.array([t])) for t in grid)
-        found = [objective(model, QUANTILE_EXPONENTIAL.run(model, request, seeded(k)).x) for k in range(200)]
+        found = [objective(model, QUANTILE_EXPONENTIAL.run(model, options, seeded(k)).x) for k in range(200)]
         if math.isfinite(at_most):
             assert sum(value - best > at_most for value in found) <= 150
 
@@ -168,9 +168,9 @@ def test_the_prediction_is_of_the_size_of_the_error(epsilon: float) -> None:
     y = rng.normal(4, 2, 2000).clip(0, 10)
     model = constant(y, Loss("absolute"))
     best = objective(model, np.array([np.median(y)]))
-    request = Request(epsilon, 0.0)
-    found = [objective(model, QUANTILE_EXPONENTIAL.run(model, request, seeded(k)).x) - best for k in range(40)]
-    predicted = QUANTILE_EXPONENTIAL.forecast(model, request).error.predicted
+    options = Options(epsilon, 0.0)
+    found = [objective(model, QUANTILE_EXPONENTIAL.run(model, options, seeded(k)).x) - best for k in range(40)]
+    predicted = QUANTILE_EXPONENTIAL.forecast(model, options).error.predicted
     assert np.mean(found) / 5 <= predicted <= 20 * np.mean(found) + 0.01 * best
 
 
@@ -184,7 +184,7 @@ def test_the_prediction_is_of_the_size_of_the_error(epsilon: float) -> None:
     ids=["two", "squares", "nothing"],
 )
 def test_it_refuses_what_has_no_ranks(model: PrivateRegression, word: str) -> None:
-    verdict = QUANTILE_EXPONENTIAL.eligible(model, Request(1.0, 0.0))
+    verdict = QUANTILE_EXPONENTIAL.eligible(model, Options(1.0, 0.0))
     assert not verdict.eligible
     assert word in verdict.reason
 
@@ -194,6 +194,6 @@ def test_a_linear_term_that_draws_the_number_away_needs_a_set() -> None:
         model = constant(np.zeros(3), Loss("absolute"), domain=domain)
         return replace(model, penalty=replace(model.penalty, linear=np.array([3.5])))
 
-    assert "beyond all bounds" in QUANTILE_EXPONENTIAL.eligible(drawn(None), Request(1.0, 0.0)).reason
+    assert "beyond all bounds" in QUANTILE_EXPONENTIAL.eligible(drawn(None), Options(1.0, 0.0)).reason
     inside = drawn(Box(np.array([-5.0]), np.array([7.0])))
-    assert QUANTILE_EXPONENTIAL.run(inside, Request(1000.0, 0.0), seeded(0)).x == pytest.approx(-5.0, abs=0.02)
+    assert QUANTILE_EXPONENTIAL.run(inside, Options(1000.0, 0.0), seeded(0)).x == pytest.approx(-5.0, abs=0.02)

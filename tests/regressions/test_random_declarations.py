@@ -10,9 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.as_printed.adassp import ADASSP_PUBLISHED, sums
+from dpmodel.as_printed.adassp import ADASSP_AS_PRINTED, sums
+from dpmodel.contract import Options
 from dpmodel.errors import UnsupportedModelError
-from dpmodel.mechanisms.contract import Request
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.moments import layout_of, summed, to_vector
 from dpmodel.regressions.noisy_gradient import descent_metric, plain_metric
@@ -173,7 +173,7 @@ def largest_ratio(situation, absent):
             layout = layout_of(first, pure)
             difference = to_vector(layout, summed(layout, A)) - to_vector(layout, summed(layout, B))
             moved(np.linalg.norm(difference, ord=1 if pure else 2), layout.sensitivity)
-        scales = ADASSP_PUBLISHED.scales(first, Request(1.0, 1e-6, 0.05))
+        scales = ADASSP_AS_PRINTED.scales(first, Options(1.0, 1e-6, 0.05))
         (gram, cross), (other, crossed) = (sums(rows, y + first.offset_bound) for rows in (A, B))
         upper = np.triu_indices(first.size)
         moved(np.linalg.norm((gram - other)[upper]), scales.matrix / scales.unit)

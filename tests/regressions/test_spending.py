@@ -18,12 +18,12 @@ from regressions import regression
 
 from dpmodel.as_printed import frank_wolfe as frank_wolfe_published
 from dpmodel.as_printed import stochastic_mirror_descent
-from dpmodel.as_printed.adassp import ADASSP_PUBLISHED
-from dpmodel.as_printed.frank_wolfe import FrankWolfePublished
+from dpmodel.as_printed.adassp import ADASSP_AS_PRINTED
+from dpmodel.as_printed.frank_wolfe import FrankWolfeAsPrinted
 from dpmodel.as_printed.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
 from dpmodel.compile.regression.domain import L1Ball, L2Ball
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.privacy import gaussian_mu, pure_composition_delta, zcdp_rho
 from dpmodel.regressions import frank_wolfe
 from dpmodel.regressions.descent import NoisyDescent, SubsampledDescent
@@ -47,8 +47,8 @@ MECHANISMS = {
         ObjectivePerturbation(ridge=300.0),
         SubsampledDescent(steps=2, rate=1.0),
         GaussianFrankWolfe(steps=2, memory=1.0),
-        ADASSP_PUBLISHED,
-        FrankWolfePublished(steps=3),
+        ADASSP_AS_PRINTED,
+        FrankWolfeAsPrinted(steps=3),
     )
 }
 BUDGETS = [(1e-3, 0.0), (1e-3, 1e-6), (1.0, 0.0), (100.0, 1e-6)]  # two more below
@@ -92,22 +92,22 @@ def _lopsided(rng: np.random.Generator) -> tuple[PrivateRegression, PrivateRegre
     return one, replace(one, read=lambda: rows)
 
 
-def check(mechanism: Any, request: Request, seed: int = 0) -> None:
+def check(mechanism: Any, options: Options, seed: int = 0) -> None:
     """Same draws asked for, same release, and a cost within what the forecast says is spent."""
     one, other = two(seed)
-    if not mechanism.eligible(one, request).eligible:
+    if not mechanism.eligible(one, options).eligible:
         return
 
     def run(model: PrivateRegression, source: Replay) -> Any:
-        outcome = mechanism.run(model, request, source)
+        outcome = mechanism.run(model, options, source)
         assert outcome.x is not None
         return outcome.x, outcome.notes, outcome.status
 
     first, second = replayed(run, one, other, 5)
     assert first.asked, "nothing was drawn"
     apart = [(kind, a - b, scale) for (kind, a, scale), (_, b, _) in zip(first.asked, second.asked, strict=True)]
-    forecast = mechanism.forecast(one, request)
-    assert forecast.epsilon <= request.epsilon and forecast.delta <= request.delta
+    forecast = mechanism.forecast(one, options)
+    assert forecast.epsilon <= options.epsilon and forecast.delta <= options.delta
     if mechanism.name not in ("subsampled-descent", "objective-perturbation"):  # their proofs count more than draws
         assert_paid(apart, forecast.epsilon, forecast.delta)
     assert any(np.any(moved) for _, moved, _ in apart), "no draw depends on the data: nothing was tested"
@@ -134,14 +134,14 @@ def assert_paid(apart: list[tuple[str, np.ndarray, float]], epsilon: float, delt
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS, ids=lambda x: f"{x:g}")
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_draws_hide_a_record_at_every_budget(name: str, epsilon: float, delta: float) -> None:
-    check(MECHANISMS[name], Request(epsilon, delta))
+    check(MECHANISMS[name], Options(epsilon, delta))
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (100.0, 0.0)], ids=lambda x: f"{x:g}")
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_draws_hide_a_record_of_unequal_bounds(name: str, epsilon: float, delta: float, seed: int) -> None:
-    check(MECHANISMS[name], Request(epsilon, delta), seed)
+    check(MECHANISMS[name], Options(epsilon, delta), seed)
 
 
 # ------------------------------------------------------------------------------------------------ planted faults
@@ -152,9 +152,9 @@ def test_a_choice_without_noise_at_large_budgets_is_found_out(monkeypatch: pytes
         return int(np.argmax(scores)) if epsilon > 20 else honest(scores, apart, epsilon, pure, source)
 
     monkeypatch.setattr(frank_wolfe, "_select", greedy)
-    check(FrankWolfe(steps=1, rate=0.0, clip=math.inf), Request(1.0, 0.0))
+    check(FrankWolfe(steps=1, rate=0.0, clip=math.inf), Options(1.0, 0.0))
     with pytest.raises(AssertionError):
-        check(FrankWolfe(steps=1, rate=0.0, clip=math.inf), Request(100.0, 0.0))
+        check(FrankWolfe(steps=1, rate=0.0, clip=math.inf), Options(100.0, 0.0))
 
 
 @pytest.mark.parametrize("name", ["sufficient-statistics", "noisy-descent", "mirror-descent", "gaussian-frank-wolfe"])
@@ -165,7 +165,7 @@ def test_half_the_noise_is_found_out(name: str, delta: float, monkeypatch: pytes
         plain = getattr(Replay, kind)
         monkeypatch.setattr(Replay, kind, lambda self, values, scale, plain=plain: plain(self, values, scale / 2))
     with pytest.raises(AssertionError):
-        check(MECHANISMS[name], Request(1.0, delta))
+        check(MECHANISMS[name], Options(1.0, delta))
 
 
 # --------------------------------------------------------------------------- the published choice's printed epsilon
@@ -180,7 +180,7 @@ def composes(each: float, steps: int, epsilon: float, delta: float) -> bool:
 
 def check_printed() -> None:
     for epsilon, delta, steps in STEPS:
-        each = frank_wolfe_published._epsilon(Request(epsilon, delta), steps)
+        each = frank_wolfe_published._epsilon(Options(epsilon, delta), steps)
         assert 0 < each <= epsilon / math.sqrt(8 * steps * math.log(1 / delta)) * (1 + 1e-12)
         assert composes(each, steps, epsilon, delta)
 
@@ -201,7 +201,7 @@ def places(seed: int) -> np.ndarray:
     X = np.column_stack([np.arange(1.0, N + 1) / N, np.zeros(N)])
     model = regression(X, np.ones(N), "hinge", l2=1.0, domain=L2Ball(2, 1e-9))
     source = Replay(seed)
-    STOCHASTIC_MIRROR_DESCENT.run(model, Request(0.5, 1e-3), source)
+    STOCHASTIC_MIRROR_DESCENT.run(model, Options(0.5, 1e-3), source)
     steps = [values[0] for kind, values, _ in source.asked if values.shape == (2,)]
     return np.array([round(-value * N) - 1 for value in steps if value != 0])
 

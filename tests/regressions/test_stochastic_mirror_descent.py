@@ -28,7 +28,7 @@ from dpmodel.as_printed.stochastic_mirror_descent import (
 )
 from dpmodel.compile.regression.domain import L2Ball
 from dpmodel.compile.regression.losses import Loss
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.privacy import SeededSource, gaussian_delta
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.synthetic import simulated_risks
@@ -57,14 +57,14 @@ def test_numbers_of_the_paper() -> None:
 
 def test_refuses_what_the_theorem_does_not_cover() -> None:
     model = hinge(10_000)
-    verdict = STOCHASTIC_MIRROR_DESCENT.eligible(model, Request(1.0, 2e-6))
+    verdict = STOCHASTIC_MIRROR_DESCENT.eligible(model, Options(1.0, 2e-6))
     assert not verdict.eligible
     assert "epsilon <= 1/(2 sqrt n)" in verdict.reason and "0.114" in verdict.reason
-    assert STOCHASTIC_MIRROR_DESCENT.eligible(model, Request(0.114, 2e-6)).eligible
+    assert STOCHASTIC_MIRROR_DESCENT.eligible(model, Options(0.114, 2e-6)).eligible
     rows = applicable_rows(0.3, 2e-6)
-    assert f"at most {rows} rows" in STOCHASTIC_MIRROR_DESCENT.eligible(model, Request(0.3, 2e-6)).reason
-    assert STOCHASTIC_MIRROR_DESCENT.eligible(hinge(rows), Request(0.3, 2e-6)).eligible
-    assert not STOCHASTIC_MIRROR_DESCENT.eligible(hinge(rows + 1), Request(0.3, 2e-6)).eligible
+    assert f"at most {rows} rows" in STOCHASTIC_MIRROR_DESCENT.eligible(model, Options(0.3, 2e-6)).reason
+    assert STOCHASTIC_MIRROR_DESCENT.eligible(hinge(rows), Options(0.3, 2e-6)).eligible
+    assert not STOCHASTIC_MIRROR_DESCENT.eligible(hinge(rows + 1), Options(0.3, 2e-6)).eligible
 
 
 # ---------------------------------------------------------------------- one record
@@ -95,15 +95,15 @@ def test_one_record_moves_one_step(loss: str, intercept: bool, absent: bool) -> 
 def test_transcripts_of_neighbours() -> None:
     """Given the same releases, only the step that reads the record differs, and each record is read once at most."""
     model = hinge(500, absent=False)
-    request = Request(0.3, DELTA)
-    plan = plan_descent(model, request.epsilon, request.delta)
+    options = Options(0.3, DELTA)
+    plan = plan_descent(model, options.epsilon, options.delta)
     seen = 0
     for record in range(6):
         rows = model.read_rows()
         X = np.array(rows.blocks[0][0])
         X[record] = -X[record]
         other = replace(model, read=lambda X=X, rows=rows: replace(rows, blocks=((X, 0),)))
-        first, second = replayed(lambda m, s: STOCHASTIC_MIRROR_DESCENT.run(m, request, s).x, model, other, 7)
+        first, second = replayed(lambda m, s: STOCHASTIC_MIRROR_DESCENT.run(m, options, s).x, model, other, 7)
         assert set(first.scales[2:]) == {plan.sigma}
         differ = [
             k for k, (a, b) in enumerate(zip(first.values, second.values, strict=True)) if not np.array_equal(a, b)
@@ -158,7 +158,7 @@ def test_pattern_of_fresh_steps() -> None:
 
 # ---------------------------------------------------------------------- audit of the whole
 N = 250
-REQUEST = Request(0.6, DELTA)
+OPTIONS = Options(0.6, DELTA)
 
 
 def releases(value: float, plan: Descent, runs: int, seed: int) -> np.ndarray:
@@ -184,7 +184,7 @@ def releases(value: float, plan: Descent, runs: int, seed: int) -> np.ndarray:
 
 def audited() -> Descent:
     model = regression(np.zeros((N, 1)), np.ones(N), "hinge", l2=1.0, domain=L2Ball(1, 1.0))
-    return plan_descent(model, REQUEST.epsilon, REQUEST.delta)
+    return plan_descent(model, OPTIONS.epsilon, OPTIONS.delta)
 
 
 @pytest.mark.parametrize("twin", ["", "noise forgotten"])
@@ -194,7 +194,7 @@ def test_audit(twin: str) -> None:
         plan = replace(plan, sigma=plan.sigma * 1e-3, rate=2.0 / math.sqrt(N))
     one, two = releases(1.0, plan, 20_000, 1), releases(-1.0, plan, 20_000, 2)
     found = epsilon_lower_bound(one, two, delta=DELTA, confidence=1 - FALSE_ALARM)
-    assert found > REQUEST.epsilon if twin else found <= REQUEST.epsilon
+    assert found > OPTIONS.epsilon if twin else found <= OPTIONS.epsilon
 
 
 @pytest.mark.parametrize("divided", [1.0, 10.0])
@@ -217,7 +217,7 @@ def test_run_is_what_was_audited() -> None:
     X = np.zeros((N, 1))
     X[0] = 1.0
     model = regression(X, np.ones(N), "hinge", l2=1.0, domain=L2Ball(1, 1.0))
-    ours = np.array([float(STOCHASTIC_MIRROR_DESCENT.run(model, REQUEST, SeededSource(k)).x[0]) for k in range(100)])  # type: ignore[index]
+    ours = np.array([float(STOCHASTIC_MIRROR_DESCENT.run(model, OPTIONS, SeededSource(k)).x[0]) for k in range(100)])  # type: ignore[index]
     many = releases(1.0, audited(), 20_000, 5)
     assert abs(ours.mean() - many.mean()) < 6 * many.std() / math.sqrt(100)
     assert ours.std() == pytest.approx(many.std(), rel=0.5)
@@ -228,9 +228,9 @@ def test_run_is_what_was_audited() -> None:
 def test_forecast_against_measured() -> None:
     """On data drawn as the forecast draws them, within a factor of 3."""
     rng = np.random.default_rng(0)
-    n, request = 10_000, Request(0.1, 1e-6)
+    n, options = 10_000, Options(0.1, 1e-6)
     shape = regression(np.zeros((n, 2)), np.zeros(n), "hinge", lower=-0.7, upper=0.7, domain=L2Ball(2, 3.0))
-    forecast = STOCHASTIC_MIRROR_DESCENT.forecast(shape, request)
+    forecast = STOCHASTIC_MIRROR_DESCENT.forecast(shape, options)
     assert not forecast.proved and "Theorem 4" in forecast.caveats[0]
     excess = []
     for k, risk in enumerate(simulated_risks(shape)):
@@ -238,7 +238,7 @@ def test_forecast_against_measured() -> None:
         y = np.where(rng.random(n) < 1 / (1 + np.exp(-X @ risk.truth)), 1.0, -1.0)
         model = regression(X, y, "hinge", lower=-0.7, upper=0.7, domain=L2Ball(2, 3.0))
         for j in range(2):
-            x = STOCHASTIC_MIRROR_DESCENT.run(model, request, SeededSource(10 * k + j)).x
+            x = STOCHASTIC_MIRROR_DESCENT.run(model, options, SeededSource(10 * k + j)).x
             assert x is not None
             excess.append(objective(model, x) - objective(model, risk.truth))
     assert forecast.error.predicted / 3 <= np.mean(excess) <= 3 * forecast.error.predicted

@@ -14,7 +14,7 @@ from descents import Replay, model_of, moves, neighbour, random_pair, replayed, 
 from regressions import objective, regression
 
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import poisson_sample, subsampled_epsilon, subsampled_multiplier
 from dpmodel.regressions import descent as subsampled_descent
@@ -26,7 +26,7 @@ from dpmodel.regressions.descent import (
 )
 from dpmodel.regressions.noisy_gradient import Settings, descend, descent_metric
 
-REQUEST = Request(1.0, 1e-6)
+OPTIONS = Options(1.0, 1e-6)
 
 
 def _noise(model: Any, rate: float = 0.5, multiplier: float = 3.0) -> SampledNoise:
@@ -37,7 +37,7 @@ def _noise(model: Any, rate: float = 0.5, multiplier: float = 3.0) -> SampledNoi
 def test_neighbours_differ_in_one_vector_and_scales_are_public(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = SubsampledDescent(steps=5, rate=0.5)
     model = model_of(name)
-    plan = mechanism.plan(model, REQUEST)
+    plan = mechanism.plan(model, OPTIONS)
     assert plan.multiplier == subsampled_multiplier(1.0, 1e-6, 0.5, 5, replace=True)
     coins = np.random.default_rng(0).random((5, model.count))
     drawn = itertools.cycle(coins)  # of a generator of its own, so that the source sees the sums alone
@@ -52,7 +52,7 @@ def test_neighbours_differ_in_one_vector_and_scales_are_public(name: str, monkey
     monkeypatch.setattr(subsampled_descent, "poisson_coins", Coins)
     for seed in range(4):
         other = neighbour(name, model, np.random.default_rng(seed))
-        first, second = replayed(lambda m, s: mechanism.run(m, REQUEST, s).x, model, other, seed)
+        first, second = replayed(lambda m, s: mechanism.run(m, OPTIONS, s).x, model, other, seed)
         assert (moves(first, second, 2.0) <= 2 / plan.multiplier * (1 + 1e-9)).all()
 
 
@@ -75,7 +75,7 @@ def test_random_neighbours_move_samples_as_far_as_is_paid_for() -> None:
 
 def test_absent_records_without_constants_are_accounted_as_such() -> None:
     model = regression(np.zeros((300, 2)), np.ones(300), "hinge", l2=1.0, absent=True)
-    plan = SubsampledDescent(steps=5, rate=0.5).plan(model, REQUEST)
+    plan = SubsampledDescent(steps=5, rate=0.5).plan(model, OPTIONS)
     assert plan.multiplier == subsampled_multiplier(1.0, 1e-6, 0.5, 5, replace=False)
 
 
@@ -118,13 +118,13 @@ def _logistic(n: int, sparse: bool = False) -> Any:
 
 def test_it_learns_and_sparse_equals_dense() -> None:
     dense, sparse = _logistic(30_000), _logistic(30_000, sparse=True)
-    a, b = (SUBSAMPLED_DESCENT.run(model, REQUEST, seeded(1)).x for model in (dense, sparse))
+    a, b = (SUBSAMPLED_DESCENT.run(model, OPTIONS, seeded(1)).x for model in (dense, sparse))
     assert a is not None and b is not None and np.allclose(a, b)
     best, nothing = objective(dense, 2 * np.ones(8)), objective(dense, np.zeros(8))
     assert objective(dense, a) - best < 0.2 * (nothing - best)
-    forecast = SUBSAMPLED_DESCENT.forecast(dense, REQUEST)
+    forecast = SUBSAMPLED_DESCENT.forecast(dense, OPTIONS)
     assert "passes" in forecast.work and not forecast.proved
-    plan = SUBSAMPLED_DESCENT.plan(dense, REQUEST)
+    plan = SUBSAMPLED_DESCENT.plan(dense, OPTIONS)
     steps = plan.descent.settings.steps
     assert subsampled_epsilon(plan.multiplier, plan.rate, steps, 1e-6, replace=True) <= 1.0
 
@@ -143,10 +143,10 @@ def test_what_it_hopes_for_comes_before_its_forecast(loss: str) -> None:
     """For smooth losses only: with kinks the search for full steps may miss settings that samples find."""
     rng = np.random.default_rng(0)
     y = rng.choice([-1.0, 1.0], size=8000)
-    model, request = regression(rng.uniform(-1, 1, (8000, 5)), y, loss, lower=-1, upper=1), Request(1.0, 1e-6)
-    bounds = list(SUBSAMPLED_DESCENT.at_least(model, request))
+    model, options = regression(rng.uniform(-1, 1, (8000, 5)), y, loss, lower=-1, upper=1), Options(1.0, 1e-6)
+    bounds = list(SUBSAMPLED_DESCENT.at_least(model, options))
     assert len(bounds) == (loss != "hinge")
-    forecast = SUBSAMPLED_DESCENT.forecast(model, request)
+    forecast = SUBSAMPLED_DESCENT.forecast(model, options)
     for bound in bounds:
-        assert bound.error.order(bound.hoped(request), request) <= forecast.error.order(forecast, request)
-    assert not list(SubsampledDescent(steps=32).at_least(model, request))
+        assert bound.error.order(bound.hoped(options), options) <= forecast.error.order(forecast, options)
+    assert not list(SubsampledDescent(steps=32).at_least(model, options))

@@ -13,11 +13,11 @@ from auditing import epsilon_lower_bound
 from descents import Replay
 from regressions import objective, regression
 
-from dpmodel.as_printed.adassp import ADASSP_PUBLISHED
+from dpmodel.as_printed.adassp import ADASSP_AS_PRINTED
 from dpmodel.compile.regression.domain import L1Ball, L2Ball
 from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.mechanisms.contract import Mechanism, Request
+from dpmodel.contract import Mechanism, Options
 from dpmodel.privacy import SeededSource, gaussian_mu
 from dpmodel.regressions import sufficient_statistics as statistics_forecast
 from dpmodel.regressions.model import PrivateRegression
@@ -92,11 +92,11 @@ def test_boxed_one_norm_change_bounds_a_search_over_corners() -> None:
 # -------------------------------------------------------------------------- what is released
 
 
-def made(n: int = 400, p: int = 4, seed: int = 0, **options: Any) -> PrivateRegression:
+def made(n: int = 400, p: int = 4, seed: int = 0, **declared: Any) -> PrivateRegression:
     generator = np.random.default_rng(seed)
     X = generator.uniform(-1, 1, (n, p))
     y = np.clip(X @ np.linspace(0.5, -0.3, p) + 0.1 * generator.standard_normal(n), -1, 1)
-    return regression(X, y, **{"lower": -1.0, "upper": 1.0, **options})
+    return regression(X, y, **{"lower": -1.0, "upper": 1.0, **declared})
 
 
 def test_one_release_at_the_stated_scale() -> None:
@@ -105,7 +105,7 @@ def test_one_release_at_the_stated_scale() -> None:
         layout = layout_of(model, delta == 0)
         assert layout is not None
         source = Replay()
-        SUFFICIENT_STATISTICS.run(model, Request(0.7, delta), source)
+        SUFFICIENT_STATISTICS.run(model, Options(0.7, delta), source)
         budget = gaussian_mu(0.7, delta) if delta else 0.7
         ((distribution, values, scale),) = source.asked
         assert (distribution, values.size) == (kind, layout.entries) and scale == pytest.approx(
@@ -171,8 +171,8 @@ def test_without_noise_the_quadratic_is_the_objective(bounds: dict[str, Any], in
     if absent:  # some records are
         y, label = y + 1, (1.0, 2.0)
         X[::7], y[::7] = 0, 0
-    options: dict[str, Any] = {"upper": 1.0, **bounds, "absent": absent, "intercept": intercept}
-    model = regression(X, y, weights=weights, label=label, mean=False, **options)
+    declared: dict[str, Any] = {"upper": 1.0, **bounds, "absent": absent, "intercept": intercept}
+    model = regression(X, y, weights=weights, label=label, mean=False, **declared)
     rows = replace(model.read_rows(), offset=offset)
     model = replace(model, read=lambda: rows, offset_bound=0.1)
     layout = layout_of(model, False)
@@ -195,10 +195,10 @@ def test_little_noise_gives_least_squares() -> None:
     A = np.column_stack([X, np.ones(4000)])
     plain = np.linalg.lstsq(A, y, rcond=None)[0]
     model = regression(X, y, lower=0.0, upper=100.0, intercept=True)
-    x = SUFFICIENT_STATISTICS.run(model, Request(5000.0, 1e-6), SeededSource(0)).x
+    x = SUFFICIENT_STATISTICS.run(model, Options(5000.0, 1e-6), SeededSource(0)).x
     np.testing.assert_allclose(A @ x, A @ plain, atol=1e-3)
     ridged = regression(X, y, lower=0.0, upper=100.0, intercept=True, ridge=300.0)
-    x = SUFFICIENT_STATISTICS.run(ridged, Request(5000.0, 1e-6), SeededSource(0)).x
+    x = SUFFICIENT_STATISTICS.run(ridged, Options(5000.0, 1e-6), SeededSource(0)).x
     exact = np.linalg.solve(A.T @ A / 4000 + np.diag([300.0] * 3 + [0.0]), A.T @ y / 4000)
     np.testing.assert_allclose(A @ x, A @ exact, atol=2e-3)
 
@@ -281,8 +281,8 @@ def test_solvers_agree() -> None:
 
 def test_constrained_solutions_stay_in_the_set() -> None:
     model = made(p=6, domain=L1Ball(6, 0.3))
-    one = SUFFICIENT_STATISTICS.run(model, Request(1.0, 1e-6), SeededSource(0)).x
-    two = SUFFICIENT_STATISTICS.run(with_public(model, 0.3), Request(1.0, 1e-6), SeededSource(0)).x
+    one = SUFFICIENT_STATISTICS.run(model, Options(1.0, 1e-6), SeededSource(0)).x
+    two = SUFFICIENT_STATISTICS.run(with_public(model, 0.3), Options(1.0, 1e-6), SeededSource(0)).x
     assert one is not None and np.abs(one).sum() <= 0.3 + 1e-9
     np.testing.assert_allclose(one, two, atol=1e-4)
 
@@ -310,41 +310,41 @@ FORECASTS: dict[str, tuple[int, int, float, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", FORECASTS)
-@pytest.mark.parametrize("mechanism", [SUFFICIENT_STATISTICS, ADASSP_PUBLISHED], ids=lambda m: m.name)
+@pytest.mark.parametrize("mechanism", [SUFFICIENT_STATISTICS, ADASSP_AS_PRINTED], ids=lambda m: m.name)
 @pytest.mark.slow
 def test_forecasts_are_within_a_factor_of_what_happens(name: str, mechanism: Mechanism) -> None:
-    n, p, delta, options = FORECASTS[name]
-    request = Request(1.0, delta)
-    base = regression(np.zeros((n, p)), np.zeros(n), **options)
-    if not mechanism.eligible(base, request).eligible:
+    n, p, delta, declared = FORECASTS[name]
+    options = Options(1.0, delta)
+    base = regression(np.zeros((n, p)), np.zeros(n), **declared)
+    if not mechanism.eligible(base, options).eligible:
         assert delta == 0
         return
-    predicted = mechanism.forecast(base, request).error.predicted
+    predicted = mechanism.forecast(base, options).error.predicted
     generator, found = np.random.default_rng(9), []
     for risk in simulated_risks(base):
-        model = regression(*drawn(risk, n, generator), **options)
+        model = regression(*drawn(risk, n, generator), **declared)
         for seed in range(1 if p > 100 else 4):
-            found.append(risk.excess(mechanism.run(model, request, SeededSource(seed)).x))
+            found.append(risk.excess(mechanism.run(model, options, SeededSource(seed)).x))
     assert predicted / 1.5 <= np.mean(found) <= predicted * 1.5
 
 
 def test_the_proved_bound_holds_on_any_data() -> None:
     """No failure in 300 runs at beta = .05 (a union bound, loose); falling in n."""
     model = made(n=2000, p=3, domain=L2Ball(3, 1.0))
-    request = Request(2.0, 1e-5)
-    forecast = SUFFICIENT_STATISTICS.forecast(model, request)
+    options = Options(2.0, 1e-5)
+    forecast = SUFFICIENT_STATISTICS.forecast(model, options)
     assert forecast.proved and math.isfinite(forecast.error.alpha)
     best = objective(model, accelerated(model.domain, model.penalty, *_moments(model)))
     losses = [
-        objective(model, SUFFICIENT_STATISTICS.run(model, request, SeededSource(seed)).x) - best  # type: ignore[arg-type]
+        objective(model, SUFFICIENT_STATISTICS.run(model, options, SeededSource(seed)).x) - best  # type: ignore[arg-type]
         for seed in range(300)
     ]
     assert max(losses) <= forecast.error.alpha
     larger = made(n=2_000, p=3, domain=L2Ball(3, 1.0))
     larger = replace(larger, count=10**6, total=1e6, scale=1e-6, _memo={})
-    alpha = SUFFICIENT_STATISTICS.forecast(larger, request).error.alpha
+    alpha = SUFFICIENT_STATISTICS.forecast(larger, options).error.alpha
     assert alpha < 0.05 < forecast.error.alpha
-    assert not SUFFICIENT_STATISTICS.forecast(made(), request).proved
+    assert not SUFFICIENT_STATISTICS.forecast(made(), options).proved
 
 
 def _moments(model: PrivateRegression) -> tuple[np.ndarray, np.ndarray]:
@@ -386,7 +386,7 @@ def test_fewer_columns_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
         for most in (256, 64):
             monkeypatch.setattr(statistics_forecast, "MOST_SIMULATED", most)
             model = replace(base, count=n, total=float(n), scale=1 / n, _memo={})
-            found.append(SUFFICIENT_STATISTICS.forecast(model, Request(1.0, 1e-6)).error.predicted)
+            found.append(SUFFICIENT_STATISTICS.forecast(model, Options(1.0, 1e-6)).error.predicted)
         assert 0.7 <= found[1] / found[0] <= 1.6
 
 
@@ -395,26 +395,26 @@ def test_fewer_columns_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_adassp_is_the_published_one_where_that_is_private_and_enlarged_elsewhere() -> None:
     model = regression(np.zeros((10, 3)), np.zeros(10), l2=1.0, absent=True)
-    scales = ADASSP_PUBLISHED.scales(model, Request(1.0, 1e-6))
+    scales = ADASSP_AS_PRINTED.scales(model, Options(1.0, 1e-6))
     printed = 3 * math.sqrt(math.log(6e6))
     assert scales.unit == printed
     assert [scales.eigenvalue, scales.matrix, scales.vector] == pytest.approx([printed] * 3)
     enlarged = 0
     for epsilon in (0.01, 1.0, 30.0):
         for delta in (1e-8, 1e-2, 0.3):
-            scales = ADASSP_PUBLISHED.scales(model, Request(epsilon, delta))
+            scales = ADASSP_AS_PRINTED.scales(model, Options(epsilon, delta))
             assert math.sqrt(3) / scales.unit <= gaussian_mu(epsilon, delta) * (1 + 1e-12)
             enlarged += scales.unit > 3 * math.sqrt(math.log(6 / delta)) / epsilon * (1 + 1e-9)
     assert enlarged
 
 
 def test_the_tightened_rule_beats_the_published_one() -> None:
-    request, request_two = Request(1.0, 1e-6), Request(0.2, 1e-6)
+    options, options_two = Options(1.0, 1e-6), Options(0.2, 1e-6)
     for absent in (False, True):
         model = made(n=1000, p=8, absent=absent)
-        for asked in (request, request_two):
+        for asked in (options, options_two):
             mine, theirs = (
                 np.mean([objective(model, m.run(model, asked, SeededSource(s)).x) for s in range(40)])  # type: ignore[arg-type]
-                for m in (SUFFICIENT_STATISTICS, ADASSP_PUBLISHED)
+                for m in (SUFFICIENT_STATISTICS, ADASSP_AS_PRINTED)
             )
             assert mine < theirs

@@ -17,9 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodel as dpm
-from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.forecast import Forecast, Violation
-from dpmodel.plan.comparison import Candidate
+from dpmodel.contract import Candidate, Options
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.release.release import Accuracy, Guarantee
 
 
@@ -99,7 +98,7 @@ def test_any_plan_comes_back(alpha: float, width: float, size: int, words: str, 
     other = Candidate("b", words, False, "why not", None)
     points = np.array([ends]) if ends else None
     plan = dpm.Plan(
-        (chosen, other), chosen, Request(1.0, 0.0, vertices=points, options={"n": size}), False, (words,), "x"
+        (chosen, other), chosen, Options(1.0, 0.0, vertices=points, options={"n": size}), False, (words,), "x"
     )
     read = dpm.Plan.from_json(plan.to_json())
     assert read.to_json() == plan.to_json() and read.chosen.forecast is not None

@@ -9,11 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
+from dpmodel.contract import YES, Mechanism, Serves
 from dpmodel.exact import hinge_descent
 from dpmodel.exact import rescaling_perceptron as perceptron
 from dpmodel.exact.model import Found
-from dpmodel.mechanisms.contract import YES, Mechanism, Serves
-from dpmodel.mechanisms.forecast import Forecast, RowsMissed
+from dpmodel.forecast import Forecast, RowsMissed
 from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
 from dpmodel.mechanisms.linalg.dense_weights import plan as dense_plans
 
@@ -29,20 +29,20 @@ class PlainSystem(Mechanism[Any]):
     source: str = "for tests"
     serves: ClassVar[Serves] = Serves(object)
 
-    def eligible(self, model: Any, request: Any) -> Any:
+    def eligible(self, model: Any, options: Any) -> Any:
         return YES
 
-    def forecast(self, model: Any, request: Any) -> Forecast:
+    def forecast(self, model: Any, options: Any) -> Forecast:
         return Forecast(
             "all but 4 rows",
-            request.epsilon,
-            request.delta,
-            request.beta,
+            options.epsilon,
+            options.delta,
+            options.beta,
             caveats=("a caveat",),
             error=RowsMissed(missed=self.missed),
         )
 
-    def run(self, model: Any, request: Any, noise: Any, progress: Any = None) -> Found:
+    def run(self, model: Any, options: Any, noise: Any, progress: Any = None) -> Found:
         rows = model.read_rows()
         if self.answer is not None or self.status != "found":
             return Found(self.status, self.answer, 2.0, ("a note",))

@@ -156,7 +156,7 @@ for _function in (linalg.span, linalg.affine_span):
 FACES += [
     _exact(linalg.span, "stable-span", _one_row(_in_plane, [0, 0, 0, 0]), field=linalg.QQ),
     _exact(linalg.span, "block-votes", _one_row(_in_plane), field=GF7, corrupted=0.01),
-    _exact(linalg.span, "stable-span-published", _one_row(lambda r: _in_plane(r, 9000), [1, 2, 3, 4]), field=GF7),
+    _exact(linalg.span, "stable-span-as-printed", _one_row(lambda r: _in_plane(r, 9000), [1, 2, 3, 4]), field=GF7),
 ]
 
 

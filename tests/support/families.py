@@ -4,8 +4,8 @@ from typing import Any
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
+from dpmodel.contract import YES, Options, Verdict
 from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors
-from dpmodel.mechanisms.contract import YES, Request, Verdict
 from dpmodel.plan.registry import KINDS
 from dpmodel.regressions.model import PrivateRegression
 
@@ -13,11 +13,11 @@ PORTFOLIO, REGRESSIONS, POSTPROCESSING, VECTORS, INEQUALITIES, POINTS = (
     KINDS[model].mechanisms
     for model in (PrivateLP, PrivateRegression, Postprocessing, PrivateVectors, PrivateInequalities, PrivatePoints)
 )
-PUBLISHED = {each.name for kind in KINDS.values() for each in kind.mechanisms if each.published}
+AS_PRINTED = {each.name for kind in KINDS.values() for each in kind.mechanisms if each.serves.as_printed}
 
 
-def verdict(mechanism: Any, model: Any, request: Request) -> Verdict:
+def verdict(mechanism: Any, model: Any, options: Options) -> Verdict:
     """Whether ``mechanism`` serves: by what it says at once, or with its forecast."""
-    found: Verdict = mechanism.eligible(model, request)
-    told = mechanism.forecast(model, request) if found.eligible else found
+    found: Verdict = mechanism.eligible(model, options)
+    told = mechanism.forecast(model, options) if found.eligible else found
     return told if isinstance(told, Verdict) else YES

@@ -214,7 +214,7 @@ CASES = [
     (one_order, "quantile-exponential", {"epsilon": 200}),
     (chances, "pure-objective-perturbation", {"epsilon": 20}),
     *[(least_squares, name, {}) for name in ("sufficient-statistics", "frank-wolfe", "mirror-descent")],
-    *[(least_squares, name, {}) for name in ("objective-perturbation", "adassp-published", "frank-wolfe-published")],
+    *[(least_squares, name, {}) for name in ("objective-perturbation", "adassp-as-printed", "frank-wolfe-as-printed")],
     *[(several_outputs, name, {}) for name in ("sufficient-statistics", "frank-wolfe")],
     (clipped_least_squares, "noisy-descent", {}),
     *[(three_classes, name, {}) for name in ("noisy-descent", "objective-perturbation")],

@@ -30,8 +30,8 @@ def test_nothing_is_wrong_without_a_fault(case: Case) -> None:
 def test_false_statement(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = NoiseOnce.forecast
 
-    def boasting(self: Any, model: Any, request: Any) -> Any:
-        forecast = honest(self, model, request)
+    def boasting(self: Any, model: Any, options: Any) -> Any:
+        forecast = honest(self, model, options)
         return replace(forecast, error=replace(forecast.error, violation=forecast.error.violation / 100))
 
     monkeypatch.setattr(NoiseOnce, "forecast", boasting)

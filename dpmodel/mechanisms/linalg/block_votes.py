@@ -11,12 +11,11 @@ import numpy as np
 import scipy.stats as stats
 
 from dpmodel._types import Integers
+from dpmodel.contract import Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.exact.model import Found, PrivateVectors, known_of
 from dpmodel.exact.stable_span import consistent, discrete, eligible, no_subspace
 from dpmodel.exact.subspaces import Basis, ExactRows, Field
-from dpmodel.mechanisms.contract import Mechanism, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast, RowsMissed
-from dpmodel.mechanisms.known import capped
+from dpmodel.forecast import Forecast, RowsMissed, capped
 from dpmodel.privacy import NoiseSource, random_labels
 from dpmodel.text import number
 
@@ -79,18 +78,18 @@ class BlockVotes(Mechanism[PrivateVectors]):
     name: str = "block-votes"
     source: str = "sample and aggregate (Nissim, Raskhodnikova and Smith 2007), stability histogram"
 
-    def eligible(self, model: PrivateVectors, request: Request) -> Verdict:
-        verdict = eligible(model, request)
+    def eligible(self, model: PrivateVectors, options: Options) -> Verdict:
+        verdict = eligible(model, options)
         if verdict.eligible and model.corrupted is None:
             words = "for vectors of which a share is corrupted: give corrupted=, a public guess of that share"
             return Verdict(False, words)
         return verdict
 
-    def forecast(self, model: PrivateVectors, request: Request) -> Forecast:
-        blocks = plan_blocks(model, request)
+    def forecast(self, model: PrivateVectors, options: Options) -> Forecast:
+        blocks = plan_blocks(model, options)
         share = model.corrupted or 0.0
         each = blocks.turnout * _FULL_RANK * (1 - share) ** blocks.size / (blocks.size * _mean_over_size(blocks.size))
-        wanted = blocks.threshold + blocks.scale * math.log(1 / request.beta)
+        wanted = blocks.threshold + blocks.scale * math.log(1 / options.beta)
         # votes - 3 sqrt(votes) >= wanted
         votes = (_SHORT / 2 + math.sqrt(_SHORT**2 / 4 + wanted)) ** 2
         needed = votes / each if each > 0 else math.inf
@@ -105,9 +104,9 @@ class BlockVotes(Mechanism[PrivateVectors]):
         )
         forecast = Forecast(
             statement=words,
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            beta=options.beta,
             proved=False,
             work=f"{blocks.count} echelon forms",
             noise={
@@ -122,9 +121,9 @@ class BlockVotes(Mechanism[PrivateVectors]):
         return capped(forecast, known)
 
     def run(
-        self, model: PrivateVectors, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateVectors, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Found:
-        source, blocks = discrete(noise), plan_blocks(model, request)
+        source, blocks = discrete(noise), plan_blocks(model, options)
         rows = model.read_rows()
         rows = rows[(rows != 0).any(axis=1)]
         labels = random_labels(noise, rows.shape[0], blocks.count)
@@ -138,13 +137,13 @@ class BlockVotes(Mechanism[PrivateVectors]):
         return Found("nothing", no_subspace(model), notes=(f"no subspace got {blocks.threshold} votes (noisy counts)",))
 
 
-def plan_blocks(model: PrivateVectors, request: Request) -> Blocks:
+def plan_blocks(model: PrivateVectors, options: Options) -> Blocks:
     """Blocks of as many rows as the wanted dimension and four more."""
     dimension = min(model.rank, model.dimension - 1) if model.task == "equations" else model.rank
     size = dimension + _SPARE
     count = max(int(model.expected / (size * _mean_over_size(size))), 1)
-    scale = 2.0 / request.epsilon * (1 + 2.0**-50)  # rounded up
-    return Blocks(count, size, dimension, scale, threshold_of(request.epsilon, request.delta))
+    scale = 2.0 / options.epsilon * (1 + 2.0**-50)  # rounded up
+    return Blocks(count, size, dimension, scale, threshold_of(options.epsilon, options.delta))
 
 
 def threshold_of(epsilon: float, delta: float) -> int:

@@ -10,18 +10,18 @@ import numpy as np
 
 from dpmodel._types import PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import (
+from dpmodel.contract import (
     YES,
     Mechanism,
+    Options,
     Outcome,
     Progress,
-    Request,
     Serves,
     Verdict,
     no_progress,
     refuse_feasibility,
 )
-from dpmodel.mechanisms.forecast import Forecast, Violation
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.engines.contract import ONE_CANDIDATE
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.point_exponential.mechanism import PointExponential, net_for, points_inside, violated
@@ -77,34 +77,33 @@ class CheapestPoint(Mechanism[PrivateLP]):
         At most k m dot products, in blocks until the first point passes.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low", "row low", "row high"))
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low", "row low", "row high"), leaves_out=True)
     name: str = "cheapest-point"
     source: str = "Lyu, Su and Li 2017, algorithm 7"
     vertices: Any = field(default=None, compare=False, repr=False)
-    leaves_out: ClassVar[bool] = True
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
         if not {"scalar", "matrix"} & set(model.private_parts()):
             return Verdict(False, "serves problems with private constraints")
         if "objective" in model.private_parts():
             return Verdict(False, "serves public objectives")
         if not model.form.c0.any():
             return Verdict(False, "there is no objective: choosing the point that violates least serves better")
-        other = refuse_feasibility(request, "centred", "relaxed")
+        other = refuse_feasibility(options, "centred", "relaxed")
         if other is not None:
             return other
-        if request.goal != "auto" or request.target is not None:
+        if options.goal != "auto" or options.target is not None:
             return Verdict(False, "it needs no target, search or penalty")
         if plain_linear(model) is None and public_polyhedron(model).empty:
             return Verdict(False, "the public constraints have no common point")
-        served = PointExponential().eligible(model, request)
+        served = PointExponential().eligible(model, options)
         refused = most_rows_stay(model) if served.eligible else served
         if refused is not None:
             return refused
-        return ONE_CANDIDATE if _plan(model, request).count <= 1 else YES
+        return ONE_CANDIDATE if _plan(model, options).count <= 1 else YES
 
-    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
-        rows, plan = private_rows(model), _plan(model, request)
+    def forecast(self, model: PrivateLP, options: Options) -> Forecast:
+        rows, plan = private_rows(model), _plan(model, options)
         slack, width = min(plan.slack, rows.count), rows.residual_range(public_polyhedron(model))[1]
         listed = plan.points is not None
         unit = " times its own width" if rows.relative else ""
@@ -112,11 +111,11 @@ class CheapestPoint(Mechanism[PrivateLP]):
         loss = f"at most {number(lost)} worse than" if lost else "at least as good as"
         best = "the best of the given points that satisfies them" if listed else "the true optimum"
         return Forecast(
-            statement=f"with probability {number(1 - request.beta)}, all but {slack} of the {rows.count} private "
+            statement=f"with probability {number(1 - options.beta)}, all but {slack} of the {rows.count} private "
             f"constraints are violated by at most {number(violation)}{unit}, and the objective is {loss} {best}",
-            epsilon=request.epsilon,
+            epsilon=options.epsilon,
             delta=0.0,
-            beta=request.beta,
+            beta=options.beta,
             proved=not listed,
             work=f"at most {plan.count} points, cheapest first",
             noise={"candidates": plan.count, "rows allowed to pass": plan.allowed, "sensitivity": rows.per_record},
@@ -132,15 +131,15 @@ class CheapestPoint(Mechanism[PrivateLP]):
             ),
         )
 
-    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        rows, plan = private_rows(model), _plan(model, request)
+    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        rows, plan = private_rows(model), _plan(model, options)
         points, threshold = plan.listed()
         points = points[np.argsort(points @ model.form.c0, kind="stable")]
         G, h = rows.values(PrivateArray(model.read_private()))
         test = AboveThreshold(
             -plan.allowed,
             sensitivity=rows.per_record,
-            epsilon=request.epsilon,
+            epsilon=options.epsilon,
             range_bound=_range(rows),
             source=noise,
         )
@@ -174,21 +173,21 @@ def _caveats(rows: PrivateRows, listed: bool) -> tuple[str, ...]:
 
 
 @cached
-def _plan(model: PrivateLP, request: Request) -> Ask:
+def _plan(model: PrivateLP, options: Options) -> Ask:
     rows, polytope, cost = private_rows(model), public_polyhedron(model), model.form.c0
 
     def errors(count: int) -> tuple[float, int]:
         """What may pass, and what the point that passes violates at most."""
         q, reach = float(rows.per_record), _range(rows)
-        allowed = above_threshold_error(1, q, request.epsilon, request.beta, range_bound=reach)
-        beyond = above_threshold_error(count, q, request.epsilon, request.beta, range_bound=reach)
+        allowed = above_threshold_error(1, q, options.epsilon, options.beta, range_bound=reach)
+        beyond = above_threshold_error(count, q, options.epsilon, options.beta, range_bound=reach)
         return allowed, math.floor(allowed + beyond)
 
-    if request.vertices is not None:
-        points = points_inside(polytope, request.vertices)
+    if options.vertices is not None:
+        points = points_inside(polytope, options.vertices)
         allowed, slack = errors(points.shape[0])
         return Ask(
-            threshold=request.violation or 0.0,
+            threshold=options.violation or 0.0,
             points=points,
             count=points.shape[0],
             allowed=allowed,
@@ -199,12 +198,12 @@ def _plan(model: PrivateLP, request: Request) -> Ask:
     assert net is not None  # eligible() came first
     slacks = np.array([errors(size)[1] for size, _ in net.levels])
     weight = rows.residual_range(polytope)[1] / rows.count
-    level = level_for(net, slacks, weight, request.violation, request.slack_rows)
+    level = level_for(net, slacks, weight, options.violation, options.slack_rows)
     count, drift = net.levels[level]
     allowed, slack = errors(count)
     norms = float(np.abs(cost).sum()), float(np.linalg.norm(cost))
     loss = net.drift_for(level, RowBounds(np.minimum(cost, 0), np.maximum(cost, 0), *norms))
-    threshold = max(request.violation or 0.0, drift)
+    threshold = max(options.violation or 0.0, drift)
     return Ask(threshold=threshold, net=net, level=level, count=count, allowed=allowed, slack=slack, loss=loss)
 
 

@@ -12,22 +12,22 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.exact.model import PrivateVectors
-from dpmodel.exact.stable_span import STABLE_SPAN, needed_at_least, release_flag
-from dpmodel.exact.subspaces import Basis
-from dpmodel.mechanisms.contract import (
+from dpmodel.contract import (
     NOTHING_FOUND,
     YES,
     Mechanism,
+    Options,
     Outcome,
     Progress,
-    Request,
     Serves,
     Verdict,
     no_progress,
     refuse_feasibility,
 )
-from dpmodel.mechanisms.forecast import Bound, Forecast, RowsMissed, Violation
+from dpmodel.exact.model import PrivateVectors
+from dpmodel.exact.stable_span import STABLE_SPAN, needed_at_least, release_flag
+from dpmodel.exact.subspaces import Basis
+from dpmodel.forecast import Bound, Forecast, RowsMissed, Violation
 from dpmodel.mechanisms.lp.exact_rows import exact_equations, why_not_equations
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.numerics.cone_program import SolverFailure
@@ -63,37 +63,36 @@ class ExactEquations(Mechanism[PrivateLP]):
         One stable partition, and a linear program for each subspace tried.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low", "row low", "row high"))
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low", "row low", "row high"), leaves_out=True, exact=True)
     name: str = "exact-equations"
     source: str = "KMMST24, Algorithm 4, tightened"
-    leaves_out: ClassVar[bool] = True
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
-        other = refuse_feasibility(request, "centred", "relaxed")
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+        other = refuse_feasibility(options, "centred", "relaxed")
         if other is not None:
             return other
         verdict = why_not_equations(model)
         if not verdict.eligible:
             return verdict
-        if request.delta == 0:
+        if options.delta == 0:
             return Verdict(False, "equations that one record makes appear can be hidden with delta > 0 only")
         return YES
 
-    def at_least(self, model: PrivateLP, request: Request) -> Iterator[Bound]:
+    def at_least(self, model: PrivateLP, options: Options) -> Iterator[Bound]:
         """Nothing with fewer rows than the thresholds alone take, which is quickly seen; how many are needed takes a
         while in many dimensions."""
         system = exact_equations(model)
-        if needed_at_least(system, request) > system.expected:
+        if needed_at_least(system, options) > system.expected:
             yield Bound(Violation(math.inf, math.inf, system.expected, system.expected, exact=True))
 
-    def forecast(self, model: PrivateLP, request: Request) -> Forecast | Verdict:
+    def forecast(self, model: PrivateLP, options: Options) -> Forecast | Verdict:
         system = exact_equations(model)
-        forecast = STABLE_SPAN.forecast(system, request)
+        forecast = STABLE_SPAN.forecast(system, options)
         if forecast.vacuous:
             return _too_few(system, forecast)
         assert isinstance(forecast.error, RowsMissed)
         missed = math.ceil(min(forecast.error.missed, system.expected))
-        sure = f"with probability {1 - request.beta:g}"
+        sure = f"with probability {1 - options.beta:g}"
         words = f"{sure}, all but {missed} of the {system.expected} equations hold exactly, if they are consistent"
         return replace(
             forecast,
@@ -102,9 +101,9 @@ class ExactEquations(Mechanism[PrivateLP]):
             work="one stable partition, a linear program per subspace tried",
         )
 
-    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         system = exact_equations(model)
-        flag = release_flag(system, request, noise, progress)
+        flag = release_flag(system, options, noise, progress)
         polytope = public_polyhedron(model)
         told: list[str] = []
         for basis in flag:

@@ -15,11 +15,11 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.form import value_range
+from dpmodel.contract import YES, Verdict
 from dpmodel.exact.fields import QQ
 from dpmodel.exact.model import PrivateInequalities, PrivateVectors
 from dpmodel.exact.subspaces import ExactRows
 from dpmodel.marks.records import Neighbors
-from dpmodel.mechanisms.contract import YES, Verdict
 from dpmodel.mechanisms.lp.private_rows import (
     plain_rows,
     present,

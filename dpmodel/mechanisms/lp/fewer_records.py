@@ -17,9 +17,9 @@ from dpmodel._types import Floats, Integers, Mask
 from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.compile.affine_map import LinearMap, ThetaBlock, coordinates_of, most_items
 from dpmodel.compile.form import StandardForm
+from dpmodel.contract import Options
 from dpmodel.marks.layout import Layout, same_for_all, some
 from dpmodel.marks.private import Private
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.private_rows import first_records, owners, public_polyhedron
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import gaussian_epsilon, gaussian_mu
@@ -159,11 +159,11 @@ def _layout(layout: Layout, kept: Integers, chosen: Any) -> Layout:
     return Layout(layout.unit, height, kept.size, count, layout.paired, False, (rows, columns))
 
 
-def as_noisy(request: Request, share: float) -> Request:
-    """``request`` for a ``share`` of the records: as much more budget as makes noise on a mean what it was, and as many
+def as_noisy(options: Options, share: float) -> Options:
+    """``options`` for a ``share`` of the records: as much more budget as makes noise on a mean what it was, and as many
     fewer rows to leave out."""
-    slack = None if request.slack_rows is None else max(round(request.slack_rows * share), 0)
-    if request.delta == 0:
-        return replace(request, epsilon=request.epsilon / share, slack_rows=slack)
-    mu = min(gaussian_mu(request.epsilon, request.delta) / share, _MOST_MU)
-    return replace(request, epsilon=gaussian_epsilon(mu, request.delta), slack_rows=slack)
+    slack = None if options.slack_rows is None else max(round(options.slack_rows * share), 0)
+    if options.delta == 0:
+        return replace(options, epsilon=options.epsilon / share, slack_rows=slack)
+    mu = min(gaussian_mu(options.epsilon, options.delta) / share, _MOST_MU)
+    return replace(options, epsilon=gaussian_epsilon(mu, options.delta), slack_rows=slack)

@@ -11,21 +11,20 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, refuse_high
 from dpmodel.compile.public_set import base_program
-from dpmodel.mechanisms.contract import (
+from dpmodel.contract import (
     YES,
     Mechanism,
+    Options,
     Outcome,
     Progress,
-    Request,
     Serves,
     Verdict,
     no_progress,
     refuse_feasibility,
-    refuse_high,
 )
-from dpmodel.mechanisms.forecast import Forecast, Violation
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.design import Kind, NoisyPart, design, distribution_of
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement, scaled
 from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance, release
@@ -72,7 +71,7 @@ class MeasureAndFit(Mechanism[PrivateLP]):
     # deviation.
     loss: Literal["max", "mean"] = "max"
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
         if model.private_parts() != ("scalar",):
             return Verdict(False, "serves problems whose right-hand sides alone are private")
         high = refuse_high(model)
@@ -85,10 +84,10 @@ class MeasureAndFit(Mechanism[PrivateLP]):
             return Verdict(False, "serves equalities: a private inequality is not measured by a fit")
         if model.form.c0.any():
             return Verdict(False, "there is an objective to optimise: a fit would ignore it")
-        return refuse_feasibility(request, "centred", "relaxed") or YES
+        return refuse_feasibility(options, "centred", "relaxed") or YES
 
-    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
-        noised = measured(model, request, self.loss)
+    def forecast(self, model: PrivateLP, options: Options) -> Forecast:
+        noised = measured(model, options, self.loss)
         distribution = noised.distribution
         split = model.split_rows > 0
         what = "no row of the standard form" if split else "no private constraint"
@@ -98,11 +97,11 @@ class MeasureAndFit(Mechanism[PrivateLP]):
         count = noised.measurement.count
         alpha = min(2 * float(noised.reach.max(initial=0.0)), largest_violation(model))
         return Forecast(
-            statement=f"with probability {number(1 - request.beta)}, {what} is violated by more than "
+            statement=f"with probability {number(1 - options.beta)}, {what} is violated by more than "
             f"{number(alpha)}; least squares over the public constraints usually does far better",
-            epsilon=request.epsilon,
-            delta=request.delta if isinstance(distribution, Gaussian) else 0.0,
-            beta=request.beta,
+            epsilon=options.epsilon,
+            delta=options.delta if isinstance(distribution, Gaussian) else 0.0,
+            beta=options.beta,
             proved=not split,
             work=f"{count} noise draw{'' if count == 1 else 's'}, one or two fits",
             noise={"scalar": noised.to_dict()},
@@ -114,8 +113,8 @@ class MeasureAndFit(Mechanism[PrivateLP]):
             ),
         )
 
-    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        noised = measured(model, request, self.loss)
+    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        noised = measured(model, options, self.loss)
         progress(f"noise on {noised.measurement.count} numbers", 0.0)
         b = model.form.b0.copy()
         b[noised.measurement.positions] += release(noised, PrivateArray(model.read_private()), noise)
@@ -125,30 +124,30 @@ class MeasureAndFit(Mechanism[PrivateLP]):
 
 # ------------------------------------------------------------------ the noise
 @cached
-def measured(model: PrivateLP, request: Request, loss: Literal["max", "mean"] = "max") -> NoisyPart:
+def measured(model: PrivateLP, options: Options, loss: Literal["max", "mean"] = "max") -> NoisyPart:
     """The noise to draw, from public facts only: of each distribution the scaling with the least largest reach, and of
     these the distribution with the least largest reach or the least mean standard deviation. Pure noise is always among
     them."""
-    kinds: tuple[Kind, ...] = ("gaussian", "laplace") if request.delta > 0 else ("laplace",)
-    options = [min(_options(model, request, kind), key=_largest) for kind in kinds]
-    return min(options, key=_largest if loss == "max" else lambda option: float(option.sigma.mean()))
+    kinds: tuple[Kind, ...] = ("gaussian", "laplace") if options.delta > 0 else ("laplace",)
+    candidates = [min(_scalings(model, options, kind), key=_largest) for kind in kinds]
+    return min(candidates, key=_largest if loss == "max" else lambda option: float(option.sigma.mean()))
 
 
 def _largest(option: NoisyPart) -> float:
     return float(option.reach.max(initial=0.0))
 
 
-def _options(model: PrivateLP, request: Request, kind: Kind) -> tuple[NoisyPart, ...]:
+def _scalings(model: PrivateLP, options: Options, kind: Kind) -> tuple[NoisyPart, ...]:
     """Numbers scaled to equal change, and numbers in the units of the rows."""
     order = 2 if kind == "gaussian" else 1
-    equal = replace(design(model, request, {"scalar": kind}).parts["scalar"], clip=False)
+    equal = replace(design(model, options, {"scalar": kind}).parts["scalar"], clip=False)
     own = in_row_units(model, best_measurement(model, "scalar", order))
-    distribution = distribution_of(own, kind, 1.0, request) if own is not None else None
+    distribution = distribution_of(own, kind, 1.0, options) if own is not None else None
     if own is None or distribution is None:
         return (equal,)
     # One draw reaches each row, so the distinct draws count.
-    reach = own.gain(order) * distribution.max_abs_quantile(own.count, request.beta)
-    return equal, NoisyPart(own, distribution, 1.0, request.beta, reach, clip=False)
+    reach = own.gain(order) * distribution.max_abs_quantile(own.count, options.beta)
+    return equal, NoisyPart(own, distribution, 1.0, options.beta, reach, clip=False)
 
 
 def in_row_units(model: PrivateLP, m: Measurement) -> Measurement | None:

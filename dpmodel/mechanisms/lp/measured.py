@@ -15,14 +15,14 @@ import numpy as np
 from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.compile.form import entry_ends
 from dpmodel.compile.public_set import base_program
+from dpmodel.contract import Options
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.engines.synthetic_rows import SyntheticLP, drawn_databases
 from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 
 
-def measured(mechanism: Any, model: PrivateLP, request: Request, runs: int) -> dict[str, list[float]]:
+def measured(mechanism: Any, model: PrivateLP, options: Options, runs: int) -> dict[str, list[float]]:
     """Column of ``Violation`` -> its value in each run: what the objective loses against the drawn program's optimum
     (nan where the drawn program has none), and the largest violation of a private row (both nan without a point).
 
@@ -56,7 +56,7 @@ def measured(mechanism: Any, model: PrivateLP, request: Request, runs: int) -> d
         made = SyntheticLP(form, model.classification, model.public, theta, model.entries, _memo=model._memo)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotPrivateWarning)
-            x = mechanism.run(made, request, SeededSource(seed)).x
+            x = mechanism.run(made, options, SeededSource(seed)).x
         lost = missed = math.nan
         if x is not None:
             beyond = A @ x - b

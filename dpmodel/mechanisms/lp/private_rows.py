@@ -20,8 +20,8 @@ from dpmodel.compile.affine_map import AffineMap, most_items
 from dpmodel.compile.footprint import most_touched, record_blocks
 from dpmodel.compile.form import StandardForm, ranges_in_order
 from dpmodel.compile.rows import BlockRows, MemoryRows
+from dpmodel.contract import Verdict
 from dpmodel.marks.layout import each, same_for_all, sum_by
-from dpmodel.mechanisms.contract import Verdict
 from dpmodel.mechanisms.lp.row_tables import RowPart, RowsHere, RowTable, Treatment, Widths, row_table
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.public_facts import cached

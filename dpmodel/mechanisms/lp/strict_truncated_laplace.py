@@ -8,19 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import (
-    YES,
-    Mechanism,
-    Outcome,
-    Progress,
-    Request,
-    Serves,
-    Verdict,
-    no_progress,
-    refuse_high,
-)
-from dpmodel.mechanisms.forecast import Forecast, Violation
+from dpmodel.classify.private_lp import PrivateLP, refuse_high
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.design import Kind, design
 from dpmodel.mechanisms.lp.noise_once.margins import interior_direction, margin
 from dpmodel.mechanisms.lp.noise_once.mechanism import caveats, objective_loss, released_constant, released_parts
@@ -64,23 +54,25 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         One noise draw per private number, one solve, and one public solve beforehand.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low", "row low", "matrix low", "column low"))
+    serves: ClassVar[Serves] = Serves(
+        PrivateLP, ("scalar low", "row low", "matrix low", "column low"), strict=True, over_all=True
+    )
     name: str = "strict-truncated-laplace"
     source: str = "Munoz, Syed, Vassilvitskii, Vitercik 2021; HRRU14 sections 4.2-4.4"
 
     def _kinds(self, model: PrivateLP) -> dict[str, Kind]:
         return {p: "laplace" if p == "objective" else "truncated" for p in model.private_parts()}
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
         parts = model.private_parts()
         if not ("scalar" in parts or "matrix" in parts):
             return Verdict(False, "no private parameter in the constraints: they hold exactly in any case")
         high = refuse_high(model)
         if high is not None:
             return high
-        if request.feasibility != "strict":
-            return Verdict(False, f'serves feasibility="strict"; "{request.feasibility}" was asked for', "feasibility")
-        if request.delta == 0:
+        if options.feasibility != "strict":
+            return Verdict(False, f'serves feasibility="strict"; "{options.feasibility}" was asked for', "feasibility")
+        if options.delta == 0:
             return Verdict(
                 False, "to promise anything with certainty takes noise of bounded size, and that takes delta > 0"
             )
@@ -88,17 +80,17 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         for block in model.affine.cones:
             if block.kind == "zero" and private[block.rows].any():
                 return Verdict(False, f"{block.label}: an equality with private numbers cannot be tightened")
-        clamped = self._clamped(model, request)
+        clamped = self._clamped(model, options)
         if clamped is not None:
             return clamped
-        key = ("strict feasible", request.epsilon, request.delta, request.beta)
-        if model.public.feasible and model.cached(key, lambda: self._feasible_for_all(model, request)):
+        key = ("strict feasible", options.epsilon, options.delta, options.beta)
+        if model.public.feasible and model.cached(key, lambda: self._feasible_for_all(model, options)):
             return YES
         return Verdict(False, self._why_not(model), "infeasible")
 
-    def _clamped(self, model: PrivateLP, request: Request) -> Verdict | None:
+    def _clamped(self, model: PrivateLP, options: Options) -> Verdict | None:
         """No, where allowed values lie beyond the clamp: those would be released as another number."""
-        noise = design(model, request, self._kinds(model))
+        noise = design(model, options, self._kinds(model))
         for name, part in noise.parts.items():
             m = part.measurement
             # Where floating-point numbers are coarse against a record's change, the window's ends are too.
@@ -121,10 +113,10 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         cones = "" if model.affine.is_linear() else " and every draw of the noise"
         return f"the public bounds do not leave a point that is feasible for every allowed database{cones}{missing}"
 
-    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
-        noise = design(model, request, self._kinds(model))
+    def forecast(self, model: PrivateLP, options: Options) -> Forecast:
+        noise = design(model, options, self._kinds(model))
         loss = objective_loss(model, noise)
-        done, most = treat(model, request, noise), spread_of_sides(model)
+        done, most = treat(model, options, noise), spread_of_sides(model)
         # Right-hand sides end at their public lower bound: the robust optimum, which is free.
         useless = done.tightening >= most * (1 - 1e-9)
         finite = math.isfinite(done.tightening)
@@ -135,12 +127,12 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         )
         if not math.isnan(loss):
             bound = number(loss) if math.isfinite(loss) else "an amount without a public bound"
-            text += f", and noise on the objective costs at most {bound} with probability {number(1 - request.beta)}"
+            text += f", and noise on the objective costs at most {bound} with probability {number(1 - options.beta)}"
         return Forecast(
             statement=text,
             epsilon=noise.epsilon,
             delta=noise.delta,
-            beta=request.beta if not math.isnan(loss) else 0.0,
+            beta=options.beta if not math.isnan(loss) else 0.0,
             proved=not model.splits_objective,
             caveats=caveats(model, noise, split=model.splits_objective),
             rows=done.words(model),
@@ -155,16 +147,16 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
             ),
         )
 
-    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        plan = design(model, request, self._kinds(model))
+    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        plan = design(model, options, self._kinds(model))
         c, b, entries = released_parts(model, plan, noise, progress)
         progress("solving the tightened program", 0.5)
-        done = treat(model, request, plan)
+        done = treat(model, options, plan)
         program, weights = tightened_program(model, plan, done, c, b, entries)
-        out = solve_released(model, request, program, weights=weights, may_give_way=False)
+        out = solve_released(model, options, program, weights=weights, may_give_way=False)
         return replace(out, notes=(*done.words(model, b), *out.notes), constant=released_constant(model, c, b))
 
-    def _feasible_for_all(self, model: PrivateLP, request: Request) -> bool:
+    def _feasible_for_all(self, model: PrivateLP, options: Options) -> bool:
         """Whether one public point satisfies the released program for every allowed data and every draw.
 
         The released numbers are moved into their public range [low, high]; its middle and half-width give the worst
@@ -174,14 +166,14 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         affine, middle = model.affine, middle_program(model)
         if middle is None:
             return False
-        done = treat(model, request, design(model, request, self._kinds(model)))
+        done = treat(model, options, design(model, options, self._kinds(model)))
         half, weights = half_ranges(model)
         on_top = np.where(affine.inequalities(), 0.0, done.relax)
         worst = middle.b - (margin(affine, half) - on_top) * interior_direction(affine)
         if not np.isfinite(worst).all():
             return False
         program = middle.with_(c=np.zeros(affine.variables), d=0.0, b=worst)
-        solution = solve_cone_program(program, weights=weights, solver=request.solver, options=request.options)
+        solution = solve_cone_program(program, weights=weights, solver=options.solver, options=options.solver_options)
         return solution.solved
 
 

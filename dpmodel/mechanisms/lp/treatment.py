@@ -43,7 +43,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import Feasibility, Outcome, Request
+from dpmodel.contract import Feasibility, Options, Outcome
 from dpmodel.mechanisms.lp.noise_once.design import (
     NoiseDesign,
     NoisyPart,
@@ -103,16 +103,16 @@ class Treatment:
         return self.tell(amount, np.abs(released), "as released")
 
 
-def treat(model: PrivateLP, request: Request, noise: NoiseDesign) -> Treatment:
+def treat(model: PrivateLP, options: Options, noise: NoiseDesign) -> Treatment:
     """What ``request.feasibility`` does to the private rows under this noise."""
-    mode, none = request.feasibility, np.zeros(model.affine.rows)
+    mode, none = options.feasibility, np.zeros(model.affine.rows)
     if not model.form.private_rows.any():
         nothing = {"constraints": {}, "others": 0}
         return Treatment(none, None, 0.0, 0.0, 0.0, np.nan, none, lambda *told: (), nothing, none)
     if mode in ("safe", "strict"):
         box, why = reach_on_b(model, noise), "so that it holds with certainty"
         if mode == "safe":
-            why = f"which covers the noise with probability {number(1 - request.beta)}"
+            why = f"which covers the noise with probability {number(1 - options.beta)}"
             if "scalar" in noise.parts:
                 box[noise.parts["scalar"].measurement.positions] = _inwards(model, noise.parts["scalar"])
         shift, weights = tightened(model, noise, box)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpmodel.mechanisms.forecast import Forecast, Seconds
+from dpmodel.forecast import Forecast, Seconds
 
 
 def free_of_charge(

@@ -17,8 +17,8 @@ from scipy.sparse.linalg import lsmr
 from dpmodel._types import Floats
 from dpmodel.compile.likelihood.feasible import contradiction
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Forecast
 from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
 from dpmodel.privacy import NoiseSource
@@ -71,15 +71,15 @@ class GeneralSolver(Mechanism[Postprocessing]):
         When the solver stops without an answer.
     """
 
-    serves: ClassVar[Serves] = Serves(Postprocessing)
+    serves: ClassVar[Serves] = Serves(Postprocessing, any_solver=True)
     solver: str | None = None
     name: str = "general-solver"
     source: str = "HiGHS, Clarabel, OSQP or SCS, through SciPy and CVXPY"
 
-    def eligible(self, model: Postprocessing, request: Request) -> Verdict:
+    def eligible(self, model: Postprocessing, options: Options) -> Verdict:
         if model.form is None and model.problem is None:
             return Verdict(False, "there is neither an array form nor a CVXPY problem")
-        solver, installed = self._solver(request), _installed()
+        solver, installed = self._solver(options), _installed()
         if solver is not None and solver not in installed:
             return Verdict(False, f"solver {solver} is not installed; there are {', '.join(sorted(installed))}")
         form = model.form
@@ -90,8 +90,8 @@ class GeneralSolver(Mechanism[Postprocessing]):
             return Verdict(False, f"{reason}, one of {', '.join(_MIXED_SQUARES)}, or round the solution")
         return YES
 
-    def forecast(self, model: Postprocessing, request: Request) -> Forecast:
-        solver, form = self._chosen(model, request), model.form
+    def forecast(self, model: Postprocessing, options: Options) -> Forecast:
+        solver, form = self._chosen(model, options), model.form
         alpha = 1e-4 if solver in _LOOSE else 1e-6
         if solver == "HIGHS" and form is not None and not form.integer.any():
             alpha = 1e-8
@@ -103,33 +103,33 @@ class GeneralSolver(Mechanism[Postprocessing]):
         )
 
     def run(
-        self, model: Postprocessing, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: Postprocessing, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
         progress("solve", 0.0)
         started = time.perf_counter()
-        solver, form = self._chosen(model, request), model.form
+        solver, form = self._chosen(model, options), model.form
         if form is None:
-            named = self._solver(request) is not None
-            status, x, value = _as_written(model, solver, request.options, named)
+            named = self._solver(options) is not None
+            status, x, value = _as_written(model, solver, options.solver_options, named)
         elif (form.lower > form.upper).any():
             status, x, value = "infeasible", None, None
         else:
-            linear = solver == "HIGHS" and not form.square.any() and not request.options
+            linear = solver == "HIGHS" and not form.square.any() and not options.solver_options
             center = np.zeros(form.size) if linear or form.integer.any() else _center(form)
             scaled, unit = _scaled(_moved(form, center))
-            status, x = linear_program(scaled) if linear else _near_first(scaled, solver, request.options)
+            status, x = linear_program(scaled) if linear else _near_first(scaled, solver, options.solver_options)
             x = None if x is None else _tidy(form, center + x * unit)
             value = None if x is None else form.objective(x)
         notes = (str(contradiction(model)),) if status == "infeasible" else ()
         progress("solve", 1.0)
         return Outcome(status, x, None, value, time.perf_counter() - started, notes=notes)
 
-    def _solver(self, request: Request) -> str | None:
-        solver = request.solver if request.solver is not None else self.solver
+    def _solver(self, options: Options) -> str | None:
+        solver = options.solver if options.solver is not None else self.solver
         return None if solver is None else str(solver).upper()
 
-    def _chosen(self, model: Postprocessing, request: Request) -> str | None:
-        solver, form = self._solver(request), model.form
+    def _chosen(self, model: Postprocessing, options: Options) -> str | None:
+        solver, form = self._solver(options), model.form
         if solver is not None:
             return solver
         if form is None:

@@ -1,4 +1,4 @@
-"""Algorithm 1 of LWK15 as published: fixed penalty, three splits, stopping rule (22); a yardstick."""
+"""Algorithm 1 of LWK15 as printed: fixed penalty, three splits, stopping rule (22); a yardstick."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.mechanisms.contract import Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.contract import Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Forecast
 from dpmodel.mechanisms.postprocess.admm.eligible import relaxed_linear
 from dpmodel.mechanisms.postprocess.admm.linear import DENSE, DenseUpdate, SparseUpdate, XUpdate
 from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge
@@ -20,7 +20,7 @@ from dpmodel.privacy import NoiseSource
 
 
 @dataclass(frozen=True)
-class AdmmPublished(Mechanism[Postprocessing]):
+class AdmmAsPrinted(Mechanism[Postprocessing]):
     """Algorithm 1 with the paper's constants.
 
     The objective is divided by its largest weight, as the paper's has weights alpha and 1 - alpha and no noise scale.
@@ -45,18 +45,17 @@ class AdmmPublished(Mechanism[Postprocessing]):
         One factorisation, one solve with it per step.
     """
 
-    serves: ClassVar[Serves] = Serves(Postprocessing)
-    published: ClassVar[bool] = True
+    serves: ClassVar[Serves] = Serves(Postprocessing, as_printed=True)
     penalty: float = 2.0
     tolerance: float = 1e-4
     steps: int = 20_000
-    name: str = "admm-published"
-    source: str = "LWK15, Algorithm 1 as published"
+    name: str = "admm-as-printed"
+    source: str = "LWK15, Algorithm 1 as printed"
 
-    def eligible(self, model: Postprocessing, request: Request) -> Verdict:
+    def eligible(self, model: Postprocessing, options: Options) -> Verdict:
         return relaxed_linear(model)
 
-    def forecast(self, model: Postprocessing, request: Request) -> Forecast:
+    def forecast(self, model: Postprocessing, options: Options) -> Forecast:
         form = model.form
         assert form is not None
         seconds = 4000 * (1.2e-4 + 1.2e-8 * (form.size + form.matrix.nnz + form.equality.nnz + form.inequality.nnz))
@@ -65,11 +64,11 @@ class AdmmPublished(Mechanism[Postprocessing]):
             seconds=seconds,
             alpha=1e-2,
             work="one factorisation, thousands of steps",
-            caveats=("as published, for study: constraints hold up to the tolerance only",),
+            caveats=("as printed, for study: constraints hold up to the tolerance only",),
         )
 
     def run(
-        self, model: Postprocessing, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: Postprocessing, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
         form = model.form
         assert form is not None
@@ -118,4 +117,4 @@ def _normal(K: sp.csr_array) -> XUpdate:
     return (DenseUpdate if dense else SparseUpdate).of(K.toarray() if dense else K, none, np.zeros(0))
 
 
-ADMM_PUBLISHED = AdmmPublished()
+ADMM_AS_PRINTED = AdmmAsPrinted()

@@ -1,4 +1,4 @@
-"""HRRU14's Algorithm 2 as published, with its constants corrected where they do not hold."""
+"""HRRU14's Algorithm 2 as printed, with its constants corrected where they do not hold."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
+from dpmodel.contract import YES, Options, Progress, Verdict
 from dpmodel.errors import UnsupportedModelError
-from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
 from dpmodel.mechanisms.lp.dense_weights.mechanism import Plan, caveats, covered, descend, most_density, work
 from dpmodel.mechanisms.lp.dense_weights.oracles import Selection, selections
 from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task
@@ -50,7 +50,7 @@ class Algorithm2(CountingEngine):
     """
 
     cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
-    published: ClassVar[bool] = True
+    as_printed: ClassVar[bool] = True
     name = "algorithm-2"
     source = "HRRU14, Algorithm 2, Theorems 11, 12 and 15, with corrected constants"
     takes_tilt = False
@@ -58,26 +58,26 @@ class Algorithm2(CountingEngine):
     own_composition = True
     vertices: Any = field(default=None, compare=False, repr=False)
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
         verdict = covered(model)
         if not verdict.eligible:
             return verdict
-        if request.delta == 0:
+        if options.delta == 0:
             return Verdict(False, "HRRU14, Theorem 12, needs delta > 0")
         if "objective" in model.private_parts():
             return Verdict(False, "HRRU14, section 3, takes the objective as public")
         rows, polytope = private_rows(model), public_polyhedron(model)
-        if request.target is not None:
-            polytope = polytope.with_row(model.form.c0, request.target - model.form.d0)
+        if options.target is not None:
+            polytope = polytope.with_row(model.form.c0, options.target - model.form.d0)
         if polytope.empty:
             return Verdict(False, "no public point reaches the target")
-        if selections(rows, polytope, request.vertices) is None:
+        if selections(rows, polytope, options.vertices) is None:
             return Verdict(
                 False, "HRRU14 chooses among vertices: the public set is no product of scaled simplices and boxes; "
                 "give its vertices: mechanisms.DenseMultiplicativeWeights(vertices=[...])"
             )  # fmt: skip
-        if request.violation is not None and request.slack_rows is None:
-            steps = _published_steps(rows, _largest(rows, polytope), request.violation)
+        if options.violation is not None and options.slack_rows is None:
+            steps = _printed_steps(rows, _largest(rows, polytope), options.violation)
             if steps > MOST_STEPS:
                 return Verdict(
                     False, f"HRRU14, Theorem 11, asks for {steps:.3g} steps for this violation (at most "
@@ -95,8 +95,8 @@ class Algorithm2(CountingEngine):
 
         def needed(alpha: float) -> float:
             """s for alpha, by the theorems; a real number."""
-            steps = _published_steps(rows, largest, alpha)
-            each = _published_epsilon(task, steps)
+            steps = _printed_steps(rows, largest, alpha)
+            each = _printed_epsilon(task, steps)
             logs = oracle.log_count + math.log(steps / task.beta)
             return 6 * rows.per_record * sensitivity * logs / (alpha * each)
 
@@ -109,14 +109,14 @@ class Algorithm2(CountingEngine):
         else:
             reached = [float(a) for a in grid if needed(float(a)) <= most] or [float(grid[-1])]
             alpha = min(reached, key=lambda a: a + high * needed(a) / rows.count)
-        steps = _published_steps(rows, largest, alpha)
+        steps = _printed_steps(rows, largest, alpha)
         wanted = max(math.ceil(needed(alpha)), 1)
         holds = wanted <= most
         density = min(max(wanted, 1 if task.slack_rows is None else task.slack_rows + 1), most)
         share = min(rows.per_record / density, 1.0)
         plan = Plan(
             density, steps, math.sqrt(_log(rows) / steps) / (2 * largest) if largest > 0 else 0.0, 0, oracle.name,
-            2 * share * sensitivity, _published_epsilon(task, steps),
+            2 * share * sensitivity, _printed_epsilon(task, steps),
         )  # fmt: skip
         return Promise(
             error=min(alpha, high) if holds else high,
@@ -165,13 +165,13 @@ def _largest(rows: PrivateRows, polytope: Polyhedron) -> float:
     return max(abs(end) for end in rows.residual_range(polytope))
 
 
-def _published_steps(rows: PrivateRows, largest: float, alpha: float) -> int:
+def _printed_steps(rows: PrivateRows, largest: float, alpha: float) -> int:
     """T of Theorem 11."""
     # Beyond 1e100 widths in alpha it is too many in any case, and squares would overflow.
     return max(1, math.ceil(36 * min(largest / max(alpha, 1e-300), 1e100) ** 2 * _log(rows))) if largest > 0 else 1
 
 
-def _published_epsilon(task: Task, steps: int) -> float:
+def _printed_epsilon(task: Task, steps: int) -> float:
     """Theorem 12's epsilon', or the largest valid one where that is not."""
     formula = task.epsilon / math.sqrt(8 * steps * math.log(1 / task.delta))
     return valid_step(formula, steps, task.epsilon, task.delta)

@@ -1,4 +1,4 @@
-"""HRRU14's Algorithm 4 with the constants of Theorem 22 as published."""
+"""HRRU14's Algorithm 4 with the constants of Theorem 22 as printed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import YES, Request, Verdict
+from dpmodel.contract import YES, Options, Verdict
 from dpmodel.mechanisms.lp.engines.contract import Task
 from dpmodel.mechanisms.lp.multiplicative_weights.game import MOST_STEPS, Shape, Steps, longest_game
 from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import (
@@ -40,21 +40,21 @@ class Algorithm4(ScalarMultiplicativeWeights):
     """
 
     name = "algorithm-4"
-    published: ClassVar[bool] = True
-    source = "HRRU14, Algorithm 4 and Theorem 22, as published"
+    as_printed: ClassVar[bool] = True
+    source = "HRRU14, Algorithm 4 and Theorem 22, as printed"
     own_composition = True
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
-        verdict = super().eligible(model, request)
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+        verdict = super().eligible(model, options)
         if not verdict.eligible:
             return verdict
-        if request.delta == 0:
-            return Verdict(False, "the published algorithm composes its selections with delta > 0")
+        if options.delta == 0:
+            return Verdict(False, "the printed algorithm composes its selections with delta > 0")
         shape = self.shape(model, public_polyhedron(model))
         if isinstance(shape, Verdict):
             return shape
-        if self._printed(scalar_rows(model), shape.form, request.epsilon, request.delta, request.beta) is None:
-            return Verdict(False, f"the published constants ask for more than {MOST_STEPS} steps")
+        if self._printed(scalar_rows(model), shape.form, options.epsilon, options.delta, options.beta) is None:
+            return Verdict(False, f"the printed constants ask for more than {MOST_STEPS} steps")
         return YES
 
     def range_of(self, rows: ScalarRows, polytope: Polyhedron) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import YES, Request, Verdict
+from dpmodel.contract import YES, Options, Verdict
 from dpmodel.mechanisms.lp.engines.contract import Task
 from dpmodel.mechanisms.lp.multiplicative_weights.coefficients import NoisyMultiplicativeWeights
 from dpmodel.mechanisms.lp.multiplicative_weights.game import MOST_STEPS, Shape, Steps, longest_game
@@ -38,30 +38,30 @@ class Algorithm5(NoisyMultiplicativeWeights):
         As ``noisy-multiplicative-weights``; at most 5,000 steps are planned.
     """
 
-    published: ClassVar[bool] = True
+    as_printed: ClassVar[bool] = True
     name = "algorithm-5"
     source = "HRRU14, Algorithm 5 and Theorem 28, constants corrected"
     own_composition = True
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
-        verdict = super().eligible(model, request)
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+        verdict = super().eligible(model, options)
         if not verdict.eligible:
             return verdict
         if model.form.scalar.nnz:
-            return Verdict(False, "the published algorithm has public right-hand sides")
+            return Verdict(False, "the printed algorithm has public right-hand sides")
         if private_rows(model).absent:
-            return Verdict(False, "the published algorithm does not know absent rows")
-        if request.delta == 0:
-            return Verdict(False, "the published algorithm composes its steps with delta > 0")
+            return Verdict(False, "the printed algorithm does not know absent rows")
+        if options.delta == 0:
+            return Verdict(False, "the printed algorithm composes its steps with delta > 0")
         polytope = public_polyhedron(model)
         shape = self.shape(model, polytope)
         if isinstance(shape, Verdict):
             return shape
         if (
-            self._printed(matrix_rows(model), shape.form, polytope, request.epsilon, request.delta, request.beta)
+            self._printed(matrix_rows(model), shape.form, polytope, options.epsilon, options.delta, options.beta)
             is None
         ):
-            return Verdict(False, f"the published constants ask for more than {MOST_STEPS} steps")
+            return Verdict(False, f"the printed constants ask for more than {MOST_STEPS} steps")
         return YES
 
     # ------------------------------------------------------------------ what differs in Algorithm 6

@@ -25,7 +25,7 @@ class Algorithm6(Algorithm5):
         As ``algorithm-5``.
     """
 
-    published: ClassVar[bool] = True
+    as_printed: ClassVar[bool] = True
     name = "algorithm-6"
     source = "HRRU14, Algorithm 6 and Theorem 32, constants corrected"
 

@@ -1,4 +1,4 @@
-"""Theorem 34 of HRRU14 as published: the yardstick for private objectives."""
+"""Theorem 34 of HRRU14 as printed: the yardstick for private objectives."""
 
 from __future__ import annotations
 
@@ -8,19 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import (
-    YES,
-    Mechanism,
-    Outcome,
-    Progress,
-    Request,
-    Serves,
-    Verdict,
-    no_progress,
-    refuse_high,
-)
-from dpmodel.mechanisms.forecast import Forecast, Violation
+from dpmodel.classify.private_lp import PrivateLP, refuse_high
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, NoisyPart
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, measurements
 from dpmodel.mechanisms.lp.noise_once.mechanism import noise_against_ignorance, objective_loss, released_parts
@@ -51,12 +41,11 @@ class Theorem34(Mechanism[PrivateLP]):
         d noise draws, one solve.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("objective low",))
-    published: ClassVar[bool] = True
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("objective low",), as_printed=True, over_all=True)
     name: str = "theorem-34"
     source: str = "HRRU14, Theorem 34"
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
         if model.private_parts() != ("objective",):
             return Verdict(False, "serves problems in which only the objective is private")
         if not model.affine.is_linear():
@@ -64,7 +53,7 @@ class Theorem34(Mechanism[PrivateLP]):
         high = refuse_high(model)
         if high is not None:
             return high
-        if not 0 < request.delta <= math.exp(-1 / 8):
+        if not 0 < options.delta <= math.exp(-1 / 8):
             return Verdict(False, "the theorem's noise needs 0 < delta <= e^(-1/8)")
         return YES
 
@@ -72,40 +61,40 @@ class Theorem34(Mechanism[PrivateLP]):
         # The paper noises the coefficients themselves.
         return measurements(model, "objective")[0]
 
-    def _design(self, model: PrivateLP, request: Request) -> NoiseDesign:
+    def _design(self, model: PrivateLP, options: Options) -> NoiseDesign:
         measured = self._measured(model)
         distribution = None
         reach = np.zeros(measured.recover.shape[0])
         if measured.l1 > 0:
-            scale = measured.l1 * math.sqrt(8 * measured.count * math.log(1 / request.delta)) / request.epsilon
+            scale = measured.l1 * math.sqrt(8 * measured.count * math.log(1 / options.delta)) / options.epsilon
             distribution = Laplace(scale)
-            reach = measured.gain(1) * scale * math.log(max(measured.count, 1) / request.beta)
+            reach = measured.gain(1) * scale * math.log(max(measured.count, 1) / options.beta)
         return NoiseDesign(
-            {"objective": NoisyPart(measured, distribution, 1.0, request.beta, reach)}, request.epsilon, request.delta
+            {"objective": NoisyPart(measured, distribution, 1.0, options.beta, reach)}, options.epsilon, options.delta
         )
 
-    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
-        noise = self._design(model, request)
+    def forecast(self, model: PrivateLP, options: Options) -> Forecast:
+        noise = self._design(model, options)
         loss = objective_loss(model, noise)
         measured = noise.parts["objective"].measurement
         d = measured.count
-        printed = 4 * measured.l1 * math.sqrt(8 * d * math.log(d / request.delta)) / request.epsilon
+        printed = 4 * measured.l1 * math.sqrt(8 * d * math.log(d / options.delta)) / options.epsilon
         bound = number(loss) if math.isfinite(loss) else "an amount without a public bound (x is not bounded)"
         return Forecast(
-            statement=f"with probability {number(1 - request.beta)}, the objective is within {bound} "
+            statement=f"with probability {number(1 - options.beta)}, the objective is within {bound} "
             "of the true optimum and all constraints hold exactly",
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            beta=options.beta,
             error=Violation(objective=loss, against_public=noise_against_ignorance(model, noise)),
             work=noise.work,
             noise={**noise.to_dict(), "printed_alpha_for_unit_norm": printed},
         )
 
-    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        c, _, _ = released_parts(model, self._design(model, request), noise, progress)
+    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        c, _, _ = released_parts(model, self._design(model, options), noise, progress)
         progress("solving the noised program", 0.5)
-        return solve_released(model, request, relaxed_program(model, c, None, None, np.zeros(model.affine.rows)))
+        return solve_released(model, options, relaxed_program(model, c, None, None, np.zeros(model.affine.rows)))
 
 
 THEOREM_34 = Theorem34()

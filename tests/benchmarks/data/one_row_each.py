@@ -33,9 +33,9 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 
 import dpmodel as dpm
+from dpmodel.contract import no_progress
 from dpmodel.marks.row_sources import ParquetBlocks
 from dpmodel.marks.rows import SourceRows
-from dpmodel.mechanisms.contract import no_progress
 from dpmodel.mechanisms.lp.dense_weights.mechanism import DENSE_MULTIPLICATIVE_WEIGHTS
 from dpmodel.mechanisms.lp.dense_weights.weights import RecomputedWeights
 from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
@@ -82,7 +82,7 @@ def in_memory(rows: int, repeats: int) -> dict[str, float]:
 def stepping(engine: Any, asked: dpm.Problem, rows: Any) -> Callable[[], Any]:
     """``STEPS`` steps of an engine."""
     plan = asked.plan(1, 1e-6, mechanism=engine.name, goal=dpm.Target(30.0))
-    route = best_route(asked._model(None), EngineMechanism(engine).engine, plan.request)
+    route = best_route(asked._model(None), EngineMechanism(engine).engine, plan.options)
     assert route is not None
     promise = replace(route.promise, plan=replace(route.promise.plan, steps=STEPS))
     return lambda: engine.point(route.task, promise, rows, SeededSource(0), no_progress)

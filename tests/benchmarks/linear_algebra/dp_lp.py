@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.contract import Options
 from dpmodel.exact.dp_lp import DP_LP
 from dpmodel.exact.dp_lp_forecast import synthetic_program
 from dpmodel.exact.flats import satisfied, slack_rows
 from dpmodel.exact.model import PrivateInequalities
-from dpmodel.mechanisms.contract import Request
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 
 
@@ -61,7 +61,7 @@ def measure(
             _rows=lambda A=A, b=b: (A, b),
         )
         start = time.perf_counter()
-        found = DP_LP.run(model, Request(epsilon, 1e-6), SeededSource(seed))
+        found = DP_LP.run(model, Options(epsilon, 1e-6), SeededSource(seed))
         seconds.append(time.perf_counter() - start)
         holds = satisfied(slack_rows(A, b, largest), found.answer, largest)
         shares.append(float(holds.mean()))

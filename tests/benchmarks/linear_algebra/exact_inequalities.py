@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.contract import Options
 from dpmodel.exact.cones import KINDS, instance
 from dpmodel.exact.model import PrivateInequalities
-from dpmodel.mechanisms.contract import Request
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 
 MECHANISMS = {
@@ -60,35 +60,35 @@ def main() -> None:
     parser.add_argument("--neighbors", default="add-remove", choices=["add-remove", "replace-one"])
     parser.add_argument("--orthant", action="store_true", help="the public constraints y >= 0")
     parser.add_argument("--runs", type=int, default=10)
-    options = parser.parse_args()
+    settings = parser.parse_args()
     warnings.simplefilter("ignore", NotPrivateWarning)
-    request = Request(options.epsilon, options.delta)
+    options = Options(settings.epsilon, settings.delta)
     head = f"{'D':>4} {'rho0':>6} {'kind':>8} {'mechanism':>20} {'median':>7} {'max':>7} {'forecast':>9} "
     head += f"{'proved':>8} {'s/run':>6}"
     print(head)
-    for size in options.dimensions:
-        for margin in options.margins:
-            for name in options.mechanism:
+    for size in settings.dimensions:
+        for margin in settings.margins:
+            for name in settings.mechanism:
                 mechanism = load(name)
-                known = empty(size, margin, options.records, options.neighbors, options.orthant)
-                verdict = mechanism.eligible(known, request)
+                known = empty(size, margin, settings.records, settings.neighbors, settings.orthant)
+                verdict = mechanism.eligible(known, options)
                 if not verdict.eligible:
                     print(f"{size:4d} {margin:6g} {'':>8} {name:>20} not eligible: {verdict.reason}")
                     continue
-                forecast = mechanism.forecast(known, request)
-                for kind in options.kinds:
+                forecast = mechanism.forecast(known, options)
+                for kind in settings.kinds:
                     counts, start = [], 0.0
-                    for seed in range(options.runs):
-                        rows = instance(known, 10_000 + seed, options.records, kind)
+                    for seed in range(settings.runs):
+                        rows = instance(known, 10_000 + seed, settings.records, kind)
                         model = replace(known, _rows=lambda rows=rows: (-rows, np.zeros(len(rows))))
                         began = time.perf_counter()
-                        found = mechanism.run(model, request, SeededSource(seed))
+                        found = mechanism.run(model, options, SeededSource(seed))
                         start += time.perf_counter() - began
                         counts.append(missed(rows, found.answer))
                     proved = float(forecast.noise.get("missed, proved", np.nan))
                     line = (
                         f"{size:4d} {margin:6g} {kind:>8} {name:>20} {np.median(counts):7.0f} {max(counts):7d} "
-                        f"{forecast.error.missed:9.0f} {proved:8.0f} {start / options.runs:6.2f}"
+                        f"{forecast.error.missed:9.0f} {proved:8.0f} {start / settings.runs:6.2f}"
                     )
                     print(line, flush=True)
 

@@ -28,9 +28,9 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.contract import YES, Options
 from dpmodel.errors import DPModelError
 from dpmodel.exact.model import PrivateInequalities
-from dpmodel.mechanisms.contract import YES, Request
 from dpmodel.models.systems import system
 from dpmodel.plan.planner import make_plan
 from dpmodel.plan.registry import KINDS
@@ -42,26 +42,26 @@ SETS = ("mushrooms", "iris", "iris in mm", "breast cancer")
 PEER = Path(__file__).with_name("linear_algebra_peer.py")
 
 
-def peer(data: HalfSpace, options: Any) -> dict[float, tuple[float, list[int]]]:
+def peer(data: HalfSpace, settings: Any) -> dict[float, tuple[float, list[int]]]:
     """epsilon -> (C, violated rows), or nothing where diffprivlib does not import."""
-    if options.peer is None:
+    if settings.peer is None:
         return {}
     rows = data.signed * data.labels[:, None] / np.linalg.norm(data.signed, axis=1, keepdims=True)
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder) / "given.npz"
-        np.savez(given, rows=rows, labels=data.labels, epsilons=options.epsilons, runs=options.repeats)
-        done = subprocess.run([options.peer, str(PEER), str(given)], capture_output=True, text=True, check=False)
+        np.savez(given, rows=rows, labels=data.labels, epsilons=settings.epsilons, runs=settings.repeats)
+        done = subprocess.run([settings.peer, str(PEER), str(given)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return {}
     found = (json.loads(line) for line in done.stdout.splitlines())
     return {line["epsilon"]: (line["C"], line["violated"]) for line in found}
 
 
-def yardsticks(table: Table, data: HalfSpace, options: Any) -> None:
+def yardsticks(table: Table, data: HalfSpace, settings: Any) -> None:
     table.row(data.name, "-", "-", "always yes or no", min((data.labels > 0).sum(), (data.labels < 0).sum()))
     table.row(data.name, "-", "-", "widest, not private", data.wrong(data.widest))
-    others = peer(data, options)
-    for epsilon in options.epsilons:
+    others = peer(data, settings)
+    for epsilon in settings.epsilons:
         if epsilon in others:
             size, violated = others[epsilon]
             table.row(data.name, "replace-one", f"{epsilon:g}", f"diffprivlib, C={size:g}", spread(violated, 4))
@@ -69,37 +69,37 @@ def yardsticks(table: Table, data: HalfSpace, options: Any) -> None:
             table.row(data.name, "replace-one", f"{epsilon:g}", "diffprivlib", "not installed")
 
 
-def measure(table: Table, data: HalfSpace, neighbors: str, epsilon: float, options: Any) -> dict[str, Any]:
+def measure(table: Table, data: HalfSpace, neighbors: str, epsilon: float, settings: Any) -> dict[str, Any]:
     """Medians of the violated rows by mechanism; "chosen": what the plan picks."""
-    model, request = data.model(neighbors, options.share), Request(epsilon, options.delta, options.beta)
+    model, options = data.model(neighbors, settings.share), Options(epsilon, settings.delta, settings.beta)
     chosen = "none"
     try:
-        chosen = make_plan(system(model), request, "auto").chosen.mechanism
+        chosen = make_plan(system(model), options, "auto").chosen.mechanism
     except DPModelError as error:
         print(f"plan: {error.what}")
     medians: dict[str, Any] = {"chosen": chosen}
     for mechanism in KINDS[PrivateInequalities].mechanisms:
         mark = "*" if mechanism.name == chosen else " "
-        if options.mechanisms and mechanism.name not in options.mechanisms:
+        if settings.mechanisms and mechanism.name not in settings.mechanisms:
             continue
         head = data.name, neighbors, f"{epsilon:g}", mark + mechanism.name
-        posed, verdict = model, mechanism.eligible(model, request)
-        if not verdict.eligible and data.largest is not None and mechanism.eligible(data.offset(neighbors), request)[0]:
+        posed, verdict = model, mechanism.eligible(model, options)
+        if not verdict.eligible and data.largest is not None and mechanism.eligible(data.offset(neighbors), options)[0]:
             posed, verdict = data.offset(neighbors), YES
         if not verdict.eligible:
-            if (neighbors, epsilon) == (options.neighbors[0], options.epsilons[0]):
+            if (neighbors, epsilon) == (settings.neighbors[0], settings.epsilons[0]):
                 table.row(*head, "not eligible", "-", "-", verdict.reason)
             continue
-        forecast = mechanism.forecast(posed, request)
+        forecast = mechanism.forecast(posed, options)
         told = short(forecast.error.missed, 4) + (" vacuous" if forecast.vacuous else "")
         violated, seconds, nothing = [], [], 0
-        for number in range(options.repeats):
+        for number in range(settings.repeats):
             start = time.perf_counter()
-            found = mechanism.run(posed, request, SeededSource(number))
+            found = mechanism.run(posed, options, SeededSource(number))
             seconds.append(time.perf_counter() - start)
             violated.append(data.wrong(found.answer))
             nothing += found.status == "nothing"
-            if sum(seconds) > options.most_seconds:
+            if sum(seconds) > settings.most_seconds:
                 break
         above = sum(count > forecast.error.missed for count in violated)
         notes = f"{len(seconds)} runs, {above} above the forecast, most {max(violated)}"
@@ -122,22 +122,22 @@ def main() -> int:
     arguments.add_argument("--mechanisms", nargs="+", default=[])
     arguments.add_argument("--most-seconds", type=float, default=60.0, help="of the runs of one line")
     arguments.add_argument("--peer", help="interpreter in which diffprivlib imports")
-    options = arguments.parse_args()
+    settings = arguments.parse_args()
     warnings.simplefilter("ignore", NotPrivateWarning)
     header(("dpmodel", "numpy", "scipy", "scikit-learn"))
     expectations = Expectations()
-    for name in options.sets:
-        data = half_space(name, options.folder)
+    for name in settings.sets:
+        data = half_space(name, settings.folder)
         n, d = data.signed.shape
-        margin = f"margin {data.margin:.4g}, promised {options.share * data.margin:.4g}"
+        margin = f"margin {data.margin:.4g}, promised {settings.share * data.margin:.4g}"
         print(f"{name}: {n} rows, {d} variables with the intercept, {margin}\n")
         columns = ("data", 13), ("neighbors", 11), ("epsilon", 7), ("mechanism", 22), ("violated", 22)
         table = Table(*columns, ("forecast", 14), ("seconds", 8), ("notes", 20))
-        yardsticks(table, data, options)
+        yardsticks(table, data, settings)
         trivial = min((data.labels > 0).sum(), (data.labels < 0).sum())
-        for neighbors in options.neighbors:
-            for epsilon in options.epsilons:
-                medians = measure(table, data, neighbors, epsilon, options)
+        for neighbors in settings.neighbors:
+            for epsilon in settings.epsilons:
+                medians = measure(table, data, neighbors, epsilon, settings)
                 chosen, told = medians.pop("chosen"), medians.pop("forecast", np.inf)
                 if chosen in medians:
                     words = f"{name}, {neighbors}, epsilon {epsilon:g}: {chosen} violates {medians[chosen]:g}"

@@ -26,13 +26,13 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.contract import Options
 from dpmodel.exact.fields import GF, QQ
 from dpmodel.exact.model import VectorTask
 from dpmodel.exact.partition import stable_partition
 from dpmodel.exact.stable_span import STABLE_SPAN
-from dpmodel.exact.stable_span_as_printed import STABLE_SPAN_PUBLISHED
+from dpmodel.exact.stable_span_as_printed import STABLE_SPAN_AS_PRINTED
 from dpmodel.exact.subspaces import Basis
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.linalg.block_votes import BLOCK_VOTES
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 from tests.benchmarks.linear_algebra.data import Planted, partitioned_once, planted, vectors
@@ -40,7 +40,7 @@ from tests.benchmarks.measuring import Expectations, Table, header, parser, shor
 
 # What is shown -> (mechanism, task, whether it is told the share)
 RELEASES: dict[str, tuple[Any, VectorTask, bool]] = {
-    "published": (STABLE_SPAN_PUBLISHED, "equations", False),
+    "published": (STABLE_SPAN_AS_PRINTED, "equations", False),
     "largest": (STABLE_SPAN, "span", False),
     "stable-span": (STABLE_SPAN, "equations", False),
     "told": (STABLE_SPAN, "equations", True),
@@ -58,34 +58,34 @@ def judged(system: Planted, basis: Basis) -> str:
     return "recovered" if bool(np.all(basis.rows[:, d] == side)) else "wrong"
 
 
-def cell(table: Table, field: Any, d: int, share: float, m: int, options: Any) -> dict[str, tuple[float, bool]]:
+def cell(table: Table, field: Any, d: int, share: float, m: int, settings: Any) -> dict[str, tuple[float, bool]]:
     """By release: how often it recovers x, and whether its forecast says anything."""
-    systems = [planted(field, d, m, share, 1000 * d + number) for number in range(options.instances)]
-    request = Request(options.epsilon, options.delta, options.beta)
+    systems = [planted(field, d, m, share, 1000 * d + number) for number in range(settings.instances)]
+    options = Options(settings.epsilon, settings.delta, settings.beta)
     seen: dict[str, Counter[str]] = {name: Counter() for name in RELEASES}
     told: dict[str, Any] = {}
     sets = stable_partition(field, systems[0].rows).counts
     for number, system in enumerate(systems):
         with partitioned_once():
-            for name in options.releases:
+            for name in settings.releases:
                 mechanism, task, knows = RELEASES[name]
                 model = vectors(field, system.rows, task, corrupted=share if knows else None)
                 if name not in told:
-                    told[name] = mechanism.forecast(model, request)
-                for repeat in range(options.repeats):
-                    found = mechanism.run(model, request, SeededSource(100 * number + repeat))
+                    told[name] = mechanism.forecast(model, options)
+                for repeat in range(settings.repeats):
+                    found = mechanism.run(model, options, SeededSource(100 * number + repeat))
                     seen[name][judged(system, found.answer)] += 1
-    runs = options.instances * options.repeats
+    runs = settings.instances * settings.repeats
     shown = []
     for name in RELEASES:
-        if name not in options.releases:
+        if name not in settings.releases:
             shown.append("-")
             continue
         counts, needed = seen[name], short(told[name].error.needed)
         others = "".join(f" {what[0]}{counts[what]}" for what in ("inconsistent", "less", "wrong") if counts[what])
         shown.append(f"{counts['recovered']}{others}; " + (f"({needed})" if told[name].vacuous else needed))
     table.row(field.name, d, f"{share:.0%}", m, systems[0].wrong, f"{sets[d + 1]} + {sets[d]}", *shown)
-    return {name: (seen[name]["recovered"] / runs, not told[name].vacuous) for name in options.releases}
+    return {name: (seen[name]["recovered"] / runs, not told[name].vacuous) for name in settings.releases}
 
 
 def main() -> int:
@@ -102,7 +102,7 @@ def main() -> int:
     )
     arguments.add_argument("--fields", nargs="+", default=["QQ", "2", "7", "256"], help="QQ or the order of a field")
     arguments.add_argument("--releases", nargs="+", choices=list(RELEASES), default=list(RELEASES))
-    options = arguments.parse_args()
+    settings = arguments.parse_args()
     warnings.simplefilter("ignore", NotPrivateWarning)
     header(("dpmodel", "python-flint", "numpy"))
     expectations = Expectations()
@@ -110,19 +110,19 @@ def main() -> int:
         ("field", 7), ("d", 2), ("share", 5), ("m", 6), ("wrong", 5), ("sets", 11), ("published", 20), ("largest", 20),
         ("stable-span", 20), ("told", 16), ("block-votes", 16),
     )  # fmt: skip
-    kept: dict[str, list[str]] = {name: [] for name in options.releases if RELEASES[name][2]}
+    kept: dict[str, list[str]] = {name: [] for name in settings.releases if RELEASES[name][2]}
     broken: dict[str, list[str]] = {name: [] for name in kept}
-    for text in options.fields:
+    for text in settings.fields:
         field = QQ if text == "QQ" else GF(int(text))
-        for d, share, m in product(options.dimensions, options.shares, options.sizes):
-            rates = cell(table, field, d, share, m, options)
+        for d, share, m in product(settings.dimensions, settings.shares, settings.sizes):
+            rates = cell(table, field, d, share, m, settings)
             for name in kept:
                 rate, promised = rates[name]
                 if promised:
-                    where = kept if rate >= 1 - 2 * options.beta else broken
+                    where = kept if rate >= 1 - 2 * settings.beta else broken
                     where[name].append(f"{field.name} d={d} {share:.0%} m={m}: {rate:.0%}")
     for name in kept:
-        words = f"{name}: recovers x at least {1 - 2 * options.beta:.0%} of the time in {len(kept[name])} cells"
+        words = f"{name}: recovers x at least {1 - 2 * settings.beta:.0%} of the time in {len(kept[name])} cells"
         expectations.expect(
             not broken[name], f"{words}, all with a forecast that is not vacuous; except {broken[name] or 'none'}"
         )

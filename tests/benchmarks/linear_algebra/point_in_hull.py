@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.contract import Options
 from dpmodel.exact.model import PrivatePoints
 from dpmodel.exact.pin_hull import PIN_HULL
 from dpmodel.exact.tukey_depth import TUKEY_DEPTH
-from dpmodel.mechanisms.contract import Request
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 from tests.benchmarks.measuring import Expectations, Table, header, parser, short
 from tests.support.hull_membership import in_hull
@@ -39,12 +39,12 @@ def model_of(points: np.ndarray, d: int, levels: int) -> PrivatePoints:
     return PrivatePoints((Fraction(0),) * d, Fraction(1), (levels,) * d, "add-remove", None, EXPECTED, lambda: points)
 
 
-def successes(mechanism: Any, data: str, d: int, levels: int, n: int, trials: int, request: Request) -> int:
+def successes(mechanism: Any, data: str, d: int, levels: int, n: int, trials: int, options: Options) -> int:
     """How many trials give a point of the hull; stops when 95 % are out of reach."""
     good, allowed = 0, trials - int(np.ceil(0.95 * trials))
     for trial in range(trials):
         points = drawn(data, d, levels, n, np.random.default_rng([trial, n]))
-        found = mechanism.run(model_of(points, d, levels), request, SeededSource(trial))
+        found = mechanism.run(model_of(points, d, levels), options, SeededSource(trial))
         good += found.status == "found" and in_hull(points, found.answer)
         if trial + 1 - good > allowed:
             break
@@ -65,7 +65,7 @@ def least(enough: Callable[[int], bool], start: int, most: int) -> int | None:
 
 
 def main() -> int:
-    options = parser(
+    settings = parser(
         __doc__,
         trials=20,
         epsilon=1.0,
@@ -77,10 +77,10 @@ def main() -> int:
         most=200_000,
         no_measuring=False,
     )
-    asked = options.parse_args()
+    asked = settings.parse_args()
     header(("dpmodel", "numpy", "scipy", "highspy", "python-flint"))
     warnings.simplefilter("ignore", NotPrivateWarning)
-    request, expectations = Request(asked.epsilon, asked.delta), Expectations()
+    options, expectations = Options(asked.epsilon, asked.delta), Expectations()
     columns = [("mechanism", 12), ("d", 2), ("levels", 6), ("needed, by the plan", 10)]
     if not asked.no_measuring:
         columns += [(f"least n, {data}", 10) for data in asked.data] + [("seconds of a run", 6)]
@@ -90,17 +90,17 @@ def main() -> int:
         for d in asked.dimensions:
             for levels in asked.levels:
                 model = model_of(np.zeros((0, d), dtype=np.int64), d, levels)
-                verdict = mechanism.eligible(model, request)
+                verdict = mechanism.eligible(model, options)
                 if not verdict.eligible:
                     rows.row(name, d, levels, verdict.reason)
                     continue
-                needed = mechanism.forecast(model, request).error.needed
+                needed = mechanism.forecast(model, options).error.needed
                 line: list[Any] = [name, d, levels, short(needed, 4)]
                 if not asked.no_measuring:
                     for data in asked.data:
                         n = least(
                             lambda n, m=mechanism, c=data, d=d, k=levels: (
-                                successes(m, c, d, k, n, asked.trials, request) >= 0.95 * asked.trials
+                                successes(m, c, d, k, n, asked.trials, options) >= 0.95 * asked.trials
                             ),
                             4 if name == "tukey-depth" else 512,
                             asked.most,
@@ -109,7 +109,7 @@ def main() -> int:
                         if n is not None:
                             expectations.expect(n <= needed, f"{name}, d={d}, {levels} levels, {data}: {n} <= needed")
                     begun = time.perf_counter()
-                    successes(mechanism, asked.data[-1], d, levels, n or asked.most, 1, request)
+                    successes(mechanism, asked.data[-1], d, levels, n or asked.most, 1, options)
                     line.append(short(time.perf_counter() - begun))
                 rows.row(*line)
     return expectations.close()

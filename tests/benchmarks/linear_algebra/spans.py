@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.contract import Options
 from dpmodel.exact.fields import QQ
 from dpmodel.exact.partition import stable_partition
 from dpmodel.exact.stable_span import STABLE_SPAN
-from dpmodel.exact.stable_span_as_printed import STABLE_SPAN_PUBLISHED
-from dpmodel.mechanisms.contract import Request
+from dpmodel.exact.stable_span_as_printed import STABLE_SPAN_AS_PRINTED
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 from tests.benchmarks.linear_algebra.data import SPAN_DIMENSIONS, adult, mushrooms, partitioned_once, vectors
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, short, spread
@@ -61,7 +61,7 @@ class Counted:
         return self._missed[k]
 
 
-def measure(table: Table, name: str, order: str, rows: np.ndarray, options: Any) -> dict[Any, tuple[float, float]]:
+def measure(table: Table, name: str, order: str, rows: np.ndarray, settings: Any) -> dict[Any, tuple[float, float]]:
     """(mechanism, epsilon) -> (threshold, median of the records missed)."""
     counted, model = Counted(rows), vectors(QQ, rows)
     sets = {k: int(c) for k, c in enumerate(counted.partition.counts) if c >= 5}
@@ -69,12 +69,12 @@ def measure(table: Table, name: str, order: str, rows: np.ndarray, options: Any)
         f"{name}, {order}: {len(rows)} records, {rows.shape[1]} columns, partition {counted.seconds:.1f} s, sets {sets}"
     )
     found = {}
-    for epsilon in options.epsilons:
-        request = Request(epsilon, options.delta, options.beta)
-        for mechanism in (STABLE_SPAN, STABLE_SPAN_PUBLISHED):
-            forecast = mechanism.forecast(model, request)
+    for epsilon in settings.epsilons:
+        options = Options(epsilon, settings.delta, settings.beta)
+        for mechanism in (STABLE_SPAN, STABLE_SPAN_AS_PRINTED):
+            forecast = mechanism.forecast(model, options)
             threshold = float(forecast.noise["threshold"])
-            bases = [mechanism.run(model, request, SeededSource(k)).answer for k in range(options.repeats)]
+            bases = [mechanism.run(model, options, SeededSource(k)).answer for k in range(settings.repeats)]
             dimensions = [basis.dimension for basis in bases]
             missed = [counted.missed(k) for k in dimensions]
             reached = [k for k, c in sets.items() if c >= threshold]
@@ -93,23 +93,23 @@ def main() -> int:
     arguments.add_argument("folder", type=data_path("adult_pgm.csv.gz", "agaricus_train.npz"))
     arguments.add_argument("--sets", nargs="+", choices=sorted(LOADERS), default=sorted(LOADERS))
     arguments.add_argument("--shuffles", type=int, default=1, help="random orders")
-    options = arguments.parse_args()
+    settings = arguments.parse_args()
     warnings.simplefilter("ignore", NotPrivateWarning)
     header(("dpmodel", "python-flint", "numpy"))
     expectations = Expectations()
     columns = ("data", 9), ("order", 10), ("epsilon", 7), ("release", 21), ("threshold", 9), ("dimension", 14)
     table = Table(*columns, ("missed", 22), ("best", 11), ("forecast", 14), ("needed", 9))
-    for name in options.sets:
-        rows = load(options.folder, name)
+    for name in settings.sets:
+        rows = load(settings.folder, name)
         expectations.expect(rows.shape[1] == SPAN_DIMENSIONS[name][0], f"{name}: {rows.shape[1]} columns")
         true = QQ.echelon(np.unique(rows, axis=0)).dimension
         expectations.expect(true == SPAN_DIMENSIONS[name][1], f"{name}: the span has dimension {true}")
-        orders = {f"shuffled {k}": np.random.default_rng(k).permutation(len(rows)) for k in range(options.shuffles)}
+        orders = {f"shuffled {k}": np.random.default_rng(k).permutation(len(rows)) for k in range(settings.shuffles)}
         for order, places in {"file": np.arange(len(rows)), **orders}.items():
             with partitioned_once():
-                found = measure(table, name, order, rows[places], options)
-            for epsilon in options.epsilons:
-                ours, published = found["stable-span", epsilon], found["stable-span-published", epsilon]
+                found = measure(table, name, order, rows[places], settings)
+            for epsilon in settings.epsilons:
+                ours, published = found["stable-span", epsilon], found["stable-span-as-printed", epsilon]
                 words = f"{name}, {order}, epsilon {epsilon:g}"
                 ratio = published[0] / ours[0]
                 expectations.expect(ratio >= 10, f"{words}: threshold {ratio:.1f} times smaller than published")

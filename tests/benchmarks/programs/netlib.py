@@ -36,7 +36,7 @@ import dpmodel as dpm
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, quartiles, short, spread
 from tests.benchmarks.programs.lp_files import LP, read_lp
 from tests.benchmarks.programs.private_lps import (
-    PrivateModel,
+    Model,
     boxed,
     files,
     plain,
@@ -174,7 +174,7 @@ def reason(error: Exception) -> str:
     return " ".join(str(error).replace("\n", ";").split())[:150]
 
 
-def measure(given, lp: LP, optimum: float, made: PrivateModel, mechanism: str) -> tuple[list[float], Counter[str]]:
+def measure(given, lp: LP, optimum: float, made: Model, mechanism: str) -> tuple[list[float], Counter[str]]:
     rng = np.random.default_rng(given.seed)
     errors: list[float] = []
     statuses: Counter[str] = Counter()
@@ -259,7 +259,7 @@ def strict(given) -> int:
     return expected.close()
 
 
-def strict_model(given, lp: LP) -> tuple[PrivateModel | None, float, str]:
+def strict_model(given, lp: LP) -> tuple[Model | None, float, str]:
     width, why = given.range, ""
     while width >= given.range / 16:
         try:

@@ -167,7 +167,7 @@ def measure(given, program: Program, have_diffprivlib: bool):
     """Forecasts in units of D, the planner's choice, and mechanism -> range -> losses in units of D."""
     D = given.sensitivity
     problem, x, c = program.private(D)
-    plan = problem.plan(given.epsilon, given.delta, published=True)
+    plan = problem.plan(given.epsilon, given.delta, as_printed=True)
     forecasts = {k.mechanism: k.forecast.alpha / D for k in plan.candidates if k.eligible}
     names = [name for name in MECHANISMS if name in forecasts]
     rng = np.random.default_rng(given.seed)

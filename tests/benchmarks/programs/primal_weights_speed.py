@@ -16,7 +16,7 @@ import tracemalloc
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.mechanisms.contract import no_progress
+from dpmodel.contract import no_progress
 from dpmodel.mechanisms.lp.multiplicative_weights.game import PrivateRowsNow, play
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.simplex_form import SimplexForm

@@ -18,7 +18,7 @@ Part = Literal["b", "c", "A"]
 
 
 @dataclass(frozen=True)
-class PrivateModel:
+class Model:
     """``problem`` with variable ``x``; ``bound``: how far one record moves one private entry; ``entries``: how many."""
 
     problem: dpm.Problem
@@ -64,7 +64,7 @@ def with_private(
     nonzero_only: bool = False,
     half_range: float | None = None,
     inequalities_only: bool = False,
-) -> PrivateModel:
+) -> Model:
     """The program with the entries of ``part`` private.
 
     One record moves one entry by at most ``relative`` times the median absolute value of the part's non-zero
@@ -98,12 +98,12 @@ def with_private(
         full = cp.Constant(rest, name="public part") + place @ private
     if part == "c":
         rows = _rows(lp.A_ub, x, lp.b_ub, lp.A_eq, lp.b_eq)
-        return PrivateModel(dpm.Problem(cp.Minimize(full @ x), rows), x, bound, int(marked.size))
+        return Model(dpm.Problem(cp.Minimize(full @ x), rows), x, bound, int(marked.size))
     rows = _rows(lp.A_ub, x, full[: lp.b_ub.size], lp.A_eq, full[lp.b_ub.size :])
-    return PrivateModel(dpm.Problem(cp.Minimize(lp.c @ x), rows), x, bound, int(marked.size))
+    return Model(dpm.Problem(cp.Minimize(lp.c @ x), rows), x, bound, int(marked.size))
 
 
-def _private_matrix(lp: LP, relative: float) -> PrivateModel:
+def _private_matrix(lp: LP, relative: float) -> Model:
     x = cp.Variable(lp.c.size, bounds=[lp.lb, lp.ub], name="x")
     true = sp.coo_array(sp.vstack([lp.A_ub, lp.A_eq]))
     true.eliminate_zeros()
@@ -116,7 +116,7 @@ def _private_matrix(lp: LP, relative: float) -> PrivateModel:
         rows.append(activity[:split] <= cp.Constant(lp.b_ub, name="b_ub"))
     if lp.b_eq.size:
         rows.append(activity[split:] == cp.Constant(lp.b_eq, name="b_eq"))
-    return PrivateModel(dpm.Problem(cp.Minimize(lp.c @ x), rows), x, bound, int(true.nnz))
+    return Model(dpm.Problem(cp.Minimize(lp.c @ x), rows), x, bound, int(true.nnz))
 
 
 def _rows(A_ub: Any, x: Any, b_ub: Any, A_eq: Any, b_eq: Any) -> list[Any]:

@@ -104,7 +104,7 @@ def compare(
 
     ``slow`` : mechanisms to leave out, unless chosen; those that turn out to be slow are added.
     """
-    plan = problem.plan(EPSILON, DELTA, published=True)
+    plan = problem.plan(EPSILON, DELTA, as_printed=True)
     medians, details, seconds = {}, {}, {}
     everything = options.all or plan.chosen.forecast.vacuous
     for candidate in plan.candidates:

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel.compile.regression.domain import L1Ball
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.privacy import ExactSource, SeededSource
 from dpmodel.privacy.opendp_source import OpenDPSource
 from dpmodel.regressions.frank_wolfe import FrankWolfe
@@ -51,7 +51,7 @@ def one(name: str, X: Any, repeats: int, steps: int) -> None:
             for count in (1, 1 + steps):
                 mechanism = FrankWolfe(steps=count, rate=0.0, clip=1.0)
                 start = time.perf_counter()
-                mechanism.run(model, Request(1.0, 1e-6), source)
+                mechanism.run(model, Options(1.0, 1e-6), source)
                 spent.append(time.perf_counter() - start)
                 passes.append(timed(lambda: rows.combine(model.loss.derivative(rows.predict(w), y)), 5))
             found.append(((spent[1] - spent[0]) / steps, float(np.mean(passes))))

@@ -13,16 +13,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpmodel.as_printed.frank_wolfe import FRANK_WOLFE_PUBLISHED
+from dpmodel.as_printed.frank_wolfe import FRANK_WOLFE_AS_PRINTED
 from dpmodel.compile.regression.domain import L1Ball
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.privacy import SeededSource
 from dpmodel.regressions.frank_wolfe import FRANK_WOLFE, FrankWolfe
 from dpmodel.regressions.model import PrivateRegression
 from tests.benchmarks.measuring import parser
 from tests.support.regressions import objective, regression
 
-REQUEST = Request(1.0, 1e-6)
+OPTIONS = Options(1.0, 1e-6)
 MOST = 1.2e8  # entries of X
 MOST_WORK = 1e10  # entries read by one fit
 
@@ -78,7 +78,7 @@ def rates(label: float, seeds: int, sizes: list[int], columns: list[int]) -> Non
     mechanisms = {
         "tightened": FRANK_WOLFE,
         "tightened, not clipped": FrankWolfe(clip=math.inf),
-        "published": FRANK_WOLFE_PUBLISHED,
+        "published": FRANK_WOLFE_AS_PRINTED,
         "Frank-Wolfe without noise, 256 steps": None,
     }
     found: dict[str, dict[tuple[int, int], float]] = {name: {} for name in mechanisms}
@@ -89,15 +89,15 @@ def rates(label: float, seeds: int, sizes: list[int], columns: list[int]) -> Non
             model, _ = trial(n, p, label)
             lower_bound = least(model)
             for name, mechanism in mechanisms.items():
-                request = REQUEST
+                options = OPTIONS
                 if mechanism is None:
                     mechanism = FrankWolfe(steps=256, rate=0.0, average=0.0, clip=math.inf)
-                    request = replace(request, epsilon=1e6)
-                steps = float(mechanism.forecast(model, request).noise["steps"])
+                    options = replace(options, epsilon=1e6)
+                steps = float(mechanism.forecast(model, options).noise["steps"])
                 if steps * n * p > MOST_WORK:
                     continue
                 excess = [
-                    objective(model, mechanism.run(model, request, SeededSource(s)).x) - lower_bound
+                    objective(model, mechanism.run(model, options, SeededSource(s)).x) - lower_bound
                     for s in range(seeds)
                 ]
                 found[name][n, p] = float(np.median(excess))

@@ -28,7 +28,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import LinearSVC
 
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 from dpmodel.regressions.descent import NOISY_DESCENT, SUBSAMPLED_DESCENT
@@ -76,8 +76,8 @@ def mushrooms(folder: Path) -> tuple[Any, np.ndarray]:
     return X / math.sqrt(float(np.diff(X.indptr).max())), np.concatenate(labels)
 
 
-def plain(model: Any, request: Request, source: Any) -> np.ndarray:
-    spend, metric = Spend.of(request.epsilon, request.delta, gaussian_only=True), descent_metric(model)
+def plain(model: Any, options: Options, source: Any) -> np.ndarray:
+    spend, metric = Spend.of(options.epsilon, options.delta, gaussian_only=True), descent_metric(model)
     noise = StepNoise(model, metric, spend, 100, 0.0)
     gradient = private_gradient(noise, model.read_rows(), source)
     return descend(model, metric, Settings(100, 4.0, 0.0, 0.0, "last"), gradient)["last"]
@@ -85,7 +85,7 @@ def plain(model: Any, request: Request, source: Any) -> np.ndarray:
 
 def mechanisms(quick: bool) -> dict[str, Any]:
     def run(mechanism: Any) -> Any:
-        return lambda model, request, source: mechanism.run(model, request, source).x
+        return lambda model, options, source: mechanism.run(model, options, source).x
 
     found = {"noisy-descent": run(NOISY_DESCENT), "plain descent": plain}
     return found if quick else found | {"subsampled-descent": run(SUBSAMPLED_DESCENT)}
@@ -107,7 +107,7 @@ def classify(name: str, X: Any, y: np.ndarray, loss: str, options: Any) -> dict[
             model = regression(Xtrain, y[train], loss, l2=1.0)
             for method, fit in mechanisms(loss != "logistic").items():
                 start = time.perf_counter()
-                w = fit(model, Request(epsilon, DELTA), SeededSource(1000 * number + 1))
+                w = fit(model, Options(epsilon, DELTA), SeededSource(1000 * number + 1))
                 seconds = time.perf_counter() - start
                 found.setdefault((method, epsilon), []).append((*scores(Xtest @ w, y[test]), seconds))
         start = time.perf_counter()

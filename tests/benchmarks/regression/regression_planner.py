@@ -117,7 +117,7 @@ def lasso(options: Any, expected: Expectations) -> None:
             bounds, lower_bound = {"bounds": [-1, 1]}, noise**2
             asked = Asked(squared, X, y, bounds, (-1.5, 1.5), within=lambda w: [cp.norm1(w) <= 1])
             del X
-            plan, seconds = asked.plan(1.0, published=True)
+            plan, seconds = asked.plan(1.0, as_printed=True)
             print(
                 f"n={n} p={p}: plan {seconds:.1f} s, without data {lower_bound + float(truth @ truth):.4f}", flush=True
             )

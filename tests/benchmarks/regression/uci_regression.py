@@ -17,14 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
-from dpmodel.as_printed.adassp import ADASSP_PUBLISHED
-from dpmodel.mechanisms.contract import Request
+from dpmodel.as_printed.adassp import ADASSP_AS_PRINTED
+from dpmodel.contract import Options
 from dpmodel.privacy import NotPrivateWarning, SeededSource
 from dpmodel.regressions.sufficient_statistics import SUFFICIENT_STATISTICS
 from tests.benchmarks.measuring import Expectations, data_path, header, parser
 from tests.support.regressions import regression
 
-MECHANISMS = {"AdaSSP": ADASSP_PUBLISHED, "ours": SUFFICIENT_STATISTICS}
+MECHANISMS = {"AdaSSP": ADASSP_AS_PRINTED, "ours": SUFFICIENT_STATISTICS}
 RELATIONS = ("absent", "replace")
 DELTA = 1e-6
 FOLDS = 10
@@ -68,13 +68,13 @@ def baselines(X: np.ndarray, y: np.ndarray) -> tuple[float, float]:
 
 def measure(X: np.ndarray, y: np.ndarray, name: str, epsilon: float, absent: bool, repeats: int) -> np.ndarray:
     """(repeats,) cross-validated errors."""
-    request = Request(epsilon, DELTA)
+    options = Options(epsilon, DELTA)
     out = np.zeros(repeats)
     for number, test in enumerate(folds(len(y))):
         keep = np.setdiff1d(np.arange(len(y)), test)
         model = regression(X[keep], y[keep], l2=1.0, label=(-1.0, 1.0), absent=absent, mean=False)
         for repeat in range(repeats):
-            x = MECHANISMS[name].run(model, request, SeededSource(1000 * repeat + number)).x
+            x = MECHANISMS[name].run(model, options, SeededSource(1000 * repeat + number)).x
             assert x is not None
             out[repeat] += float(np.mean((y[test] - X[test] @ x) ** 2)) / FOLDS
     return out

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from replaying import Transcript
 
+from dpmodel.contract import Options
 from dpmodel.exact.cones import instance
 from dpmodel.exact.model import PrivateInequalities
-from dpmodel.mechanisms.contract import Request
 
 
 def system(
@@ -49,8 +49,8 @@ def missed(model: PrivateInequalities, answer: np.ndarray) -> int:
     return int(np.count_nonzero(A @ answer > b))
 
 
-def asked(mechanism: Any, model: PrivateInequalities, request: Request) -> list[tuple[str, float, int]]:
+def asked(mechanism: Any, model: PrivateInequalities, options: Options) -> list[tuple[str, float, int]]:
     """(distribution, scale, how many numbers) of every draw of a run."""
     source = Transcript(0)
-    mechanism.run(model, request, source)
+    mechanism.run(model, options, source)
     return [(draw.distribution, draw.arguments[0], draw.values[0].size) for draw in source.draws]

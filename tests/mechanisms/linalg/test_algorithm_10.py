@@ -12,6 +12,7 @@ from inequalities import asked, missed, planted_system, system
 from replaying import Transcript
 
 from dpmodel._types import Floats
+from dpmodel.contract import Options
 from dpmodel.exact.algorithm_10 import (
     ALGORITHM_10,
     MOST_ROUNDS,
@@ -23,11 +24,10 @@ from dpmodel.exact.algorithm_10 import (
     schedule,
 )
 from dpmodel.exact.cones import GridRows
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.privacy import Cost, SeededSource, compose
 
-ONE = Request(1.0, 1e-6)
+ONE = Options(1.0, 1e-6)
 SMALL = Algorithm10(constants=Constants(flat=5.0, steps=100.0, growth=0.5, luck=0.1, thresholds=1e-4))
 FALSE_ALARM = 1e-7
 
@@ -179,14 +179,14 @@ def test_refused_with_the_number_of_rounds() -> None:
     ],
 )
 def test_refusals(facts: dict[str, Any], delta: float, word: str) -> None:
-    verdict = SMALL.eligible(system(np.ones((2, 2)), **facts), Request(1.0, delta))
+    verdict = SMALL.eligible(system(np.ones((2, 2)), **facts), Options(1.0, delta))
     assert not verdict.eligible and word in verdict.reason
 
 
 # ---------------------------------------------------------------------- what is spent
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-8), (1.0, 1e-6), (20.0, 1e-4)])
 def test_rounds_add_up_to_the_budget(epsilon: float, delta: float) -> None:
-    plan = schedule(2, 0.3, Request(epsilon, delta), SMALL.constants)
+    plan = schedule(2, 0.3, Options(epsilon, delta), SMALL.constants)
     assert plan.rounds <= MOST_ROUNDS
 
     def spent(each: float) -> float:
@@ -199,9 +199,9 @@ def test_rounds_add_up_to_the_budget(epsilon: float, delta: float) -> None:
 
 
 def test_run_asks_for_the_planned_noise() -> None:
-    request = Request(50.0, 1e-4)
-    plan = schedule(3, 0.1, request, SMALL.constants)
-    draws = asked(SMALL, planted_system(3, 0.1, 2000, "margin", 0), request)
+    options = Options(50.0, 1e-4)
+    plan = schedule(3, 0.1, options, SMALL.constants)
+    draws = asked(SMALL, planted_system(3, 0.1, 2000, "margin", 0), options)
     laplaces = [scale for distribution, scale, _ in draws if distribution == "laplace"]
     assert set(laplaces) <= {1 / plan.epsilon, 2 / plan.epsilon} and len(laplaces) <= 2 * plan.rounds
     # Random starts draw, too.
@@ -211,14 +211,14 @@ def test_run_asks_for_the_planned_noise() -> None:
 # ---------------------------------------------------------------------- what is found
 @pytest.mark.parametrize("homogeneous", [True, False])
 def test_runs_where_the_constants_are_small(homogeneous: bool) -> None:
-    request, found_any = Request(1000.0, 1e-4), 0
+    options, found_any = Options(1000.0, 1e-4), 0
     for seed in range(6):
         model = planted_system(2, 0.3, 3000, "margin", seed, homogeneous=homogeneous)
-        assert SMALL.eligible(model, request).eligible
-        found = SMALL.run(model, request, SeededSource(seed))
+        assert SMALL.eligible(model, options).eligible
+        found = SMALL.run(model, options, SeededSource(seed))
         found_any += found.status == "found" and missed(model, found.answer) <= 300
     assert found_any >= (6 if homogeneous else 3)
-    none = SMALL.run(system(np.zeros((0, 2)), 0.3), request, SeededSource(0))
+    none = SMALL.run(system(np.zeros((0, 2)), 0.3), options, SeededSource(0))
     assert none.status == "found" and np.isfinite(none.answer).all()
 
 
@@ -228,7 +228,7 @@ def test_rescaling_reaches_small_margins() -> None:
     notes = []
     for seed in range(4):
         model = planted_system(3, 0.02, 20_000, "margin", seed)
-        found = mechanism.run(model, Request(1e9, 1e-4), SeededSource(seed))
+        found = mechanism.run(model, Options(1e9, 1e-4), SeededSource(seed))
         assert found.status == "found" and missed(model, found.answer) <= 400
         notes.append(found.notes[0])
     assert any(not note.startswith("0 ") for note in notes), notes

@@ -11,12 +11,12 @@ import pytest
 from auditing import epsilon_lower_bound
 from spans import model_of
 
+from dpmodel.contract import Options
 from dpmodel.exact.fields import GF, QQ
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.linalg.block_votes import BLOCK_VOTES, Blocks, count_votes, plan_blocks, threshold_of
 from dpmodel.privacy import SeededSource
 
-REQUEST = Request(1.0, 1e-6)
+OPTIONS = Options(1.0, 1e-6)
 
 
 def system(field, rows, *, task="equations", corrupted=0.05, expected=None):
@@ -122,8 +122,8 @@ class Loud(SeededSource):
 
 def test_audit_and_a_broken_twin() -> None:
     """Two subspaces with 40 and 46 votes against 41 and 45, seen through who wins with how many: false alarm 1e-7."""
-    request = Request(1.0, 1e-6)
-    blocks = plan_blocks(system(GF(2), np.ones((8, 2), dtype=np.int64)), request)
+    options = Options(1.0, 1e-6)
+    blocks = plan_blocks(system(GF(2), np.ones((8, 2), dtype=np.int64)), options)
 
     def sample(source, first: int) -> np.ndarray:
         noisy = source.discrete_laplace(np.tile([first, 86 - first], (100_000, 1)), blocks.scale)
@@ -140,9 +140,9 @@ def test_audit_and_a_broken_twin() -> None:
 def test_corrupted_systems_are_recovered(field, d, n, share) -> None:
     rows, bad = planted(field, d, n, share, 3)
     model = system(field, rows, corrupted=share)
-    forecast = BLOCK_VOTES.forecast(model, REQUEST)
+    forecast = BLOCK_VOTES.forecast(model, OPTIONS)
     assert not forecast.vacuous and forecast.error.needed < n
-    found = BLOCK_VOTES.run(model, REQUEST, SeededSource(1))
+    found = BLOCK_VOTES.run(model, OPTIONS, SeededSource(1))
     assert found.status == "found" and found.answer.dimension == d
     assert found.answer.contains(rows[~bad]).all()
 
@@ -150,16 +150,16 @@ def test_corrupted_systems_are_recovered(field, d, n, share) -> None:
 def test_too_few_records_find_nothing_and_the_forecast_says_so() -> None:
     rows, _ = planted(GF(7), 12, 300, 0.05, 3)
     model = system(GF(7), rows)
-    assert BLOCK_VOTES.forecast(model, REQUEST).vacuous
-    found = BLOCK_VOTES.run(model, REQUEST, SeededSource(1))
+    assert BLOCK_VOTES.forecast(model, OPTIONS).vacuous
+    found = BLOCK_VOTES.run(model, OPTIONS, SeededSource(1))
     assert found.status == "nothing" and found.answer.dimension == 0
 
 
 def test_who_is_eligible() -> None:
     rows, _ = planted(GF(7), 2, 30, 0.0, 3)
-    assert BLOCK_VOTES.eligible(system(GF(7), rows), REQUEST).eligible
-    assert "corrupted" in BLOCK_VOTES.eligible(system(GF(7), rows, corrupted=None), REQUEST).reason
-    assert "delta" in BLOCK_VOTES.eligible(system(GF(7), rows), replace(REQUEST, delta=0.0)).reason
+    assert BLOCK_VOTES.eligible(system(GF(7), rows), OPTIONS).eligible
+    assert "corrupted" in BLOCK_VOTES.eligible(system(GF(7), rows, corrupted=None), OPTIONS).reason
+    assert "delta" in BLOCK_VOTES.eligible(system(GF(7), rows), replace(OPTIONS, delta=0.0)).reason
 
 
 def test_one_enormous_record_stops_nothing() -> None:
@@ -168,16 +168,16 @@ def test_one_enormous_record_stops_nothing() -> None:
     rows = rows.astype(object)
     rows[:, 2:] = 0
     rows[0] = [1, 1, 1, 10**5000]  # more digits than Python prints
-    found = BLOCK_VOTES.run(system(QQ, rows, task="span"), replace(REQUEST, epsilon=4.0), SeededSource(1))
+    found = BLOCK_VOTES.run(system(QQ, rows, task="span"), replace(OPTIONS, epsilon=4.0), SeededSource(1))
     assert found.status == "found"
 
 
 def test_extreme_budgets() -> None:
     rows, _ = planted(GF(7), 2, 30, 0.0, 3)
-    assert "epsilon" in BLOCK_VOTES.eligible(system(GF(7), rows), replace(REQUEST, epsilon=1e-14)).reason
+    assert "epsilon" in BLOCK_VOTES.eligible(system(GF(7), rows), replace(OPTIONS, epsilon=1e-14)).reason
     assert [threshold_of(epsilon, 1e-6) for epsilon in (2000.0, 1e6)] == [3, 3]
 
 
 def test_no_rows_and_zero_rows() -> None:
     for rows in (np.zeros((0, 3), dtype=np.int64), np.zeros((50, 3), dtype=np.int64)):
-        assert BLOCK_VOTES.run(system(GF(2), rows, expected=50), REQUEST, SeededSource(1)).status == "nothing"
+        assert BLOCK_VOTES.run(system(GF(2), rows, expected=50), OPTIONS, SeededSource(1)).status == "nothing"

@@ -13,16 +13,16 @@ from exact_standins import quick_forecasts
 from inequalities import asked, missed, planted_system, system, unit
 from scipy.stats import norm
 
+from dpmodel.contract import Mechanism, Options
 from dpmodel.exact import hinge_descent
 from dpmodel.exact import hinge_descent as hinge_bounds
 from dpmodel.exact.cones import KINDS, CountNoise, GridRows, finisher, missed_counts
 from dpmodel.exact.rescaling_perceptron import RESCALING_PERCEPTRON, RescalingPerceptron, plan_search
-from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
 from dpmodel.mechanisms.linalg.dense_weights import plan as dense_plans
 from dpmodel.privacy import ExactSource, SeededSource, gaussian_delta
 
-ONE, FOUR = Request(1.0, 1e-6), Request(4.0, 1e-6)
+ONE, FOUR = Options(1.0, 1e-6), Options(4.0, 1e-6)
 HINGE, DENSE = hinge_descent.HINGE_DESCENT, dense_weights.DENSE_WEIGHTS
 ALL = [HINGE, DENSE, RESCALING_PERCEPTRON]
 DENSITY = 7
@@ -40,35 +40,35 @@ def names(mechanisms: Any) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------- budget
-def within_budget(draws: list[tuple[str, float, int]], request: Request, sensitivity: float, size: int) -> bool:
+def within_budget(draws: list[tuple[str, float, int]], options: Options, sensitivity: float, size: int) -> bool:
     """Composition by hand: sums change by ``sensitivity`` in the 2-norm, the last release of three counts by
     sqrt(3)."""
-    if request.delta == 0:
+    if options.delta == 0:
         spent = sum(sensitivity * math.sqrt(size) / scale for _, scale, _ in draws[:-1]) + 3 / draws[-1][1]
-        return {distribution for distribution, *_ in draws} == {"laplace"} and spent <= request.epsilon * (1 + 1e-12)
+        return {distribution for distribution, *_ in draws} == {"laplace"} and spent <= options.epsilon * (1 + 1e-12)
     mu = math.sqrt(sum((sensitivity / scale) ** 2 for _, scale, _ in draws[:-1]) + 3 / draws[-1][1] ** 2)
     return {distribution for distribution, *_ in draws} == {"gaussian"} and gaussian_delta(
-        mu, request.epsilon
-    ) <= request.delta
+        mu, options.epsilon
+    ) <= options.delta
 
 
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("mechanism", **names([HINGE, DENSE]))
 def test_scales_compose_to_the_budget(quick: None, mechanism: Any, delta: float, neighbors: str) -> None:
-    size, request, twice = 3, Request(0.7, delta), neighbors == "replace-one"
+    size, options, twice = 3, Options(0.7, delta), neighbors == "replace-one"
     model = planted_system(size, 0.3, 50, "uniform", 1, neighbors=neighbors)
-    draws = asked(mechanism, model, request)
-    steps = hinge_bounds.plan_hinge(model, request).steps if mechanism is HINGE else 40
+    draws = asked(mechanism, model, options)
+    steps = hinge_bounds.plan_hinge(model, options).steps if mechanism is HINGE else 40
     sensitivity = (1.0 + twice) if mechanism is HINGE else 2 / DENSITY
     assert [k for *_, k in draws] == [size] * steps + [3]
-    assert within_budget(draws, request, sensitivity, size)
+    assert within_budget(draws, options, sensitivity, size)
     assert not within_budget(
-        [(distribution, scale * 0.99, k) for distribution, scale, k in draws], request, sensitivity, size
+        [(distribution, scale * 0.99, k) for distribution, scale, k in draws], options, sensitivity, size
     )
     if mechanism is HINGE and twice:
         forgotten = replace(model, neighbors="add-remove", records=None)
-        assert not within_budget(asked(HINGE, forgotten, request), request, sensitivity, size)
+        assert not within_budget(asked(HINGE, forgotten, options), options, sensitivity, size)
 
 
 @pytest.mark.parametrize("mechanism", **names([HINGE, DENSE]))
@@ -202,13 +202,13 @@ def test_forecast_words_and_vacuity(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not good.vacuous and "proved" in good.statement and "simulations" in good.statement
     assert good.error.missed == min(good.noise["missed, proved"], good.noise["missed, simulated"])
     assert good.error.needed > good.error.missed
-    bad = HINGE.forecast(few, Request(0.1, 1e-6))
+    bad = HINGE.forecast(few, Options(0.1, 1e-6))
     assert bad.vacuous and not bad.proved
-    pure = HINGE.forecast(many, Request(1.0, 0.0))
+    pure = HINGE.forecast(many, Options(1.0, 0.0))
     assert "nothing proved" in pure.statement and not pure.vacuous
-    dense = DENSE.forecast(system(np.zeros((0, 2)), 0.5, expected=1000), Request(1.0, 0.0))
+    dense = DENSE.forecast(system(np.zeros((0, 2)), 0.5, expected=1000), Options(1.0, 0.0))
     assert not dense.vacuous and "simulations" in dense.statement and dense.error.missed <= 100
-    assert DENSE.forecast(few, Request(0.1, 1e-6)).vacuous
+    assert DENSE.forecast(few, Options(0.1, 1e-6)).vacuous
     perceptron = RESCALING_PERCEPTRON.forecast(planted_system(10, 0.05, 60, "margin", 0), ONE)
     assert perceptron.vacuous and perceptron.error.needed > 60
 
@@ -236,7 +236,7 @@ def test_reasons_why_not(mechanism: Any) -> None:
         assert words in mechanism.eligible(system(np.zeros((0, 3)), margin), ONE).reason
     assert "no public point" in mechanism.eligible(system(np.zeros((0, 3)), 0.1, **EMPTY), ONE).reason
     assert "rounding" in DENSE.eligible(system(np.zeros((0, 3)), 0.1, expected=2**33), ONE).reason
-    assert "delta" in RESCALING_PERCEPTRON.eligible(system(np.zeros((0, 3)), 0.1), Request(1.0, 0.0)).reason
+    assert "delta" in RESCALING_PERCEPTRON.eligible(system(np.zeros((0, 3)), 0.1), Options(1.0, 0.0)).reason
 
 
 def test_nothing_where_no_point_is_found() -> None:

@@ -11,7 +11,7 @@ from auditing import epsilon_lower_bound
 from inequalities import system, unit
 from replaying import Transcript
 
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
 from dpmodel.mechanisms.linalg.dense_weights import plan as dense_weights_plan
 from dpmodel.mechanisms.linalg.dense_weights.mechanism import DENSE_WEIGHTS
@@ -61,7 +61,7 @@ def audited(monkeypatch: pytest.MonkeyPatch, neighbors: str, runs: int = 100_000
             sides, first = [], []
             for rows in pair:
                 source = Transcript(seed)
-                DENSE_WEIGHTS.run(system(rows, 0.5, neighbors=neighbors, expected=1), Request(1.0, 1e-3), source)
+                DENSE_WEIGHTS.run(system(rows, 0.5, neighbors=neighbors, expected=1), Options(1.0, 1e-3), source)
                 first.append(source.draws[0].answer[0])
                 at = np.full(runs, source.draws[1].values[0][0])
                 sides.append(SeededSource(1000 + len(sides)).gaussian(at, source.draws[1].arguments[0]))
@@ -82,10 +82,10 @@ def test_audit_and_broken_twin(monkeypatch: pytest.MonkeyPatch, neighbors: str) 
 
 def test_fewer_rows_cannot_be_promised() -> None:
     """The proved density is the least: below it the error is above the margin, and more noise needs more rows."""
-    request, weaker = Request(4.0, 1e-6), Request(1.0, 1e-6)
+    options, weaker = Options(4.0, 1e-6), Options(1.0, 1e-6)
     empty = system(np.zeros((0, 2)), 0.7, expected=4000)
-    plan = candidates(empty, request)[-1]
-    assert proved_missed(empty, request, plan) < math.inf
-    lower = dense_plan(empty, request, plan.density // 2, plan.steps, 1.0)
-    assert proved_missed(empty, request, lower) == math.inf
+    plan = candidates(empty, options)[-1]
+    assert proved_missed(empty, options, plan) < math.inf
+    lower = dense_plan(empty, options, plan.density // 2, plan.steps, 1.0)
+    assert proved_missed(empty, options, lower) == math.inf
     assert proved_missed(empty, weaker, dense_plan(empty, weaker, plan.density, plan.steps, 1.0)) == math.inf

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpmodel.contract import Options
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.exact.dp_lp import DP_LP, DPLinearProgram
-from dpmodel.exact.dp_lp_as_printed import DP_LP_PUBLISHED, published
+from dpmodel.exact.dp_lp_as_printed import DP_LP_AS_PRINTED, published
 from dpmodel.exact.dp_lp_forecast import synthetic_program
 from dpmodel.exact.flats import satisfied, slack_rows
 from dpmodel.exact.model import PrivateInequalities
-from dpmodel.mechanisms.contract import Request
 from dpmodel.privacy import SeededSource
 
-REQUEST = Request(2.0, 1e-6)
+OPTIONS = Options(2.0, 1e-6)
 
 
 def system(A: Any, b: Any, G: Any = None, h: Any = None, U: int | None = 10, **facts: Any) -> PrivateInequalities:
@@ -53,7 +53,7 @@ def check_public(model: PrivateInequalities, x: tuple[Fraction, ...]) -> None:
 def test_planted_programs_hold_exactly(d: int, public: Any, hidden: int) -> None:
     A, b, x0 = program(10 + hidden, 4000, d, 10, hidden, 300)
     model = system(A, b, **public(d))
-    found = DP_LP.run(model, REQUEST, SeededSource(hidden))
+    found = DP_LP.run(model, OPTIONS, SeededSource(hidden))
     assert found.status == "found" and all(isinstance(v, Fraction) for v in found.answer)
     check_public(model, found.answer)
     # Exact satisfaction, in Python's own integers, and every hidden equality.
@@ -68,7 +68,7 @@ def test_planted_programs_hold_exactly(d: int, public: Any, hidden: int) -> None
 def test_combinations_of_hidden_equalities_are_found() -> None:
     """Owners hold combinations: hardly any row occurs twice with its negation, only the span is shared."""
     A, b, x0 = program(3, 5000, 6, 60, 3, 150, True)
-    found = DP_LP.run(system(A, b, U=60, **in_box(6)), REQUEST, SeededSource(1))
+    found = DP_LP.run(system(A, b, U=60, **in_box(6)), OPTIONS, SeededSource(1))
     holds = satisfied(slack_rows(A, b, 60), found.answer, 60)
     assert holds[A @ x0 == b].all() and holds.mean() >= 0.97 and found.notes[0].startswith("3 of 6")
 
@@ -76,7 +76,7 @@ def test_combinations_of_hidden_equalities_are_found() -> None:
 def test_replace_one_and_large_numbers() -> None:
     A, b, x0 = program(4, 5000, 4, 10**6, 1, 300)
     model = system(A, b, U=10**6, neighbors="replace-one", records=5000, **positive(4))
-    found = DPLinearProgram(reach=10.0).run(model, REQUEST, SeededSource(2))
+    found = DPLinearProgram(reach=10.0).run(model, OPTIONS, SeededSource(2))
     x = found.answer
     exact = [sum(int(a) * v for a, v in zip(row, x, strict=True)) <= int(side) for row, side in zip(A, b, strict=True)]
     assert np.mean(exact) >= 0.97 and all(np.array(exact)[A @ x0 == b])
@@ -86,7 +86,7 @@ def test_replace_one_and_large_numbers() -> None:
 def test_a_single_feasible_point_is_found() -> None:
     """As many hidden equalities as variables: the answer is that point."""
     A, b, x0 = program(5, 4000, 3, 10, 3, 400)
-    found = DP_LP.run(system(A, b, **in_box(3)), REQUEST, SeededSource(3))
+    found = DP_LP.run(system(A, b, **in_box(3)), OPTIONS, SeededSource(3))
     assert found.answer == tuple(Fraction(int(v)) for v in x0)
 
 
@@ -94,21 +94,21 @@ def test_public_equalities_hold_exactly_and_count_as_public() -> None:
     A, b, _ = program(6, 3000, 3, 10, 0, 0)
     G = np.vstack([in_box(3)["G"], [[1, 1, 1]], [[-1, -1, -1]]])
     model = system(A, b, G, np.r_[in_box(3)["h"], 4.5, -4.5])
-    found = DP_LP.run(model, REQUEST, SeededSource(4))
+    found = DP_LP.run(model, OPTIONS, SeededSource(4))
     assert sum(found.answer) == Fraction(9, 2)
     assert found.notes == ("0 of 2 dimensions removed by sanitised equations",)
 
 
 def test_no_rows_at_all() -> None:
-    found = DP_LP.run(system(np.zeros((0, 2), int), np.zeros(0, int), **in_box(2)), REQUEST, SeededSource(5))
+    found = DP_LP.run(system(np.zeros((0, 2), int), np.zeros(0, int), **in_box(2)), OPTIONS, SeededSource(5))
     assert found.status == "found" and len(found.answer) == 2
-    one = DP_LP.run(system([[1]], [3], expected=1), REQUEST, SeededSource(5))
+    one = DP_LP.run(system([[1]], [3], expected=1), OPTIONS, SeededSource(5))
     assert len(one.answer) == 1
 
 
 def test_public_point() -> None:
     model = system([[1, 0]], [5], np.vstack([np.eye(2), -np.eye(2)]), [1, 2, -1, -2])
-    assert DP_LP.run(model, REQUEST, SeededSource(6)).answer == (Fraction(1), Fraction(2))
+    assert DP_LP.run(model, OPTIONS, SeededSource(6)).answer == (Fraction(1), Fraction(2))
 
 
 def test_an_empty_public_part_is_an_error_before_anything_is_read() -> None:
@@ -118,26 +118,26 @@ def test_an_empty_public_part_is_an_error_before_anything_is_read() -> None:
     model = system(np.zeros((4, 2), int), np.zeros(4, int), [[1, 0], [-1, 0]], [0, -1])
     object.__setattr__(model, "_rows", unread)
     with pytest.raises(InfeasibleError, match="public constraints"):
-        DP_LP.forecast(model, REQUEST)
+        DP_LP.forecast(model, OPTIONS)
     with pytest.raises(InfeasibleError, match="public constraints"):
-        DP_LP.run(model, REQUEST, SeededSource(0))
+        DP_LP.run(model, OPTIONS, SeededSource(0))
 
 
 def test_numbers_that_are_no_small_integers_are_refused_without_showing_them() -> None:
     for A, b in ([[[0.5, 1.0]], [1.0]], [[[77, 1]], [1]], [[[np.nan, 1]], [1]]):
         with pytest.raises(SpecificationError) as caught:
-            DP_LP.run(system(A, b, expected=1, **in_box(2)), REQUEST, SeededSource(0))
+            DP_LP.run(system(A, b, expected=1, **in_box(2)), OPTIONS, SeededSource(0))
         assert "77" not in str(caught.value) and "0.5" not in str(caught.value)
 
 
 def test_eligible_reads_public_facts() -> None:
     rows = np.zeros((10, 2), int), np.zeros(10, int)
-    assert DP_LP.eligible(system(*rows), REQUEST).eligible
-    assert "U" in DP_LP.eligible(system(*rows, U=None), REQUEST).reason
-    assert "size" in DP_LP.eligible(system(*rows, U=10**20), REQUEST).reason  # beyond machine integers
-    assert "delta" in DP_LP.eligible(system(*rows), Request(1.0, 0.0)).reason
-    assert not DP_LP.eligible(system(*rows, homogeneous=True), REQUEST).eligible
-    assert not DP_LP.eligible(system(np.zeros((1, 50), int), [0]), REQUEST).eligible
+    assert DP_LP.eligible(system(*rows), OPTIONS).eligible
+    assert "U" in DP_LP.eligible(system(*rows, U=None), OPTIONS).reason
+    assert "size" in DP_LP.eligible(system(*rows, U=10**20), OPTIONS).reason  # beyond machine integers
+    assert "delta" in DP_LP.eligible(system(*rows), Options(1.0, 0.0)).reason
+    assert not DP_LP.eligible(system(*rows, homogeneous=True), OPTIONS).eligible
+    assert not DP_LP.eligible(system(np.zeros((1, 50), int), [0]), OPTIONS).eligible
 
 
 def test_published_constants_are_computed_exactly_and_refused_with_numbers() -> None:
@@ -151,28 +151,28 @@ def test_published_constants_are_computed_exactly_and_refused_with_numbers() -> 
     assert wide.eta > 0 and float(wide.eta) < 1e-300
     assert np.isfinite(wide.missed)
     model = system(np.zeros((10, 3), int), np.zeros(10, int), expected=5000)
-    verdict = DP_LP_PUBLISHED.eligible(model, Request(1.0, 1e-6))
+    verdict = DP_LP_AS_PRINTED.eligible(model, Options(1.0, 1e-6))
     assert not verdict.eligible and "eta" in verdict.reason and "Gamma" in verdict.reason
     with pytest.raises(UnsupportedModelError, match="published constants"):
-        DP_LP_PUBLISHED.run(model, Request(1.0, 1e-6), SeededSource(0))
-    forecast = DP_LP_PUBLISHED.forecast(model, Request(1.0, 1e-6))
+        DP_LP_AS_PRINTED.run(model, Options(1.0, 1e-6), SeededSource(0))
+    forecast = DP_LP_AS_PRINTED.forecast(model, Options(1.0, 1e-6))
     assert forecast.vacuous and forecast.error.missed == pytest.approx(gamma)
 
 
 @pytest.mark.slow
 def test_forecast_holds_on_fresh_programs() -> None:
     """A prediction, not a theorem: of six fresh programs at most two may miss more."""
-    forecast = DP_LP.forecast(system(np.zeros((3000, 3), int), np.zeros(3000, int), **in_box(3)), REQUEST)
+    forecast = DP_LP.forecast(system(np.zeros((3000, 3), int), np.zeros(3000, int), **in_box(3)), OPTIONS)
     assert not forecast.vacuous and not forecast.proved and 0 <= forecast.error.missed < 0.03 * 3000
     assert forecast.epsilon == 2.0 and forecast.delta == 1e-6 and forecast.error.needed <= 3000
     worse = 0
     for seed in range(6):
         A, b, _ = program(100 + seed, 3000, 3, 10, seed % 2, 300)
-        found = DP_LP.run(system(A, b, **in_box(3)), REQUEST, SeededSource(seed))
+        found = DP_LP.run(system(A, b, **in_box(3)), OPTIONS, SeededSource(seed))
         worse += np.count_nonzero(~satisfied(slack_rows(A, b, 10), found.answer, 10)) > forecast.error.missed
     assert worse <= 2
 
 
 def test_forecast_of_few_records_is_vacuous() -> None:
-    forecast = DP_LP.forecast(system(np.zeros((60, 2), int), np.zeros(60, int), **in_box(2)), Request(0.2, 1e-6))
+    forecast = DP_LP.forecast(system(np.zeros((60, 2), int), np.zeros(60, int), **in_box(2)), Options(0.2, 1e-6))
     assert forecast.vacuous and forecast.error.needed > 60 and "no guarantee" in forecast.statement

@@ -12,14 +12,14 @@ from auditing import epsilon_lower_bound
 from inequalities import system, unit
 from replaying import Transcript
 
+from dpmodel.contract import Options
 from dpmodel.exact import hinge_descent
 from dpmodel.exact import hinge_descent as hinge_bounds
 from dpmodel.exact.cones import KINDS, GridRows, grid_point, synthetic
 from dpmodel.exact.hinge_descent import HINGE_DESCENT, HingePlan, plan_hinge, proved_missed, sum_sensitivity
-from dpmodel.mechanisms.contract import Request
 from dpmodel.privacy import SeededSource
 
-REQUEST = Request(1.0, 1e-6)
+OPTIONS = Options(1.0, 1e-6)
 
 
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
@@ -54,7 +54,7 @@ def audited(monkeypatch: pytest.MonkeyPatch, neighbors: str, runs: int = 100_000
     One run on either side records what noise of which scale is added to; then many draws of it are made at once. The
     false-alarm rate is that of ``epsilon_lower_bound``, 1e-7.
     """
-    request, plan = Request(1.0, 1e-3), hinge_bounds.plan_hinge
+    options, plan = Options(1.0, 1e-3), hinge_bounds.plan_hinge
 
     def one_step(*public: Any) -> HingePlan:
         found = plan(*public)
@@ -66,7 +66,7 @@ def audited(monkeypatch: pytest.MonkeyPatch, neighbors: str, runs: int = 100_000
         row = np.array([[1.0, 0.0]])
         for rows in (row, -row if neighbors == "replace-one" else np.zeros((0, 2))):
             source = Transcript(5)
-            HINGE_DESCENT.run(system(rows, 0.5, neighbors=neighbors, expected=1), request, source)
+            HINGE_DESCENT.run(system(rows, 0.5, neighbors=neighbors, expected=1), options, source)
             first = source.draws[0]
             at = np.full(runs, first.values[0][0])
             sides.append(SeededSource(len(sides)).gaussian(at, first.arguments[0]))
@@ -88,8 +88,8 @@ def test_the_regret_bound_holds_step_by_step() -> None:
         size, margin, n = 4, 0.3, 800
         rows, z = synthetic(system(np.zeros((0, size)), margin), seed, n, kind)
         model = system(rows, margin)
-        plan, source = plan_hinge(model, REQUEST), Transcript(seed)
-        HINGE_DESCENT.run(model, REQUEST, source)
+        plan, source = plan_hinge(model, OPTIONS), Transcript(seed)
+        HINGE_DESCENT.run(model, OPTIONS, source)
         y, squares, total, active, direction, size_of_noise = np.zeros(size), 0.0, 0.0, 0, 0.0, 0.0
         for draw in source.draws[:-1]:
             values, extra = rows @ y, draw.answer - draw.values[0]
@@ -104,15 +104,15 @@ def test_the_regret_bound_holds_step_by_step() -> None:
         noise = 3 * max(math.sqrt(size_of_noise), plan.lower_bound)
         assert total <= (signal + noise + direction) * (1 + 1e-4)
         q = 2 * plan.scale * math.sqrt(plan.steps)
-        assert total <= plan.steps * plan.level * proved_missed(model, REQUEST, plan)
+        assert total <= plan.steps * plan.level * proved_missed(model, OPTIONS, plan)
         assert abs(direction) <= 8 * q
 
 
 def test_the_proof_grows_with_noise_margin_and_relation() -> None:
     def proved(margin: float, epsilon: float, neighbors: str, n: int) -> float:
         model = system(np.zeros((n, 5)), margin, neighbors=neighbors)
-        request = Request(epsilon, 1e-6)
-        return proved_missed(model, request, plan_hinge(model, request))
+        options = Options(epsilon, 1e-6)
+        return proved_missed(model, options, plan_hinge(model, options))
 
     base = proved(0.2, 1.0, "add-remove", 2000)
     assert base < proved(0.1, 1.0, "add-remove", 2000)

@@ -13,6 +13,7 @@ from auditing import epsilon_lower_bound
 from hull_membership import in_hull
 from replaying import Transcript
 
+from dpmodel.contract import Options
 from dpmodel.exact import pin_hull
 from dpmodel.exact.model import PrivatePoints
 from dpmodel.exact.pin_hull import (
@@ -27,10 +28,9 @@ from dpmodel.exact.pin_hull import (
     directions,
     pin_hull_plan,
 )
-from dpmodel.mechanisms.contract import Request
 from dpmodel.privacy import Cost, SeededSource, compose
 
-REQUEST = Request(1.0, 1e-6)
+OPTIONS = Options(1.0, 1e-6)
 FALSE_ALARM = 1e-7
 
 
@@ -82,11 +82,11 @@ def test_cuts_are_exact() -> None:
 
 def test_the_budget_adds_up() -> None:
     for neighbors in ("add-remove", "replace-one"):
-        plan = pin_hull_plan(model_of([], (101, 101), neighbors), REQUEST)
-        searches = compose([Cost.exponential(plan.search)] * plan.rounds, REQUEST.delta / 2)
+        plan = pin_hull_plan(model_of([], (101, 101), neighbors), OPTIONS)
+        searches = compose([Cost.exponential(plan.search)] * plan.rounds, OPTIONS.delta / 2)
         assert searches.epsilon <= SEARCH * (1 + 1e-6)
-        assert plan.test + plan.spans * plan.span_request.epsilon + SEARCH <= 1 + 1e-12
-        assert plan.spans * plan.span_request.delta <= REQUEST.delta / 2 * (1 + 1e-12)
+        assert plan.test + plan.spans * plan.span_options.epsilon + SEARCH <= 1 + 1e-12
+        assert plan.spans * plan.span_options.delta <= OPTIONS.delta / 2 * (1 + 1e-12)
         assert plan.test == TEST and SPANS + TEST + SEARCH == 1.0
     assert plan.range_bound == 2.0
 
@@ -98,15 +98,15 @@ def test_what_is_drawn_is_what_is_planned(neighbors: str) -> None:
     points = np.repeat([[3, 2]], 4000, axis=0)
     points[:600] = [[40, 80]]
     model = model_of(points, (101, 101), neighbors)
-    plan, source = pin_hull_plan(model, REQUEST), Transcript(1)
-    PIN_HULL.run(model, REQUEST, source)
+    plan, source = pin_hull_plan(model, OPTIONS), Transcript(1)
+    PIN_HULL.run(model, OPTIONS, source)
     scales: dict[str, list[float]] = {"laplace": [], "discrete_laplace": [], "noisy_max": []}
     for draw in source.draws:
         scales[draw.distribution].append(draw.arguments[0])
     (threshold, *queries), searches, spans = scales["laplace"], scales["noisy_max"], scales["discrete_laplace"]
     assert 3 < len(queries) == len(searches) <= plan.rounds and 1 < len(spans) <= plan.spans
     assert searches == pytest.approx([reach / plan.search] * len(searches))
-    assert spans == pytest.approx([reach / plan.span_request.epsilon] * len(spans))
+    assert spans == pytest.approx([reach / plan.span_options.epsilon] * len(spans))
     assert [1 / threshold + reach / query for query in queries] == pytest.approx([plan.test] * len(queries))
 
 
@@ -116,7 +116,7 @@ def two_places(low: int, high: int) -> Left:
 
 def audit(low: int, runs: int = 1000) -> float:
     """``low`` points or one more at the first of two places, most at the other: is the centre between them answered?"""
-    plan = pin_hull_plan(model_of([], (2,)), REQUEST)
+    plan = pin_hull_plan(model_of([], (2,)), OPTIONS)
     plan = replace(plan, threshold=float(low) + 0.5)
     samples = []
     for seed, here in enumerate((low, low + 1)):
@@ -150,7 +150,7 @@ def test_audit_of_search_and_test_and_a_twin_with_an_exact_count(monkeypatch: py
 
 def test_audit_finds_an_exact_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """The best direction taken without noise, between places of nearly equal weight."""
-    plan = replace(pin_hull_plan(model_of([], (2,)), REQUEST), threshold=1e9)
+    plan = replace(pin_hull_plan(model_of([], (2,)), OPTIONS), threshold=1e9)
 
     def kept_sides(runs: int) -> float:
         samples = []
@@ -192,7 +192,7 @@ KINDS = ["everywhere", "in a corner", "one place", "a slanted line"]
 
 
 def check(points: np.ndarray, levels: tuple[int, ...], seed: int) -> None:
-    found = PIN_HULL.run(model_of(points, levels), REQUEST, SeededSource(seed))
+    found = PIN_HULL.run(model_of(points, levels), OPTIONS, SeededSource(seed))
     assert found.status == "found"
     assert in_hull(points, found.answer)
 
@@ -228,21 +228,21 @@ def test_finds_a_point_in_five_dimensions() -> None:
 def test_too_few_points_give_nothing_and_no_error(n: int) -> None:
     points = np.arange(2 * n).reshape(n, 2) % 11
     for neighbors in ("add-remove", "replace-one"):
-        found = PIN_HULL.run(model_of(points, (11, 11), neighbors), REQUEST, SeededSource(n))
+        found = PIN_HULL.run(model_of(points, (11, 11), neighbors), OPTIONS, SeededSource(n))
         assert found.status == "nothing" and found.answer is None
 
 
 # ------------------------------------------------------------------ public facts
 def test_forecast() -> None:
-    forecast = PIN_HULL.forecast(model_of([], (101, 101)), REQUEST)
+    forecast = PIN_HULL.forecast(model_of([], (101, 101)), OPTIONS)
     assert not forecast.proved and forecast.vacuous
     assert 10_000 < forecast.error.needed < 200_000
-    twice = PIN_HULL.forecast(model_of([], (101, 101), "replace-one"), REQUEST)
+    twice = PIN_HULL.forecast(model_of([], (101, 101), "replace-one"), OPTIONS)
     assert twice.error.needed > forecast.error.needed
-    assert math.isfinite(PIN_HULL.forecast(model_of([], (1001,) * 5), REQUEST).error.needed)
+    assert math.isfinite(PIN_HULL.forecast(model_of([], (1001,) * 5), OPTIONS).error.needed)
 
 
 def test_refusals() -> None:
-    assert "5 dimensions" in PIN_HULL.eligible(model_of([], (3,) * 6), REQUEST).reason
-    assert "delta" in PIN_HULL.eligible(model_of([], (3, 3)), Request(1.0, 0.0)).reason
-    assert "levels" in PIN_HULL.eligible(model_of([], (2**21,)), REQUEST).reason
+    assert "5 dimensions" in PIN_HULL.eligible(model_of([], (3,) * 6), OPTIONS).reason
+    assert "delta" in PIN_HULL.eligible(model_of([], (3, 3)), Options(1.0, 0.0)).reason
+    assert "levels" in PIN_HULL.eligible(model_of([], (2**21,)), OPTIONS).reason

@@ -14,6 +14,7 @@ from replaying import Transcript
 from scipy.stats import binom
 
 from dpmodel._types import Floats
+from dpmodel.contract import Options
 from dpmodel.exact.cones import GridRows, grid_direction
 from dpmodel.exact.rescaling_perceptron import (
     RESCALING_PERCEPTRON,
@@ -23,10 +24,9 @@ from dpmodel.exact.rescaling_perceptron import (
     release_sensitivity,
     search,
 )
-from dpmodel.mechanisms.contract import Request
 from dpmodel.privacy import Cost, SeededSource, compose
 
-ONE = Request(1.0, 1e-6)
+ONE = Options(1.0, 1e-6)
 # An honest mechanism fails one of these audits or forecasts with at most this probability.
 FALSE_ALARM = 1e-7
 
@@ -73,8 +73,8 @@ def test_one_record_moves_releases_by_no_more_than_planned(neighbors: str) -> No
 @pytest.mark.parametrize("margin", [0.5, 0.02])
 def test_noise_adds_up_to_the_budget(neighbors: str, epsilon: float, delta: float, margin: float) -> None:
     model = planted_system(6, margin, 400, "uniform", 3, neighbors=neighbors)
-    request, source = Request(epsilon, delta), Transcript(4)
-    plan = plan_search(model, request)
+    options, source = Options(epsilon, delta), Transcript(4)
+    plan = plan_search(model, options)
     search(grid(model), replace(plan, enough=-math.inf), model.cone, True, source.gaussian)
     swap, size = neighbors == "replace-one", 6
     by_length = {
@@ -124,7 +124,7 @@ def audited(one: Floats, two: Floats, plan: SearchPlan, delta: float, twin: str 
     return epsilon_lower_bound(*samples, delta=delta, confidence=1 - FALSE_ALARM)
 
 
-AUDIT = Request(2.0, 1e-3)
+AUDIT = Options(2.0, 1e-3)
 E1 = np.array([[1.0, 0.0]])
 
 

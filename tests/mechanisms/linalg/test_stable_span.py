@@ -12,11 +12,11 @@ import scipy.stats as stats
 from replaying import Transcript
 from spans import model_of, sampled_levels
 
+from dpmodel.contract import Options
 from dpmodel.exact import stable_span as module
 from dpmodel.exact.fields import GF, QQ
 from dpmodel.exact.partition import stable_partition
 from dpmodel.exact.stable_span import STABLE_SPAN, Thresholds, outside, preferred, thresholds
-from dpmodel.mechanisms.contract import Request
 from dpmodel.privacy import SeededSource, noise_source
 
 
@@ -25,8 +25,8 @@ def test_the_forecast_holds_on_the_worst_profile(neighbors, full):
     """Every level just fails on average, so the bound is put to the test; the false-alarm rate is 1e-7."""
     d, runs, beta = 5, 20_000, 0.05
     model = model_of(np.zeros((1, d if full else d + 2), dtype=int), neighbors=neighbors, rank=d)
-    request = Request(1.0, 1e-6, beta)
-    forecast = STABLE_SPAN.forecast(model, request)
+    options = Options(1.0, 1e-6, beta)
+    forecast = STABLE_SPAN.forecast(model, options)
     rule = thresholds(1.0, 1e-6, neighbors)
     allowed = stats.binom.isf(1e-7, runs, beta)
 
@@ -50,11 +50,11 @@ def test_the_forecast_holds_on_the_worst_profile(neighbors, full):
 
 def test_reference_figures():
     model = model_of(np.zeros((1, 10), dtype=int))
-    forecast = STABLE_SPAN.forecast(model, Request(1.0, 1e-6))
+    forecast = STABLE_SPAN.forecast(model, Options(1.0, 1e-6))
     assert forecast.noise["threshold"] == 17
     assert forecast.error.missed < forecast.error.needed < 1_265
     assert forecast.proved and not forecast.vacuous
-    few = STABLE_SPAN.forecast(model_of(np.zeros((1, 10), dtype=int), expected=500), Request(1.0, 1e-6))
+    few = STABLE_SPAN.forecast(model_of(np.zeros((1, 10), dtype=int), expected=500), Options(1.0, 1e-6))
     assert few.vacuous
 
 
@@ -66,7 +66,7 @@ def test_most_vectors_are_in_the_subspace_told():
         rows = field.matmul(generator.integers(0, top, size=(800, 4)), basis)
         rows = field.exact_rows(rows)
         rows = np.vstack([rows, generator.integers(0, top, size=(6, 8)).astype(rows.dtype)])
-        found = STABLE_SPAN.run(model_of(rows, field), Request(1.0, 1e-6), SeededSource(1))
+        found = STABLE_SPAN.run(model_of(rows, field), Options(1.0, 1e-6), SeededSource(1))
         assert found.status == "found"
         assert found.answer == field.echelon(rows[:800])
         assert np.count_nonzero(~found.answer.contains(rows)) <= 6
@@ -76,24 +76,24 @@ def test_most_vectors_are_in_the_subspace_told():
 def test_nothing_is_told_of_few_records_and_zero_vectors_count_for_nothing():
     rows = np.zeros((5_000, 3), dtype=int)
     rows[:4] = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]]
-    found = STABLE_SPAN.run(model_of(rows), Request(1.0, 1e-6), SeededSource(0))
+    found = STABLE_SPAN.run(model_of(rows), Options(1.0, 1e-6), SeededSource(0))
     assert found.status == "nothing"
     assert found.answer.dimension == 0
-    empty = STABLE_SPAN.run(model_of(np.zeros((0, 3), dtype=int)), Request(1.0, 1e-6), SeededSource(0))
+    empty = STABLE_SPAN.run(model_of(np.zeros((0, 3), dtype=int)), Options(1.0, 1e-6), SeededSource(0))
     assert empty.status == "nothing"
 
 
 @pytest.mark.parametrize("epsilon, delta", [(1.0, 1e-6), (0.1, 1e-9), (5.0, 1e-3)])
 @pytest.mark.parametrize("rank", [1, 3, 4])
 def test_what_is_quickly_seen_to_be_too_few_is_too_few(rank, epsilon, delta):
-    request = Request(epsilon, delta, 0.05)
-    least = int(module.needed_at_least(model_of(np.zeros((1, 4)), QQ, rank=rank), request))
+    options = Options(epsilon, delta, 0.05)
+    least = int(module.needed_at_least(model_of(np.zeros((1, 4)), QQ, rank=rank), options))
     assert least > 1
     for count in (2, least // 2, least - 1):
         few = replace(model_of(np.zeros((1, 4)), QQ, rank=rank), expected=count)
-        assert STABLE_SPAN.forecast(few, request).vacuous
+        assert STABLE_SPAN.forecast(few, options).vacuous
     enough = replace(model_of(np.zeros((1, 4)), QQ, rank=rank), expected=2 * least)
-    assert not STABLE_SPAN.forecast(enough, request).vacuous
+    assert not STABLE_SPAN.forecast(enough, options).vacuous
 
 
 def test_a_level_without_sets_gives_nothing():
@@ -107,7 +107,7 @@ def test_a_level_without_sets_gives_nothing():
             return np.array([500, 100]) if scale else values
 
     model = model_of(np.hstack([rows, np.zeros((6, 1), dtype=int)]), rank=1)
-    found = STABLE_SPAN.run(model, Request(1.0, 1e-6), Loud())
+    found = STABLE_SPAN.run(model, Options(1.0, 1e-6), Loud())
     assert found.status == "nothing"  # level 1 passes by noise, and all sets have two vectors
 
 
@@ -117,7 +117,7 @@ def test_what_gets_noise_and_how_much(task):
     for neighbors, scale in (("add-remove", 2.0), ("replace-one", 4.0)):
         for rank, counted in ((3, [9, 6, 3]), (2, [9, 6, 3]), (1, [9, 6])):
             source = Transcript(0)
-            STABLE_SPAN.run(model_of(rows, task=task, neighbors=neighbors, rank=rank), Request(0.5, 1e-3), source)
+            STABLE_SPAN.run(model_of(rows, task=task, neighbors=neighbors, rank=rank), Options(0.5, 1e-3), source)
             (draw,) = source.draws
             assert draw.distribution == "discrete_laplace" and draw.values[0].tolist() == counted
             assert scale <= draw.arguments[0] <= scale * (1 + 1e-12)
@@ -125,7 +125,7 @@ def test_what_gets_noise_and_how_much(task):
 
 def test_more_dimensions_than_promised_cost_utility_only():
     rows = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]] * 200)
-    found = STABLE_SPAN.run(model_of(rows, rank=2), Request(1.0, 1e-6), SeededSource(0))
+    found = STABLE_SPAN.run(model_of(rows, rank=2), Options(1.0, 1e-6), SeededSource(0))
     assert found.status == "nothing"
 
 
@@ -134,12 +134,12 @@ def test_corrupted_asks_for_a_small_subspace():
     rows = np.hstack([generator.integers(-3, 4, size=(2_000, 3)), np.zeros((2_000, 2), dtype=int)])
     wrong = generator.random(2_000) < 0.02
     rows[wrong, 3:] = generator.integers(1, 5, size=(wrong.sum(), 2))
-    large = STABLE_SPAN.run(model_of(rows), Request(1.0, 1e-6), SeededSource(0))
-    small = STABLE_SPAN.run(model_of(rows, corrupted=0.03), Request(1.0, 1e-6), SeededSource(0))
+    large = STABLE_SPAN.run(model_of(rows), Options(1.0, 1e-6), SeededSource(0))
+    small = STABLE_SPAN.run(model_of(rows, corrupted=0.03), Options(1.0, 1e-6), SeededSource(0))
     assert large.answer.dimension == 5
     assert small.answer == QQ.echelon(rows[~wrong])
     assert small.missed >= wrong.sum() / 4
-    forecast = STABLE_SPAN.forecast(model_of(rows, corrupted=0.03, expected=2_000, rank=3), Request(1.0, 1e-6))
+    forecast = STABLE_SPAN.forecast(model_of(rows, corrupted=0.03, expected=2_000, rank=3), Options(1.0, 1e-6))
     assert not forecast.proved and forecast.error.missed == 60
 
 
@@ -150,11 +150,11 @@ def test_equations_that_contradict_give_the_consistent_part():
     wrong = generator.random(1_500) < 0.04
     b[wrong] += 1
     rows = np.hstack([A, -b[:, None]])
-    found = STABLE_SPAN.run(model_of(rows, task="equations"), Request(1.0, 1e-6), SeededSource(0))
+    found = STABLE_SPAN.run(model_of(rows, task="equations"), Options(1.0, 1e-6), SeededSource(0))
     assert found.answer == QQ.echelon(rows[~wrong])
     assert module.CONSISTENT_PART in found.notes
     all_wrong = np.tile([[0, 0, 0, 5]], (300, 1))
-    found = STABLE_SPAN.run(model_of(all_wrong, task="equations"), Request(1.0, 1e-6), SeededSource(0))
+    found = STABLE_SPAN.run(model_of(all_wrong, task="equations"), Options(1.0, 1e-6), SeededSource(0))
     assert found.answer.rows.tolist() == [[0, 0, 0, 1]]
 
 
@@ -184,19 +184,19 @@ def test_the_most_that_may_be_missed_is_seldom_exceeded(wrong, monkeypatch):
     monkeypatch.setattr(module, "stable_partition", lambda *_: SimpleNamespace(counts=known.counts, basis=bases))
     missed = functools.cache(lambda basis: int((~basis.contains(rows)).sum()))
     found = [
-        STABLE_SPAN.run(model_of(rows, GF(7), task="equations"), Request(1.0, 1e-6), SeededSource(seed))
+        STABLE_SPAN.run(model_of(rows, GF(7), task="equations"), Options(1.0, 1e-6), SeededSource(seed))
         for seed in range(100)
     ]
     assert sum(missed(each.answer) > each.missed for each in found) <= 18
 
 
 def test_pure_privacy_is_refused_with_the_reason():
-    verdict = STABLE_SPAN.eligible(model_of(np.zeros((1, 2), dtype=int)), Request(1.0, 0.0))
+    verdict = STABLE_SPAN.eligible(model_of(np.zeros((1, 2), dtype=int)), Options(1.0, 0.0))
     assert not verdict.eligible and "delta" in verdict.reason
-    assert not STABLE_SPAN.eligible(model_of(np.zeros((1, 2), dtype=int)), Request(1e-14, 1e-6)).eligible
-    assert not STABLE_SPAN.eligible("vectors", Request(1.0, 1e-6)).eligible
+    assert not STABLE_SPAN.eligible(model_of(np.zeros((1, 2), dtype=int)), Options(1e-14, 1e-6)).eligible
+    assert not STABLE_SPAN.eligible("vectors", Options(1.0, 1e-6)).eligible
 
 
 def test_private_noise_runs():
     rows = np.array([[1, 0], [0, 1]] * 300)
-    assert STABLE_SPAN.run(model_of(rows), Request(1.0, 1e-6), noise_source(None)).answer.dimension == 2
+    assert STABLE_SPAN.run(model_of(rows), Options(1.0, 1e-6), noise_source(None)).answer.dimension == 2

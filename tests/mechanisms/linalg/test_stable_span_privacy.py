@@ -11,6 +11,7 @@ import pytest
 from auditing import epsilon_lower_bound
 from spans import discrete_laplace, model_of, random_rows, sampled_levels
 
+from dpmodel.contract import Options
 from dpmodel.exact import stable_span as module
 from dpmodel.exact.fields import GF
 from dpmodel.exact.partition import Partition, stable_partition
@@ -26,7 +27,6 @@ from dpmodel.exact.stable_span import (
     thresholds,
     union_bound,
 )
-from dpmodel.mechanisms.contract import Request
 from dpmodel.privacy import SeededSource
 
 
@@ -231,12 +231,12 @@ def test_audit_of_the_level():
 def test_audit_of_whole_runs_on_a_lonely_direction(monkeypatch, twin):
     """A vector outside everybody's plane: its span must not be told. The twin forgets the threshold."""
     populations = np.array([[1, 0, 0], [0, 1, 0]] * 12)
-    request = Request(1.0, 1e-3)
+    options = Options(1.0, 1e-3)
     if twin:
         monkeypatch.setattr(module, "thresholds", lambda *a: replace(thresholds(*a), gap=1, top=1))
     samples = []
     for seed, rows in enumerate((populations, np.vstack([populations, [[0, 0, 1]]]))):
         model, source = model_of(rows, GF(7)), SeededSource(seed)
-        samples.append(np.array([STABLE_SPAN.run(model, request, source).answer.dimension for _ in range(250)]))
+        samples.append(np.array([STABLE_SPAN.run(model, options, source).answer.dimension for _ in range(250)]))
     shown = epsilon_lower_bound(*samples, delta=1e-3)
     assert (shown > 1.0) == twin

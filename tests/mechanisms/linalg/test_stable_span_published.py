@@ -13,16 +13,16 @@ from auditing import epsilon_lower_bound
 from replaying import Transcript
 from spans import discrete_laplace, model_of
 
+from dpmodel.contract import Options
 from dpmodel.exact.fields import GF
 from dpmodel.exact.stable_span import STABLE_SPAN, log_tail_unequal
 from dpmodel.exact.stable_span_as_printed import (
-    STABLE_SPAN_PUBLISHED,
-    PublishedRule,
+    STABLE_SPAN_AS_PRINTED,
+    PrintedRule,
     _log_false,
-    published_rule,
+    printed_rule,
     theorem_a,
 )
-from dpmodel.mechanisms.contract import Request
 from dpmodel.privacy import SeededSource
 
 
@@ -40,11 +40,11 @@ def test_tail_of_two_scales(first, second):
 
 def test_the_published_constants():
     model = model_of(np.zeros((1, 5), dtype=int))
-    rule = published_rule(model, Request(1.0, 1e-6))
+    rule = printed_rule(model, Options(1.0, 1e-6))
     assert rule.threshold == math.ceil(16 * math.log(100 * 5 / 1e-6)) == 321
     assert (rule.threshold_scale, rule.count_scale) == pytest.approx((2.0, 4.0))
     assert theorem_a(10, 1.0, 1e-6) == pytest.approx(43_600, rel=1e-3)
-    halves = published_rule(replace(model, neighbors="replace-one"), Request(1.0, 1e-6))
+    halves = printed_rule(replace(model, neighbors="replace-one"), Options(1.0, 1e-6))
     assert halves.epsilon == 0.5
     assert halves.delta * (1 + math.exp(0.5)) == pytest.approx(1e-6)
 
@@ -54,10 +54,10 @@ def test_the_published_constants():
 )
 def test_the_threshold_keeps_delta(epsilon, delta):
     model = model_of(np.zeros((1, 4), dtype=int))
-    request = Request(epsilon, delta)
-    assert _log_false(published_rule(model, request), 1) <= math.log(1.5 * (delta / 400) ** 2)
-    assert STABLE_SPAN_PUBLISHED.eligible(model, request).eligible
-    assert not STABLE_SPAN_PUBLISHED.eligible(model, Request(epsilon, 0.0)).eligible
+    options = Options(epsilon, delta)
+    assert _log_false(printed_rule(model, options), 1) <= math.log(1.5 * (delta / 400) ** 2)
+    assert STABLE_SPAN_AS_PRINTED.eligible(model, options).eligible
+    assert not STABLE_SPAN_AS_PRINTED.eligible(model, Options(epsilon, 0.0)).eligible
 
 
 def index_distribution(counts, rule, reach=40):
@@ -83,7 +83,7 @@ def index_distribution(counts, rule, reach=40):
 @pytest.mark.parametrize("shift", list(itertools.product(range(3), repeat=2)))
 def test_the_index_is_private_exactly(shift):
     """Discrete noise of the printed scales: every count may move by one, either way."""
-    rule = PublishedRule(1.5, 0.1, 6, 2 / 1.5, 4 / 1.5)
+    rule = PrintedRule(1.5, 0.1, 6, 2 / 1.5, 4 / 1.5)
     base = np.array([4, 5]) + np.array(shift)
     one = index_distribution(base, rule)
     worst = 0.0
@@ -105,15 +105,15 @@ def test_audit_of_the_index():
             samples.append(np.where(above.any(axis=1), 2 - np.argmax(above[:, ::-1], axis=1), 0))
         return epsilon_lower_bound(*samples)
 
-    rule = PublishedRule(1.0, 1e-3, 14, 2.0, 4.0)
+    rule = PrintedRule(1.0, 1e-3, 14, 2.0, 4.0)
     assert bound(rule) <= 1.0
     assert bound(replace(rule, threshold_scale=0.15, count_scale=0.3)) > 1.0
 
 
 def test_the_vectorised_index_is_that_of_the_mechanism():
-    rule = PublishedRule(1.0, 1e-3, 6, 2.0, 4.0)
+    rule = PrintedRule(1.0, 1e-3, 6, 2.0, 4.0)
     source, counts = SeededSource(1), np.array([4, 5])
-    drawn = np.bincount([STABLE_SPAN_PUBLISHED.index(counts, rule, source) for _ in range(4_000)], minlength=3)
+    drawn = np.bincount([STABLE_SPAN_AS_PRINTED.index(counts, rule, source) for _ in range(4_000)], minlength=3)
     expected = index_distribution(counts, rule, 80)
     for hits, probability in zip(drawn, expected, strict=True):
         assert stats.binomtest(int(hits), 4_000, min(probability, 1.0)).pvalue > 1e-7
@@ -122,31 +122,31 @@ def test_the_vectorised_index_is_that_of_the_mechanism():
 def test_noise_of_the_printed_scales_doubled_for_replace_one():
     for neighbors, factor in (("add-remove", 1), ("replace-one", 2)):
         source, model = Transcript(0), model_of(np.eye(3, dtype=int), GF(7), neighbors=neighbors)
-        STABLE_SPAN_PUBLISHED.run(model, Request(0.5, 1e-6), source)
+        STABLE_SPAN_AS_PRINTED.run(model, Options(0.5, 1e-6), source)
         assert [draw.arguments[0] for draw in source.draws] == pytest.approx([4.0 * factor, 8.0 * factor])
 
 
 def test_it_finds_the_span_and_falls_through_to_nothing():
     generator = np.random.default_rng(0)
     rows = np.hstack([generator.integers(0, 7, size=(3_000, 3)), np.zeros((3_000, 2), dtype=int)])
-    request = Request(1.0, 1e-6)
-    found = STABLE_SPAN_PUBLISHED.run(model_of(rows, GF(7)), request, SeededSource(0))
+    options = Options(1.0, 1e-6)
+    found = STABLE_SPAN_AS_PRINTED.run(model_of(rows, GF(7)), options, SeededSource(0))
     assert found.answer == GF(7).echelon(rows)
     # 120 vectors: the tightened release finds their span, the published one gives {0}, not an untested level 1.
-    assert STABLE_SPAN.run(model_of(rows[:120], GF(7)), request, SeededSource(0)).answer.dimension == 3
-    nothing = STABLE_SPAN_PUBLISHED.run(model_of(rows[:120], GF(7)), request, SeededSource(0))
+    assert STABLE_SPAN.run(model_of(rows[:120], GF(7)), options, SeededSource(0)).answer.dimension == 3
+    nothing = STABLE_SPAN_AS_PRINTED.run(model_of(rows[:120], GF(7)), options, SeededSource(0))
     assert (nothing.status, nothing.answer.dimension) == ("nothing", 0)
     line = np.tile([[1, 2, 3, 0, 0]], (100, 1))
-    assert STABLE_SPAN_PUBLISHED.run(model_of(line, GF(7)), request, SeededSource(0)).status == "nothing"
+    assert STABLE_SPAN_AS_PRINTED.run(model_of(line, GF(7)), options, SeededSource(0)).status == "nothing"
 
 
 def test_the_forecast_holds_and_is_far_above_the_tightened_one():
     d, runs, beta = 4, 20_000, 0.05
-    model, request = model_of(np.zeros((1, d), dtype=int)), Request(1.0, 1e-6, beta)
-    forecast, tight = STABLE_SPAN_PUBLISHED.forecast(model, request), STABLE_SPAN.forecast(model, request)
+    model, options = model_of(np.zeros((1, d), dtype=int)), Options(1.0, 1e-6, beta)
+    forecast, tight = STABLE_SPAN_AS_PRINTED.forecast(model, options), STABLE_SPAN.forecast(model, options)
     assert forecast.error.missed > 10 * tight.error.missed
     assert forecast.error.missed < theorem_a(d, 1.0, 1e-6)
-    rule, source = published_rule(model, request), SeededSource(0)
+    rule, source = printed_rule(model, options), SeededSource(0)
     allowed = stats.binom.isf(1e-7, runs, beta)
     counts = np.full(d, rule.threshold - 8)
     counts[0] = forecast.error.needed

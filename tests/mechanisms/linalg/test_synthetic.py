@@ -8,8 +8,8 @@ from auditing import kolmogorov_distance, kolmogorov_limit
 from inequalities import system
 from scipy.special import betainc
 
+from dpmodel.contract import Options
 from dpmodel.exact.cones import KINDS, forecast_missed, instance, least_seen, synthetic
-from dpmodel.mechanisms.contract import Request
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,11 +61,11 @@ def test_forecasts_scale_the_rows_and_are_remembered() -> None:
         calls.append(len(rows) * weight)
         return np.zeros(4) if seed % 2 else synthetic(model, seed, 1)[1]
 
-    median, high = forecast_missed(model, Request(1.0, 1e-6), "x", run, steps=1000)
+    median, high = forecast_missed(model, Options(1.0, 1e-6), "x", run, steps=1000)
     assert (median, round(high / 1e6)) == (0.0, 10)
     assert calls == pytest.approx([1e7] * len(calls))
     number = len(calls)
-    assert forecast_missed(model, Request(1.0, 1e-6), "x", run, steps=1000) == (median, high)
+    assert forecast_missed(model, Options(1.0, 1e-6), "x", run, steps=1000) == (median, high)
     assert len(calls) == number
 
 
@@ -77,7 +77,7 @@ def test_no_run_is_seen_to_miss_less(expected: int) -> None:
     knows = lambda rows, weight, seed: synthetic(model, seed, 1)[1]  # noqa: E731
     about = {"steps": 40_000, "seeds": 3}
     least = least_seen(model, **about)
-    assert forecast_missed(model, Request(1.0, 1e-6), "knows", knows, **about) == (0.0, least)
+    assert forecast_missed(model, Options(1.0, 1e-6), "knows", knows, **about) == (0.0, least)
     assert (least > 0) == (expected > 277)  # rows that work allows: 4e8 / (3 seeds, 3 kinds, steps, 4 columns)
 
 
@@ -86,7 +86,7 @@ def test_no_run_is_seen_to_miss_less(expected: int) -> None:
 def test_runs_that_cannot_say_anything_any_more_are_not_made(share: float, beta: float) -> None:
     """With runs that miss everything ever so often: the same verdict as of all runs, the same numbers where it says
     something, and a few runs where all of them miss everything."""
-    request = Request(1.0, 1e-6, beta=beta)
+    options = Options(1.0, 1e-6, beta=beta)
 
     def run(rows: np.ndarray, weight: float, seed: int) -> np.ndarray:
         calls.append(seed)
@@ -96,7 +96,7 @@ def test_runs_that_cannot_say_anything_any_more_are_not_made(share: float, beta:
     found = {}
     for nothing in (np.inf, 50.0):
         model, calls = system(np.zeros((0, 4)), 0.1, expected=100), []
-        found[nothing] = (*forecast_missed(model, request, "x", run, seeds=60, nothing=nothing), len(calls))
+        found[nothing] = (*forecast_missed(model, options, "x", run, seeds=60, nothing=nothing), len(calls))
     (median, high, runs), (cut_median, cut_high, cut_runs) = found[np.inf], found[50.0]
     assert (cut_high >= 50) == (high >= 50) and runs == 60 * len(KINDS)
     if high < 50:

@@ -12,10 +12,10 @@ from auditing import epsilon_lower_bound
 from hull_membership import in_hull
 from scipy.stats import binom
 
+from dpmodel.contract import Options
 from dpmodel.exact import tukey_depth
 from dpmodel.exact.model import PrivatePoints
 from dpmodel.exact.tukey_depth import TUKEY_DEPTH, depth_plan, row_epsilon
-from dpmodel.mechanisms.contract import Request
 from dpmodel.privacy import SeededSource
 
 FALSE_ALARM = 1e-7
@@ -30,16 +30,16 @@ def model_of(
     return PrivatePoints((Fraction(0),) * len(levels), Fraction(1), levels, neighbors, records, guess, lambda: rows)
 
 
-def answers(model: PrivatePoints, request: Request, runs: int, seed: int) -> np.ndarray:
+def answers(model: PrivatePoints, options: Options, runs: int, seed: int) -> np.ndarray:
     source = SeededSource(seed)
-    return np.array([[int(v) for v in TUKEY_DEPTH.run(model, request, source).answer] for _ in range(runs)])
+    return np.array([[int(v) for v in TUKEY_DEPTH.run(model, options, source).answer] for _ in range(runs)])
 
 
 # ------------------------------------------------------------------ privacy
 def audit(one: Any, two: Any, neighbors: Any, epsilon: float, expected: int | None = None) -> float:
-    request = Request(epsilon, 0.0)
+    options = Options(epsilon, 0.0)
     samples = [
-        answers(model_of(points, (2,), neighbors, expected), request, 3_000, seed)[:, 0].astype(float)
+        answers(model_of(points, (2,), neighbors, expected), options, 3_000, seed)[:, 0].astype(float)
         for seed, points in enumerate((one, two))
     ]
     return epsilon_lower_bound(*samples, confidence=1 - FALSE_ALARM)
@@ -86,34 +86,34 @@ def worst_case(levels: tuple[int, ...], n: int) -> np.ndarray:
 @pytest.mark.parametrize("levels", [(101,), (11, 11), (5, 5, 5)])
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
 def test_needed_points_are_enough(levels: tuple[int, ...], neighbors: Any) -> None:
-    request = Request(1.0, 0.0, beta=0.2)
-    needed = int(TUKEY_DEPTH.forecast(model_of([], levels, neighbors, expected=150), request).error.needed)
+    options = Options(1.0, 0.0, beta=0.2)
+    needed = int(TUKEY_DEPTH.forecast(model_of([], levels, neighbors, expected=150), options).error.needed)
     points = worst_case(levels, needed)
     runs = 30
-    found = answers(model_of(points, levels, neighbors), request, runs, 3)
+    found = answers(model_of(points, levels, neighbors), options, runs, 3)
     hits = sum(in_hull(points, [Fraction(int(v)) for v in at]) for at in found)
-    assert binom.cdf(hits, runs, 1 - request.beta) > FALSE_ALARM
+    assert binom.cdf(hits, runs, 1 - options.beta) > FALSE_ALARM
 
 
 def test_a_tenth_of_the_needed_points_are_not() -> None:
-    levels, request = (40, 40), Request(1.0, 0.0)
-    needed = int(TUKEY_DEPTH.forecast(model_of([], levels), request).error.needed)
+    levels, options = (40, 40), Options(1.0, 0.0)
+    needed = int(TUKEY_DEPTH.forecast(model_of([], levels), options).error.needed)
     points = worst_case(levels, needed // 10)
-    found = answers(model_of(points, levels), request, 30, 4)
+    found = answers(model_of(points, levels), options, 30, 4)
     assert np.mean([in_hull(points, [Fraction(int(v)) for v in at]) for at in found]) < 0.6
 
 
 @pytest.mark.parametrize("levels", [(9,), (12, 12), (6, 6, 6)])
 def test_all_points_equal(levels: tuple[int, ...]) -> None:
     at = [2] * len(levels)
-    found = answers(model_of([at] * 200, levels), Request(1.0, 0.0), 20, 5)
+    found = answers(model_of([at] * 200, levels), Options(1.0, 0.0), 20, 5)
     assert (found == at).all()
 
 
 def test_points_on_a_slanted_line() -> None:
     along = np.arange(120) % 7
     points = np.column_stack([along + 1, 2 * along])
-    found = answers(model_of(points, (20, 20)), Request(1.0, 0.0), 20, 6)
+    found = answers(model_of(points, (20, 20)), Options(1.0, 0.0), 20, 6)
     assert all(in_hull(points, [Fraction(int(v)) for v in at]) for at in found)
 
 
@@ -121,18 +121,18 @@ def test_sampled_cube() -> None:
     rng = np.random.default_rng(0)
     points = rng.integers(0, 14, size=(4000, 3))
     model = model_of(points, (14, 14, 14), expected=12_000)
-    plan = depth_plan(model, Request(1.0, 0.0))
+    plan = depth_plan(model, Options(1.0, 0.0))
     assert plan.rate == pytest.approx(200 / 12_000)
     assert plan.needed < 4000
     assert binom.cdf(plan.kept - 1, plan.needed, plan.rate) <= 0.025
     assert binom.cdf(plan.kept - 1, plan.needed - 1, plan.rate) > 0.025
-    (at,) = answers(model, Request(1.0, 0.0), 1, 7)
+    (at,) = answers(model, Options(1.0, 0.0), 1, 7)
     assert in_hull(points, [Fraction(int(v)) for v in at])
 
 
 def test_no_points_and_axes_of_one_level() -> None:
-    assert TUKEY_DEPTH.run(model_of([], (4, 1)), Request(1.0, 0.0), SeededSource(0)).status == "found"
-    lone = TUKEY_DEPTH.run(model_of([[0, 0]], (1, 1)), Request(1.0, 0.0), SeededSource(0))
+    assert TUKEY_DEPTH.run(model_of([], (4, 1)), Options(1.0, 0.0), SeededSource(0)).status == "found"
+    lone = TUKEY_DEPTH.run(model_of([[0, 0]], (1, 1)), Options(1.0, 0.0), SeededSource(0))
     assert lone.answer == (0, 0)
 
 
@@ -142,7 +142,7 @@ def test_forecast_reads_no_points() -> None:
         raise AssertionError
 
     model = PrivatePoints((Fraction(0),) * 2, Fraction(1), (101, 101), "add-remove", None, 40, forbidden)
-    forecast = TUKEY_DEPTH.forecast(model, Request(1.0, 1e-6))
+    forecast = TUKEY_DEPTH.forecast(model, Options(1.0, 1e-6))
     # K = 1 + floor(ln(10201 / .05)) = 13, so 4 * 12 + 1
     assert forecast.error.needed == 49
     assert forecast.vacuous and forecast.proved and forecast.delta == 0
@@ -154,7 +154,7 @@ def test_forecast_reads_no_points() -> None:
     [((3,) * 5, 1.0, "have 5"), ((2000, 2000), 1.0, "4,000,000"), ((50, 50, 50), 0.05, "too slow")],
 )
 def test_refusals_say_the_number(levels: tuple[int, ...], epsilon: float, words: str) -> None:
-    verdict = TUKEY_DEPTH.eligible(model_of([], levels, expected=100), Request(epsilon, 0.0))
+    verdict = TUKEY_DEPTH.eligible(model_of([], levels, expected=100), Options(epsilon, 0.0))
     assert not verdict.eligible
     assert words in verdict.reason
 
@@ -163,14 +163,14 @@ def test_refusals_say_the_number(levels: tuple[int, ...], epsilon: float, words:
 def test_sampled_points_in_four_dimensions() -> None:
     points = np.random.default_rng(0).integers(0, 11, size=(1300, 4))
     model = model_of(points, (11,) * 4)
-    assert depth_plan(model, Request(1.0, 0.0)).needed <= 1300
-    (at,) = answers(model, Request(1.0, 0.0), 1, 8)
+    assert depth_plan(model, Options(1.0, 0.0)).needed <= 1300
+    (at,) = answers(model, Options(1.0, 0.0), 1, 8)
     assert in_hull(points, [Fraction(int(v)) for v in at])
 
 
 def test_a_huge_expected_number_keeps_to_the_rates_that_coins_have() -> None:
     few = model_of(np.zeros((3, 4)), (3,) * 4, expected=6_000_000)
-    assert depth_plan(few, Request(1.0, 0.0)).rate == 2.0**-16
-    assert TUKEY_DEPTH.run(few, Request(1.0, 0.0), SeededSource(0)).status == "found"
+    assert depth_plan(few, Options(1.0, 0.0)).rate == 2.0**-16
+    assert TUKEY_DEPTH.run(few, Options(1.0, 0.0), SeededSource(0)).status == "found"
     many = model_of(np.zeros((3, 4)), (20,) * 4, expected=10**9)
-    assert "too slow" in TUKEY_DEPTH.eligible(many, Request(1.0, 0.0)).reason
+    assert "too slow" in TUKEY_DEPTH.eligible(many, Options(1.0, 0.0)).reason

@@ -14,17 +14,15 @@ from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel.cli import main
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options, basic_options
 from dpmodel.mechanisms.lp.noise_once import mechanism as noise_once
-from dpmodel.models.options import Options
-from dpmodel.models.request import basic_request
 from tests.benchmarks.programs.treatments import MODELS, measured
 
 BETA, DRAWS, FALSE_ALARM = 0.2, 60, 1e-8
 
 
 def test_it_is_the_default_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    for function in (dpm.Problem.solve, dpm.Problem.plan, basic_request, Request, Options):
+    for function in (dpm.Problem.solve, dpm.Problem.plan, basic_options, Options, Options):
         assert inspect.signature(function).parameters["feasibility"].default == "centred", function
     seen: list[argparse.Namespace] = []
     monkeypatch.setattr("dpmodel.cli.commands.problem_in", lambda file: (_ for _ in ()).throw(SystemExit(7)))

@@ -11,8 +11,8 @@ from scipy.optimize import linprog
 from scipy.stats import binom
 
 import dpmodel as dpm
+from dpmodel.contract import Options, Verdict
 from dpmodel.marks import Private, Records
-from dpmodel.mechanisms.contract import Request, Verdict
 from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT as MECHANISM
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.plan import by_name
@@ -32,7 +32,7 @@ def ballots(voters: int, neighbors: Any = "replace-one", **declared: Any) -> tup
 
 def test_what_it_serves() -> None:
     def verdict(problem: dpm.Problem, **asked: Any) -> str:
-        found = MECHANISM.eligible(problem._model(None), Request(1.0, 1e-6, **asked))
+        found = MECHANISM.eligible(problem._model(None), Options(1.0, 1e-6, **asked))
         return "" if found.eligible else found.reason
 
     problem, A = ballots(500)
@@ -65,17 +65,17 @@ def test_the_promise_holds(case: str) -> None:
     vertices = rng.random((200, 3)) @ np.diag([1, 1, 0.5]) if case == "given points" else None
     if vertices is not None:
         vertices[0] = [1.0, 1.0, 0.4]
-    request = Request(2.0, 1e-6, beta=0.3, vertices=vertices, violation=0.15 if case != "relative" else 0.05)
+    options = Options(2.0, 1e-6, beta=0.3, vertices=vertices, violation=0.15 if case != "relative" else 0.05)
     model = problem._model(None)
-    forecast = MECHANISM.forecast(model, request)
+    forecast = MECHANISM.forecast(model, options)
     assert forecast.proved == (vertices is None) and forecast.delta == 0 and not forecast.vacuous
     G, h = private_rows(model).values(model.read_private())
     best = linprog(COST, G.toarray(), h, bounds=[(0, 1)] * 3).fun
     if vertices is not None:
-        best = min(COST @ p for p in vertices if (G @ p <= h + request.violation).all())
+        best = min(COST @ p for p in vertices if (G @ p <= h + options.violation).all())
     failures, cheap, runs = 0, 0, 80
     for seed in range(runs):
-        outcome = MECHANISM.run(model, request, SeededSource(seed))
+        outcome = MECHANISM.run(model, options, SeededSource(seed))
         assert outcome.x is not None and outcome.x.sum() <= 2.5 + 1e-9 and outcome.value == COST @ outcome.x
         out = int((G @ outcome.x - h > forecast.error.violation + 1e-9).sum())
         failures += out > forecast.error.slack_rows or outcome.value > best + forecast.error.objective + 1e-9
@@ -95,9 +95,9 @@ def test_one_candidate_is_no_choice(name: str) -> None:
                 cost = cp.Minimize(COST @ X) if name == "cheapest-point" else cp.Minimize(0)
                 A = Private(shape=(voters, 3), name="A", unit="row", bounds=[0, 1])
                 problem = dpm.Problem(cost, [A @ X >= 1, cp.sum(X) <= 2.5])
-                model, request = problem._model(None), Request(epsilon, 1e-6, vertices=listed)
-                found = by_name(name).eligible(model, request)
-                told = by_name(name).forecast(model, request) if found.eligible else found
+                model, options = problem._model(None), Options(epsilon, 1e-6, vertices=listed)
+                found = by_name(name).eligible(model, options)
+                told = by_name(name).forecast(model, options) if found.eligible else found
                 one = isinstance(told, Verdict)
                 if isinstance(told, Verdict):
                     assert "one candidate" in told.reason
@@ -112,5 +112,5 @@ def test_one_candidate_is_no_choice(name: str) -> None:
 def test_no_point_passes() -> None:
     problem, A = ballots(4)
     A.value = np.zeros((4, 3))
-    outcome = MECHANISM.run(problem._model(None), Request(1e3, 0.0, vertices=POINTS), SeededSource(1))
+    outcome = MECHANISM.run(problem._model(None), Options(1e3, 0.0, vertices=POINTS), SeededSource(1))
     assert outcome.x is not None and outcome.x.tolist() == [0, 0, 1] and "no point passed" in outcome.notes[0]

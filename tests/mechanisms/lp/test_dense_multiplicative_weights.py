@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.mechanisms.contract import Request, no_progress
+from dpmodel.contract import Options, no_progress
 from dpmodel.mechanisms.lp.dense_weights import weights
 from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
 from dpmodel.mechanisms.lp.dense_weights.mechanism import DENSE_MULTIPLICATIVE_WEIGHTS, Plan
@@ -216,9 +216,7 @@ def worst_pair(density, steps, rate, epsilon, delta, engine=ENGINE, m=24, twin="
     steps = promise.plan.steps if steps is None else steps
     plan = replace(promise.plan, density=density, steps=steps, rate=rate)
     if engine is ALGORITHM_2:
-        plan = replace(
-            plan, range_bound=2 * 2 * 1.0 / density, step_epsilon=algorithm_2._published_epsilon(task, steps)
-        )
+        plan = replace(plan, range_bound=2 * 2 * 1.0 / density, step_epsilon=algorithm_2._printed_epsilon(task, steps))
     if twin == "composition forgotten":
         task = replace(task, spend=Spend(epsilon * steps, None if delta == 0 else task.spend.rho * steps))
     promise = replace(promise, plan=plan)
@@ -464,11 +462,11 @@ def test_published_constants() -> None:
 def test_published_refusals_and_vacuity() -> None:
     values = ballots(200, 4, np.random.default_rng(0))
     cover, general = (Cover(values, shape, bounds=[0, 1]) for shape in ("simplex", "general"))
-    assert ALGORITHM_2.eligible(cover.model, Request(1.0, 1e-6)).eligible
-    assert "delta" in ALGORITHM_2.eligible(cover.model, Request(1.0, 0.0)).reason
-    assert "steps" in ALGORITHM_2.eligible(cover.model, Request(1.0, 1e-6, violation=1e-3)).reason
-    assert "vertices" in ALGORITHM_2.eligible(general.model, Request(1.0, 1e-6)).reason
-    assert ENGINE.eligible(general.model, Request(1.0, 0.0)).eligible
+    assert ALGORITHM_2.eligible(cover.model, Options(1.0, 1e-6)).eligible
+    assert "delta" in ALGORITHM_2.eligible(cover.model, Options(1.0, 0.0)).reason
+    assert "steps" in ALGORITHM_2.eligible(cover.model, Options(1.0, 1e-6, violation=1e-3)).reason
+    assert "vertices" in ALGORITHM_2.eligible(general.model, Options(1.0, 1e-6)).reason
+    assert ENGINE.eligible(general.model, Options(1.0, 0.0)).eligible
     promise = ALGORITHM_2.promise(cover.task(0.1))
     assert promise.slack_rows == promise.rows and promise.error == promise.width  # says nothing, and says so
     x = ALGORITHM_2.point(cover.task(0.1), promise, cover.model.read_private(), SeededSource(0), no_progress).x

@@ -8,12 +8,12 @@ import pytest
 from auditing import epsilon_lower_bound
 
 import dpmodel as dpm
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.mechanisms.lp.exact_equations import EXACT_EQUATIONS
 from dpmodel.privacy import SeededSource
 
 # A large delta makes the threshold small, and an audit possible: x = 3 is released or not.
-REQUEST = Request(1.0, 0.05)
+OPTIONS = Options(1.0, 0.05)
 RUNS = 500
 
 
@@ -37,7 +37,7 @@ def model(count: int, neighbors: str):
 
 def answers(source, count: int, neighbors: str) -> np.ndarray:
     built = model(count, neighbors)
-    found = [EXACT_EQUATIONS.run(built, REQUEST, source).x for _ in range(RUNS)]
+    found = [EXACT_EQUATIONS.run(built, OPTIONS, source).x for _ in range(RUNS)]
     assert all(x is None or x.tolist() == [3.0] for x in found)
     return np.array([x is not None for x in found], dtype=float)
 
@@ -48,10 +48,10 @@ def test_audit_and_a_twin(neighbors) -> None:
     """False alarm 1e-7. The pairs stand just below the threshold, where one record counts most."""
     count = 5 if neighbors == "add-remove" else 10
     audit = epsilon_lower_bound(
-        answers(SeededSource(1), count + 1, neighbors), answers(SeededSource(2), count, neighbors), delta=REQUEST.delta
+        answers(SeededSource(1), count + 1, neighbors), answers(SeededSource(2), count, neighbors), delta=OPTIONS.delta
     )
     twin = epsilon_lower_bound(
-        answers(Loud(3), count + 1, neighbors), answers(Loud(4), count, neighbors), delta=REQUEST.delta
+        answers(Loud(3), count + 1, neighbors), answers(Loud(4), count, neighbors), delta=OPTIONS.delta
     )
     print(neighbors, audit, twin)
-    assert audit <= REQUEST.epsilon < twin
+    assert audit <= OPTIONS.epsilon < twin

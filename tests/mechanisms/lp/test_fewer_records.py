@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.mechanisms.lp import fewer_records as few
 from dpmodel.mechanisms.lp.engines import synthetic_rows
 from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
@@ -83,14 +83,14 @@ def test_small_and_coupled_problems_stay_whole(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("share", [1.0, 0.1, 0.004])
 def test_the_budget_keeps_noise_on_a_mean_what_it_was(share: float) -> None:
-    pure = as_noisy(Request(0.5, 0.0, slack_rows=1000), share)
+    pure = as_noisy(Options(0.5, 0.0, slack_rows=1000), share)
     assert pure.epsilon == pytest.approx(0.5 / share) and pure.slack_rows == round(1000 * share)
     for gaussian_only in (True, False):
         of_all, of_some = (Spend.of(r.epsilon, r.delta, gaussian_only=gaussian_only) for r in
-                           (Request(0.5, 1e-6), as_noisy(Request(0.5, 1e-6), share)))  # fmt: skip
+                           (Options(0.5, 1e-6), as_noisy(Options(0.5, 1e-6), share)))  # fmt: skip
         ratio = of_all.gaussian_sigma(1.0) * share / of_some.gaussian_sigma(1.0)
         assert ratio == pytest.approx(1.0, rel=1e-5 if gaussian_only else 0.25)
-    assert gaussian_mu(as_noisy(Request(1.0, 1e-6), 1e-7).epsilon, 1e-6) < 200
+    assert gaussian_mu(as_noisy(Options(1.0, 1e-6), 1e-7).epsilon, 1e-6) < 200
 
 
 def test_a_simulation_of_a_part_says_what_one_of_the_whole_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,13 +101,13 @@ def test_a_simulation_of_a_part_says_what_one_of_the_whole_says(monkeypatch: pyt
         A = dpm.Private((rng.random((3000, 8)) < 0.3) * 1.0, name="A", unit="row", bounds=[0, 1], max_l1=3)
         x = cp.Variable(8, bounds=[0, 1])
         model = model_of(dpm.Problem(cp.Minimize(0), [A @ x >= 1, cp.sum(x) <= 3]))
-        return against_public(EngineMechanism(NOISY_HINGE_DESCENT), model, Request(0.1, 1e-6))
+        return against_public(EngineMechanism(NOISY_HINGE_DESCENT), model, Options(0.1, 1e-6))
 
     whole = shares()
     monkeypatch.setattr(few, "ENTRIES", 2400)
     part = shares()
     assert part == pytest.approx(whole, rel=0.05) and part < 1
-    monkeypatch.setattr(synthetic_rows, "as_noisy", lambda request, share: request)
+    monkeypatch.setattr(synthetic_rows, "as_noisy", lambda options, share: options)
     assert shares() > 1.1 * whole  # a tenth of the records with the budget of all is another problem
 
 
@@ -116,10 +116,10 @@ def test_a_simulation_that_cannot_win_is_left_at_what_was_seen() -> None:
     A = dpm.Private((rng.random((200, 8)) < 0.3) * 1.0, name="A", unit="row", bounds=[0, 1], max_l1=3)
     x = cp.Variable(8, bounds=[0, 1])
     model = model_of(dpm.Problem(cp.Minimize(0), [A @ x >= 1, cp.sum(x) <= 3]))
-    mechanism, request = EngineMechanism(NOISY_HINGE_DESCENT), Request(0.1, 1e-6)
-    whole = against_public(mechanism, model, request)
+    mechanism, options = EngineMechanism(NOISY_HINGE_DESCENT), Options(0.1, 1e-6)
+    whole = against_public(mechanism, model, options)
     for share in (0.1, 0.5, 0.9):
-        seen = against_public(mechanism, model, request, enough=share * whole)
+        seen = against_public(mechanism, model, options, enough=share * whole)
         assert share * whole < seen <= whole
-    assert against_public(mechanism, model, request, enough=0.1 * whole) < whole  # something was left out
-    assert against_public(mechanism, model, request, enough=1.01 * whole) == whole
+    assert against_public(mechanism, model, options, enough=0.1 * whole) < whole  # something was left out
+    assert against_public(mechanism, model, options, enough=1.01 * whole) == whole

@@ -17,7 +17,7 @@ import dpmodel as dpm
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.public_set import base_program
-from dpmodel.mechanisms.contract import Outcome, Request
+from dpmodel.contract import Options, Outcome
 from dpmodel.mechanisms.lp.noise_once.design import design
 from dpmodel.mechanisms.lp.noise_once.give_way import least_each, short_rows
 from dpmodel.mechanisms.lp.noise_once.margins import shortfalls
@@ -100,13 +100,13 @@ WRITTEN: list[Callable[[], dpm.Problem]] = [
 def runs(write: Callable[[], dpm.Problem], kind: Any = "laplace") -> tuple[PrivateLP, ConeProgram, list[Outcome]]:
     """The model, its true program and ``DRAWS`` answers."""
     model = write()._model(None)
-    request, which = Request(1.0, 1e-6 if kind == "gaussian" else 0.0, BETA, "safe"), NoiseOnce(kind)
-    assert which.eligible(model, request).eligible
+    options, which = Options(1.0, 1e-6 if kind == "gaussian" else 0.0, BETA, "safe"), NoiseOnce(kind)
+    assert which.eligible(model, options).eligible
     theta, form = model.read_private(), model.form
     entries = form.matrix.compact().apply(theta) if form.matrix.nnz else None
     c, b, A = form.with_noise(form.objective.apply(theta), form.scalar.apply(theta), entries)
     truth = base_program(form).with_(c=c, b=b, A=A)
-    return model, truth, [which.run(model, request, SeededSource(seed)) for seed in range(DRAWS)]
+    return model, truth, [which.run(model, options, SeededSource(seed)) for seed in range(DRAWS)]
 
 
 def missed(model: PrivateLP, truth: ConeProgram, x: Floats) -> dict[str, float]:
@@ -159,8 +159,8 @@ def test_without_the_list_the_sentence_is_false() -> None:
     assert false_lists(issue, told=lambda outcome: ()) > MOST
     assert false_lists(coefficients, told=lambda outcome: ()) > MOST
     tau = runs(issue)[0]
-    request = Request(1.0, 0.0, BETA, "safe")
-    shift = -treat(tau, request, design(tau, request, {"scalar": "laplace"})).relax.min()
+    options = Options(1.0, 0.0, BETA, "safe")
+    shift = -treat(tau, options, design(tau, options, {"scalar": "laplace"})).relax.min()
     assert false_lists(issue, told=lambda outcome: [(name, amount - shift) for name, amount in outcome.short]) > MOST
 
 
@@ -252,19 +252,19 @@ def test_a_plan_promises_every_row_only_where_a_point_is_left(name: str) -> None
     problem = write()
     model = problem._model(None)
     assert leaves_a_point(model) == expected
-    request = Request(0.05, 0.0, BETA, "safe")
-    statement = NoiseOnce().forecast(model, request).statement
+    options = Options(0.05, 0.0, BETA, "safe")
+    statement = NoiseOnce().forecast(model, options).statement
     assert ("the release lists" in statement) == (not expected)
     for seed in range(12 if expected else 0):
-        outcome = NoiseOnce().run(model, request, SeededSource(seed))
+        outcome = NoiseOnce().run(model, options, SeededSource(seed))
         assert outcome.status == "optimal" and not outcome.short and outcome.extra_violation == 0
 
 
 def test_a_point_for_all_data_is_released_where_the_tightened_rows_leave_none() -> None:
     """A number that stands in a row twice, with both signs: rows that are tightened entry by entry do not know that."""
-    model, request = twice_in_a_row()._model(None), Request(1.0, 0.0, BETA, "safe")
+    model, options = twice_in_a_row()._model(None), Options(1.0, 0.0, BETA, "safe")
     for seed in range(4):
-        outcome = NoiseOnce().run(model, request, SeededSource(seed))
+        outcome = NoiseOnce().run(model, options, SeededSource(seed))
         assert any("whatever the data are" in note for note in outcome.notes) and not outcome.short
         assert outcome.x == pytest.approx([1.0, 1.0])
 
@@ -273,9 +273,9 @@ def test_no_row_is_harder_than_for_the_worst_data_that_are_allowed() -> None:
     """The noise is many times as large as the declared ranges: of coefficients 1 to 3 and needs up to 6."""
     A, b = private([[1.0, 2], [2, 1]], "A", bounds=[1, 3]), private([5.0, 3], bounds=[0, 6])
     x = cp.Variable(2, bounds=[0, 4])
-    model, request = dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x >= b])._model(None), Request(0.05, 0.0, BETA, "safe")
+    model, options = dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x >= b])._model(None), Options(0.05, 0.0, BETA, "safe")
     for seed in range(12):
-        outcome = NoiseOnce().run(model, request, SeededSource(seed))
+        outcome = NoiseOnce().run(model, options, SeededSource(seed))
         assert outcome.status == "optimal" and outcome.x.sum() <= 6 + 1e-6  # type: ignore[union-attr]
 
 
@@ -283,13 +283,13 @@ def test_intervals_of_coefficients_lie_in_their_ranges() -> None:
     """Gaussian noise on many numbers is released as it is, in the declared range or far from it."""
     A, x = dpm.Private(np.zeros((1, 200)), name="A", linf=0.001, bounds=[0, 1]), cp.Variable(200, bounds=[0, 1])
     model = dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= 2.0])._model(None)
-    request = Request(1.0, 1e-6, BETA, "safe")
-    noise = design(model, request, {"matrix": "gaussian"})
+    options = Options(1.0, 1e-6, BETA, "safe")
+    noise = design(model, options, {"matrix": "gaussian"})
     assert not noise.parts["matrix"].clip, "this test wants noise beyond the range"
     (row,) = np.flatnonzero(model.form.private_rows)
     for released in (-7.0, -0.001, 0.0, 0.5, 1.001, 9.0):
         entries = np.full(200, released)
-        program, weights = tightened_program(model, noise, treat(model, request, noise), None, None, entries)
+        program, weights = tightened_program(model, noise, treat(model, options, noise), None, None, entries)
         assert weights is not None
         middle, half = program.A.toarray()[row], weights.toarray()[row]
         assert (half >= 0).all() and (middle - half >= -1e-9).all() and (middle + half <= 1 + 1e-9).all()

@@ -14,8 +14,8 @@ from replaying import Transcript
 
 import dpmodel as dpm
 from dpmodel._types import Floats
-from dpmodel.mechanisms.contract import YES, Outcome, Request, Verdict
-from dpmodel.mechanisms.known import capped
+from dpmodel.contract import YES, Options, Outcome, Verdict
+from dpmodel.forecast import capped
 from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
 from dpmodel.mechanisms.lp.engines.routes import TEST_SHARE, best_route, noise_of_tests, objective_design
@@ -44,7 +44,7 @@ class Recorder(Engine):
     name: str = "recorder"
     source: str = "none"
 
-    def eligible(self, model: Any, request: Request) -> Any:
+    def eligible(self, model: Any, options: Options) -> Any:
         return YES
 
     def promise(self, task: Task) -> Promise:
@@ -84,13 +84,13 @@ def cover(maximize: bool = False, private_cost: bool = False) -> dpm.Problem:
 
 
 def run(engine: Recorder, problem: dpm.Problem, seed: int = 0, **asked: Any) -> tuple[Any, Outcome]:
-    request = replace(Request(1e6, 1e-6), **asked)
+    options = replace(Options(1e6, 1e-6), **asked)
     mechanism, model = EngineMechanism(engine), problem._model(None)
-    verdict = mechanism.eligible(model, request)
+    verdict = mechanism.eligible(model, options)
     assert verdict.eligible, verdict.reason
-    forecast = capped(mechanism.forecast(model, request), known_without_data(model))
+    forecast = capped(mechanism.forecast(model, options), known_without_data(model))
     engine.tasks.clear()
-    return forecast, mechanism.run(model, request, SeededSource(seed))
+    return forecast, mechanism.run(model, options, SeededSource(seed))
 
 
 def test_target_is_a_public_row() -> None:
@@ -155,11 +155,11 @@ def test_a_search_spends_the_budget_and_no_more(delta: float, gaussian_only: boo
     engine, source = Failing(gaussian_only=bool(gaussian_only), own_composition=gaussian_only is None), Transcript(0)
     problem = cover()
     model = problem._model(None)
-    request = Request(1.0, delta, goal="search")
+    options = Options(1.0, delta, goal="search")
     mechanism = EngineMechanism(engine)
-    mechanism.forecast(model, request)
+    mechanism.forecast(model, options)
     engine.tasks.clear()
-    mechanism.run(model, request, source)
+    mechanism.run(model, options, source)
     whole = Spend.of(1.0, delta, gaussian_only=bool(gaussian_only))
     tests = len(engine.tasks) - 1
     distributions, scales = {draw.distribution for draw in source.draws}, [draw.arguments[0] for draw in source.draws]
@@ -191,11 +191,11 @@ def test_answers_alone_decide_which_targets_pass(values: Any, answer: float, all
 
     problem = cover()
     problem.parameters()[0].value = values
-    model, request = problem._model(None), Request(1.0, 0.0, goal="search")
+    model, options = problem._model(None), Options(1.0, 0.0, goal="search")
     mechanism = EngineMechanism(engine := Recorder())
-    tests = mechanism.forecast(model, request).noise["objective treated by"]["runs"] - 1  # type: ignore[index]
+    tests = mechanism.forecast(model, options).noise["objective treated by"]["runs"] - 1  # type: ignore[index]
     assert tests >= 1
-    notes = mechanism.run(model, request, Answering(0)).notes
+    notes = mechanism.run(model, options, Answering(0)).notes
     assert len(engine.tasks) == tests + (not all_pass)  # without a target only where none passed
     assert any(f"search: {tests * all_pass} of {tests} targets passed" in note for note in notes)
 
@@ -226,21 +226,21 @@ def test_audit_of_the_tests_of_a_search(distribution: str, honest: bool) -> None
 def test_a_search_leaves_room_for_its_tests_in_the_rows_asked_for() -> None:
     engine = Recorder(counts_rows=True, slack=1)
     model, mechanism = cover()._model(None), EngineMechanism(engine)
-    ample = Request(1e6, 0.0, goal="search", slack_rows=2)
+    ample = Options(1e6, 0.0, goal="search", slack_rows=2)
     assert mechanism.eligible(model, ample).eligible
     assert mechanism.forecast(model, ample).error.slack_rows <= 2
     # Tests at this budget err by more than two rows: there is no room.
-    assert isinstance(mechanism.forecast(model, Request(1.0, 0.0, goal="search", slack_rows=2)), Verdict)
+    assert isinstance(mechanism.forecast(model, Options(1.0, 0.0, goal="search", slack_rows=2)), Verdict)
 
 
 def test_a_private_objective_is_measured_once_with_its_own_half() -> None:
     engine, source = Recorder(), Transcript(3)
     problem = cover(private_cost=True)
-    model, request = problem._model(None), Request(1.0, 0.0, goal="penalty")
+    model, options = problem._model(None), Options(1.0, 0.0, goal="penalty")
     mechanism = EngineMechanism(engine)
-    forecast = mechanism.forecast(model, request)
+    forecast = mechanism.forecast(model, options)
     engine.tasks.clear()
-    mechanism.run(model, request, source)
+    mechanism.run(model, options, source)
     assert len(engine.tasks) == 1 and engine.tasks[0].epsilon == 0.5
     (draw,) = source.draws
     assert draw.arguments[0] == pytest.approx(3e-6 / 0.5, rel=2e-3)  # l1 change of three entries
@@ -255,13 +255,13 @@ def test_an_objective_and_its_engine_share_one_budget(delta: float, gaussian_onl
     more than half of the whole in any currency."""
     engine = Recorder(gaussian_only=gaussian_only)
     model, mechanism = cover(private_cost=True)._model(None), EngineMechanism(engine)
-    request = Request(1.0, delta, goal=goal, target=3.0 if goal == "target" else None)
-    mechanism.forecast(model, request)
-    measured = objective_design(model, request)
+    options = Options(1.0, delta, goal=goal, target=3.0 if goal == "target" else None)
+    mechanism.forecast(model, options)
+    measured = objective_design(model, options)
     assert measured is not None
     engine.tasks.clear()
-    mechanism.run(model, request, SeededSource(1))
-    route = best_route(model, engine, request)
+    mechanism.run(model, options, SeededSource(1))
+    route = best_route(model, engine, options)
     assert route is not None
     for task in engine.tasks if goal != "search" else [route.whole]:
         assert measured.epsilon + task.epsilon <= 1 + 1e-12 and measured.delta + task.delta <= delta
@@ -274,7 +274,7 @@ def test_without_a_bounded_objective_the_reason_is_given() -> None:
     c = dpm.Private([1.0, 2.0], name="c", linf=0.1)  # no range: no public span
     x = cp.Variable(2, bounds=[0, 1], name="x")
     problem = dpm.Problem(cp.Minimize(c @ x), [A @ x >= 1])
-    verdict = EngineMechanism(Recorder()).forecast(problem._model(None), Request(1.0, 1e-6))
+    verdict = EngineMechanism(Recorder()).forecast(problem._model(None), Options(1.0, 1e-6))
     assert isinstance(verdict, Verdict) and "do not bound the objective" in verdict.reason
 
 
@@ -291,5 +291,5 @@ def test_absent_people_and_unbounded_sets() -> None:
     A = dpm.Private([[1.0, 1.0]], name="A", unit="row", bounds=[0, 1])
     x = cp.Variable(2, nonneg=True, name="x")
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x >= 1])
-    verdict = EngineMechanism(Recorder()).eligible(problem._model(None), Request(1.0, 1e-6))
+    verdict = EngineMechanism(Recorder()).eligible(problem._model(None), Options(1.0, 1e-6))
     assert not verdict.eligible and "do not bound x" in verdict.reason

@@ -18,8 +18,8 @@ from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import Outcome, Request
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.contract import Options, Outcome
+from dpmodel.forecast import Forecast
 from dpmodel.mechanisms.lp.engines.contract import Point
 from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
 from dpmodel.mechanisms.lp.noise_once.mechanism import objective_loss
@@ -55,9 +55,9 @@ def problem(kind: str, private_cost: bool) -> dpm.Problem:
 OPTIMUM = 2.4
 
 
-def request_for(goal: Any, ask: str, delta: float, epsilon: float) -> Request:
+def options_for(goal: Any, ask: str, delta: float, epsilon: float) -> Options:
     target = OPTIMUM if goal == "target" else None
-    return Request(epsilon, delta, BETA, goal=goal, target=target, **ASKED[ask])
+    return Options(epsilon, delta, BETA, goal=goal, target=target, **ASKED[ask])
 
 
 def broken(model: PrivateLP, forecast: Any, outcome: Outcome) -> bool:
@@ -74,9 +74,9 @@ def broken(model: PrivateLP, forecast: Any, outcome: Outcome) -> bool:
     )
 
 
-def failures(mechanism: Any, model: PrivateLP, request: Request, runs: int) -> int:
-    forecast = mechanism.forecast(model, request)
-    return sum(broken(model, forecast, mechanism.run(model, request, SeededSource(s))) for s in range(runs))
+def failures(mechanism: Any, model: PrivateLP, options: Options, runs: int) -> int:
+    forecast = mechanism.forecast(model, options)
+    return sum(broken(model, forecast, mechanism.run(model, options, SeededSource(s))) for s in range(runs))
 
 
 def plausible(failed: int, runs: int) -> bool:
@@ -87,12 +87,12 @@ def served(kind: str, private_cost: bool, goal: str, runs: int, settings: Any) -
     """(mechanism, asked, delta, epsilon, failures) of every engine that serves."""
     model, out = problem(kind, private_cost)._model(None), []
     for ask, delta, epsilon in settings:
-        request = request_for(goal, ask, delta, epsilon)
+        options = options_for(goal, ask, delta, epsilon)
         for mechanism in ENGINES:
-            if not mechanism.eligible(model, request).eligible:
+            if not mechanism.eligible(model, options).eligible:
                 continue
-            if isinstance(mechanism.forecast(model, request), Forecast):
-                out.append((mechanism.name, ask, delta, epsilon, failures(mechanism, model, request, runs)))
+            if isinstance(mechanism.forecast(model, options), Forecast):
+                out.append((mechanism.name, ask, delta, epsilon, failures(mechanism, model, options, runs)))
     return out
 
 
@@ -133,8 +133,8 @@ def cut_off(monkeypatch: pytest.MonkeyPatch, runs: int) -> int:
         return route.promise, Point(best)
 
     monkeypatch.setattr(EngineMechanism, "_reach", look)
-    request, mechanism = Request(1.0, 1e-6, BETA, goal="target", target=0.5), by_name("point-exponential")
-    empty = [mechanism.run(model, request, SeededSource(s)).x is None for s in range(runs)]  # type: ignore[union-attr]
+    options, mechanism = Options(1.0, 1e-6, BETA, goal="target", target=0.5), by_name("point-exponential")
+    empty = [mechanism.run(model, options, SeededSource(s)).x is None for s in range(runs)]  # type: ignore[union-attr]
     return sum(empty) + sum(left_out)
 
 

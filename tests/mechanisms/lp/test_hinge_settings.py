@@ -14,7 +14,7 @@ from scipy.stats import mannwhitneyu
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.mechanisms.lp.engines import mechanism as goal
 from dpmodel.mechanisms.lp.engines import simulated_settings
 from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
@@ -53,8 +53,8 @@ def covering(approved: np.ndarray, priced: bool = False) -> dpm.Problem:
 
 def short(approved: np.ndarray, model: PrivateLP, epsilon: float, delta: float) -> np.ndarray:
     """(seeds,) mean shortfall of a voter."""
-    request = Request(epsilon, delta)
-    points = (HINGE.run(model, request, SeededSource(seed)).x for seed in SEEDS)
+    options = Options(epsilon, delta)
+    points = (HINGE.run(model, options, SeededSource(seed)).x for seed in SEEDS)
     return np.array([np.maximum(1 - approved @ x, 0).mean() for x in points])
 
 
@@ -93,12 +93,12 @@ def test_settings_with_the_best_statement_would_hurt(monkeypatch: pytest.MonkeyP
 
 def test_the_best_statement_is_run_where_one_was_asked_for() -> None:
     model = covering(ballots(300, 8, 3, 1.0, 0))._model(None)
-    for request in (
-        Request(1.0, 1e-6, slack_rows=30),
-        Request(1.0, 1e-6, violation=0.1),
-        Request(1, 1e-6, by_proof=True),
+    for options in (
+        Options(1.0, 1e-6, slack_rows=30),
+        Options(1.0, 1e-6, violation=0.1),
+        Options(1, 1e-6, by_proof=True),
     ):
-        assert settle(model, ENGINE, request) is best_route(model, ENGINE, request)
+        assert settle(model, ENGINE, options) is best_route(model, ENGINE, options)
 
 
 @pytest.mark.parametrize("steps", [10, 40])
@@ -117,24 +117,24 @@ def test_the_settings_that_do_best_without_data_are_run(steps: int, monkeypatch:
     monkeypatch.setattr(PrivateLP, "read_private", refused)
     for priced in (False, True):
         model = covering(ballots(100, 8, 3, 1.0, 0), priced=priced)._model(None)
-        request = Request(1.0, 1e-6, goal="penalty" if priced else "auto")
-        route = settle(model, ENGINE, request)
+        options = Options(1.0, 1e-6, goal="penalty" if priced else "auto")
+        route = settle(model, ENGINE, options)
         assert route.promise.plan.steps == steps
-        assert HINGE.forecast(model, request).noise["steps"] == steps
+        assert HINGE.forecast(model, options).noise["steps"] == steps
 
 
 def test_too_long_to_simulate_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulated_settings, "_MOST", 1.0)
-    model, request = covering(ballots(100, 8, 3, 1.0, 0))._model(None), Request(1.0, 1e-6)
-    assert settle(model, ENGINE, request) is best_route(model, ENGINE, request)
+    model, options = covering(ballots(100, 8, 3, 1.0, 0))._model(None), Options(1.0, 1e-6)
+    assert settle(model, ENGINE, options) is best_route(model, ENGINE, options)
 
 
 @pytest.mark.parametrize("priced", [False, True])
 def test_other_settings_state_their_own_error(priced: bool) -> None:
     """The statement of a way to treat the objective follows from that of its engine, whichever settings are run."""
     model = covering(ballots(300, 8, 3, 1.0, 0), priced=priced)._model(None)
-    request = Request(1.0, 1e-6, goal="penalty" if priced else "auto")
-    route = best_route(model, ENGINE, request)
+    options = Options(1.0, 1e-6, goal="penalty" if priced else "auto")
+    route = best_route(model, ENGINE, options)
     assert route is not None and len(route.promise.others()) > 2
     same = with_promise(route, route.promise)
     assert same == replace(route, violation=pytest.approx(route.violation))

@@ -14,14 +14,14 @@ from replaying import Transcript
 from scipy.stats import binom
 
 import dpmodel as dpm
+from dpmodel.contract import Mechanism, Options
 from dpmodel.marks import Private, Records
-from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT, in_row_units, measured
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, best_measurement
 from dpmodel.numerics.diagonal_qp import DiagonalQP, solve_diagonal_qp
 from dpmodel.privacy import Gaussian, SeededSource, gaussian_mu
 
-REQUEST = Request(epsilon=1.0, delta=0.05, beta=0.1)
+OPTIONS = Options(epsilon=1.0, delta=0.05, beta=0.1)
 CELLS, WEIGHTS = 6, (2.0, 1.0, 0.5)
 # Cells of a 2 x 3 table; its two margins, then all of it.
 TABLE = np.arange(CELLS).reshape(2, 3)
@@ -77,7 +77,7 @@ def test_numbers_in_row_units_are_the_rows():
 
 def test_weights_lower_the_noise_of_heavier_rows():
     case = opened(HISTOGRAM)
-    noised = measured(case.model, REQUEST)
+    noised = measured(case.model, OPTIONS)
     size = np.array([w for W, w in zip(MARGINS, WEIGHTS, strict=True) for _ in W])
     in_counts = noised.sigma / size
     sigma = np.sqrt(sum(w * w for w in WEIGHTS)) / gaussian_mu(1.0, 0.05)
@@ -90,44 +90,44 @@ def test_audit(broken):
     """Log likelihood ratios of the released numbers on the worst pair; the halved noise must be found out."""
     neighbour = HISTOGRAM + np.eye(CELLS)[5]
     case, other = opened(HISTOGRAM), opened(neighbour)
-    distribution = measured(case.model, REQUEST).distribution
+    distribution = measured(case.model, OPTIONS).distribution
     assert isinstance(distribution, Gaussian)
     distribution = replace(distribution, scale=distribution.scale / 2) if broken else distribution
-    m = measured(case.model, REQUEST).measurement
+    m = measured(case.model, OPTIONS).measurement
     a, b = (m.values(c.model.read_private()) for c in (case, other))
     runs = 200_000
     outputs = [distribution.add_to(np.tile(v, (runs, 1)), SeededSource(s)) for s, v in ((1, a), (2, b))]
     scores = [(out - (a + b) / 2) @ (a - b) for out in outputs]
-    found = epsilon_lower_bound(*scores, delta=REQUEST.delta, confidence=1 - 1e-7)
-    assert found > REQUEST.epsilon if broken else found <= REQUEST.epsilon
+    found = epsilon_lower_bound(*scores, delta=OPTIONS.delta, confidence=1 - 1e-7)
+    assert found > OPTIONS.epsilon if broken else found <= OPTIONS.epsilon
 
 
 def test_run_draws_once_and_spends_what_the_forecast_says():
     case = opened(HISTOGRAM)
     source = Transcript(3)
-    MEASURE_AND_FIT.run(case.model, REQUEST, source)
-    noised = measured(case.model, REQUEST)
+    MEASURE_AND_FIT.run(case.model, OPTIONS, source)
+    noised = measured(case.model, OPTIONS)
     (draw,) = source.draws
     assert draw.answer.size == noised.measurement.count == sum(len(W) for W in MARGINS)
     assert draw.arguments == (noised.distribution.scale,)
-    forecast = MEASURE_AND_FIT.forecast(case.model, REQUEST)
+    forecast = MEASURE_AND_FIT.forecast(case.model, OPTIONS)
     assert (forecast.epsilon, forecast.delta) == (1.0, 0.05)
-    assert MEASURE_AND_FIT.forecast(case.model, replace(REQUEST, delta=0.0)).delta == 0.0
+    assert MEASURE_AND_FIT.forecast(case.model, replace(OPTIONS, delta=0.0)).delta == 0.0
 
 
 # ------------------------------------------------------------------ utility
 @pytest.mark.parametrize("delta", [0.0, 0.05])
 def test_no_private_row_is_missed_by_more_than_alpha(delta):
-    request = replace(REQUEST, delta=delta)
+    options = replace(OPTIONS, delta=delta)
     case = opened(HISTOGRAM)
-    forecast = MEASURE_AND_FIT.forecast(case.model, request)
+    forecast = MEASURE_AND_FIT.forecast(case.model, options)
     runs, missed = 60, 0
     for seed in range(runs):
-        out = MEASURE_AND_FIT.run(case.model, request, SeededSource(seed))
+        out = MEASURE_AND_FIT.run(case.model, options, SeededSource(seed))
         rows = [w * (W @ (out.x - HISTOGRAM)) for W, w in zip(MARGINS, WEIGHTS, strict=True)]
         missed += np.abs(np.concatenate(rows)).max() > forecast.alpha + 0.01
         assert out.x.min() >= 0
-    assert binom.sf(missed - 1, runs, request.beta) > 1e-7
+    assert binom.sf(missed - 1, runs, options.beta) > 1e-7
 
 
 def test_alpha_is_no_larger_than_that_of_gaussian_once():
@@ -135,16 +135,16 @@ def test_alpha_is_no_larger_than_that_of_gaussian_once():
 
     for weights in ((1.0, 1.0, 1.0), WEIGHTS):
         case = opened(HISTOGRAM, weights=weights)
-        alpha = MEASURE_AND_FIT.forecast(case.model, REQUEST).alpha
-        assert alpha <= by_name("gaussian-once").forecast(case.model, REQUEST).alpha * (1 + 1e-12)
+        alpha = MEASURE_AND_FIT.forecast(case.model, OPTIONS).alpha
+        assert alpha <= by_name("gaussian-once").forecast(case.model, OPTIONS).alpha * (1 + 1e-12)
 
 
 # ------------------------------------------------------------------ the fit
 def test_fit_is_the_weighted_least_squares_point():
     case = opened(HISTOGRAM, total=97.0)
-    out = MEASURE_AND_FIT.run(case.model, replace(REQUEST, epsilon=0.2), SeededSource(5))
+    out = MEASURE_AND_FIT.run(case.model, replace(OPTIONS, epsilon=0.2), SeededSource(5))
     # Residuals are the multipliers of the rows, so the released numbers can be had back from the release.
-    noised = measured(case.model, replace(REQUEST, epsilon=0.2))
+    noised = measured(case.model, replace(OPTIONS, epsilon=0.2))
     rows = noised.measurement.positions
     W = case.model.form.A0.toarray()[rows]
     released = W @ out.x + out.dual[rows] * (noised.sigma / noised.sigma.min()) ** 2
@@ -161,7 +161,7 @@ def test_band_is_kept_where_it_can_be():
     from dpmodel.mechanisms.lp import measure_and_fit as module
 
     case = opened(HISTOGRAM)
-    noised = measured(case.model, REQUEST)
+    noised = measured(case.model, OPTIONS)
     tight = replace(noised, reach=np.full(noised.reach.size, 1.0))
     b = case.model.form.b0.copy()
     b[noised.measurement.positions] = (case.model.form.A0 @ HISTOGRAM)[noised.measurement.positions]
@@ -191,8 +191,8 @@ def test_refusals(sensitivity, reason):
         A = Private(np.eye(2), name="A", unit="entry", linf=0.1)
         rows.append(A @ x <= 9)
     problem = dpm.Problem(cp.Minimize(x[0] if sensitivity == "objective" else 0), rows)
-    request = replace(REQUEST, feasibility="strict") if sensitivity == "strict" else REQUEST
-    verdict = MEASURE_AND_FIT.eligible(problem._model(None), request)
+    options = replace(OPTIONS, feasibility="strict") if sensitivity == "strict" else OPTIONS
+    verdict = MEASURE_AND_FIT.eligible(problem._model(None), options)
     assert not verdict.eligible
     assert reason in verdict.reason
 

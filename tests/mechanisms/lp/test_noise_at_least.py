@@ -11,10 +11,10 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
+from dpmodel.contract import Candidate
+from dpmodel.forecast import Bound, Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.at_least import at_least
 from dpmodel.mechanisms.lp.noise_once.mechanism import GAUSSIAN_ONCE, LAPLACE_ONCE, NoiseOnce
-from dpmodel.models.contract import Candidate
 from dpmodel.plan.planner import BEHIND
 
 
@@ -42,16 +42,16 @@ def problem(kind: str, m: int, seed: int) -> dpm.Problem:
     return dpm.Problem(cp.Minimize(np.linspace(1, 2, n) @ x), rows.get(kind, [A @ x >= 0.5]))
 
 
-def told(of: NoiseOnce, made: dpm.Problem, request: Any) -> tuple[Violation, Violation]:
+def told(of: NoiseOnce, made: dpm.Problem, options: Any) -> tuple[Violation, Violation]:
     """The bound and what is forecast, both held against what is known without data."""
     door = made._door(None)
-    assert of.eligible(door.data, request).eligible
-    (bound,) = of.at_least(door.data, request)
-    forecast = of.forecast(door.data, request)
-    both = (Candidate(of.name, "", True, "", each) for each in (bound.hoped(request), forecast))
-    held = [door.capped(request, each).forecast for each in both]
+    assert of.eligible(door.data, options).eligible
+    (bound,) = of.at_least(door.data, options)
+    forecast = of.forecast(door.data, options)
+    both = (Candidate(of.name, "", True, "", each) for each in (bound.hoped(options), forecast))
+    held = [door.capped(options, each).forecast for each in both]
     assert isinstance(forecast, Forecast) and all(isinstance(each, Forecast) for each in held)
-    orders = [each.error.order(each, request) for each in held]
+    orders = [each.error.order(each, options) for each in held]
     assert orders[0] <= orders[1]
     assert isinstance(bound.error, Violation) and isinstance(forecast.error, Violation)
     return bound.error, forecast.error
@@ -63,7 +63,7 @@ def told(of: NoiseOnce, made: dpm.Problem, request: Any) -> tuple[Violation, Vio
 def test_below_the_forecast(of: NoiseOnce, feasibility: Any, kind: str) -> None:
     for m, seed in ((3, 0), (40, 1), (400, 2)):
         made = problem(kind, m, seed)
-        asked = made.plan(1.0, 1e-6, feasibility=feasibility, mechanism="laplace-once").request
+        asked = made.plan(1.0, 1e-6, feasibility=feasibility, mechanism="laplace-once").options
         for epsilon in (0.1, 1.0, 100.0, 1e5):
             bound, forecast = told(of, made, replace(asked, epsilon=epsilon))
             assert bound.violation <= forecast.violation and bound.expected <= forecast.expected * (1 + 1e-12)
@@ -78,24 +78,24 @@ def test_no_bound_where_entries_differ() -> None:
     A = table(40, 6, 0, bounds=[0, 1])
     for rows in (A @ cp.multiply(weights, x) >= 1, A @ x >= dpm.Private(np.ones(40), name="b", linf=1)):
         made = dpm.Problem(cp.Minimize(cp.sum(x)), [rows])
-        request = made.plan(1.0, 1e-6, mechanism="laplace-once").request
-        assert not list(LAPLACE_ONCE.at_least(made._door(None).data, request))
+        options = made.plan(1.0, 1e-6, mechanism="laplace-once").options
+        assert not list(LAPLACE_ONCE.at_least(made._door(None).data, options))
 
 
 def test_a_bound_too_high_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: far more than the bound."""
     made = problem("box", 40, 0)
-    request = replace(made.plan(1.0, 1e-6, mechanism="laplace-once").request, epsilon=1e5)
+    options = replace(made.plan(1.0, 1e-6, mechanism="laplace-once").options, epsilon=1e5)
 
-    def wrong(model: Any, request: Any, kind: Any) -> Any:
-        for bound in at_least(model, request, kind):
+    def wrong(model: Any, options: Any, kind: Any) -> Any:
+        for bound in at_least(model, options, kind):
             error = bound.error
             yield Bound(replace(error, violation=20 * error.violation, expected=20 * error.expected), bound.proved)
 
-    told(LAPLACE_ONCE, made, request)
+    told(LAPLACE_ONCE, made, options)
     monkeypatch.setattr("dpmodel.mechanisms.lp.noise_once.mechanism.at_least", wrong)
     with pytest.raises(AssertionError):
-        told(LAPLACE_ONCE, made, request)
+        told(LAPLACE_ONCE, made, options)
 
 
 def test_choices_that_simulations_settle_are_those_of_a_full_comparison() -> None:

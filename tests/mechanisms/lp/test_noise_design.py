@@ -12,8 +12,8 @@ from cases import CASES, Case, Opened, Truth, cone_gap, direction_of, violation
 from scipy.stats import binom
 
 import dpmodel as dpm
+from dpmodel.contract import Options, no_progress
 from dpmodel.marks import Private, Records
-from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp.engines.routes import noise_hides_costs, objective_span
 from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, design, row_margins
 from dpmodel.mechanisms.lp.noise_once.margins import margin
@@ -32,7 +32,7 @@ KINDS = ("laplace", "gaussian", "truncated")
 def designed(opened: Opened, kind: str) -> NoiseDesign:
     parts = opened.model.private_parts()
     kinds = {p: "laplace" if kind == "truncated" and p == "objective" else kind for p in parts}
-    return design(opened.model, opened.request, kinds)  # type: ignore[arg-type]
+    return design(opened.model, opened.options, kinds)  # type: ignore[arg-type]
 
 
 def cost(noise: NoiseDesign, record: Records) -> tuple[float, float, float]:
@@ -120,7 +120,7 @@ def test_different_people_each_get_the_whole_budget() -> None:
     model = dpm.Problem(cp.Minimize(c @ x), [x >= b])._model(None)
     same = CASES["objective_and_sides"].open()
     for kind in ("laplace", "gaussian"):
-        noise = design(model, same.request, {"objective": kind, "scalar": kind})  # type: ignore[dict-item]
+        noise = design(model, same.options, {"objective": kind, "scalar": kind})  # type: ignore[dict-item]
         assert [part.share for part in noise.parts.values()] == pytest.approx([1.0, 1.0])
         shared = designed(same, kind)
         power = 2 if kind == "gaussian" else 1
@@ -134,9 +134,9 @@ def test_shares_are_half_and_half_between_objective_and_rows() -> None:
     b = Private(shape=3, name="b", l1=0.5, bounds=[2, 12], records=people)
     x = cp.Variable(4, bounds=[0, 3])
     model = dpm.Problem(cp.Minimize(-c @ x), [A @ x <= b])._model(None)
-    request = CASES["prices"].open().request
+    options = CASES["prices"].open().options
     for kind, power in (("laplace", 1), ("gaussian", 2)):
-        noise = design(model, request, dict.fromkeys(model.private_parts(), kind))  # type: ignore[misc]
+        noise = design(model, options, dict.fromkeys(model.private_parts(), kind))  # type: ignore[misc]
         weight = {name: part.share**power for name, part in noise.parts.items()}
         assert weight["objective"] == pytest.approx(0.5, rel=1e-6)
         assert weight["scalar"] + weight["matrix"] == pytest.approx(0.5, rel=1e-6)
@@ -174,7 +174,7 @@ def mixing() -> Opened:
     x = cp.Variable(600, bounds=[0, 9e3])
     sums = np.random.default_rng(1).uniform(0.5, 1.5, size=(600, 250))
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= sums @ b])
-    return Opened(problem, {"b": b}, CASES["demand"].open(delta=1e-6).request)
+    return Opened(problem, {"b": b}, CASES["demand"].open(delta=1e-6).options)
 
 
 def test_reach_of_sums_at_the_end_of_the_range() -> None:
@@ -195,7 +195,7 @@ def test_a_true_point_survives_row_noise_at_the_end_of_the_range() -> None:
     A = Private(np.zeros((1, d)), name="A", linf=0.001, bounds=[0, 1])
     x = cp.Variable(d, bounds=[0, 1])
     opened = Opened(
-        dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= 0.0]), {"A": A}, CASES["demand"].open(delta=1e-6).request
+        dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= 0.0]), {"A": A}, CASES["demand"].open(delta=1e-6).options
     )
     noise = designed(opened, "gaussian")
     assert not noise.parts["matrix"].clip, "this test wants the margin of single Gaussians per row"
@@ -210,7 +210,7 @@ def test_a_true_point_survives_row_noise_at_the_end_of_the_range() -> None:
         worst = (noisy < 0).astype(float)
         uniform = margins.all.max()
         excess += -noisy @ worst > uniform
-    assert misses_at_most(missed + excess, 400, opened.request.beta)
+    assert misses_at_most(missed + excess, 400, opened.options.beta)
 
 
 BLOCKS = [
@@ -288,12 +288,12 @@ def test_relaxing_keeps_the_true_optimum_feasible(name: str, kind: str) -> None:
 def test_theorem_34_uses_the_papers_scale() -> None:
     opened = CASES["prices"].open(delta=1e-6)
     mechanism: Any = by_name("theorem-34")
-    (part,) = mechanism._design(opened.model, opened.request).parts.values()
+    (part,) = mechanism._design(opened.model, opened.options).parts.values()
     measured = measurements(opened.model, "objective")[0]
     assert part.distribution.scale == pytest.approx(measured.l1 * math.sqrt(8 * 4 * math.log(1e6)))
-    printed = mechanism.forecast(opened.model, opened.request).noise["printed_alpha_for_unit_norm"]
+    printed = mechanism.forecast(opened.model, opened.options).noise["printed_alpha_for_unit_norm"]
     assert printed == pytest.approx(4 * measured.l1 * math.sqrt(8 * 4 * math.log(4e6)))
-    assert part.reach.max() == pytest.approx(part.distribution.scale * math.log(4 / opened.request.beta))
+    assert part.reach.max() == pytest.approx(part.distribution.scale * math.log(4 / opened.options.beta))
 
 
 @pytest.mark.parametrize("low", [-3.0, 0.0])
@@ -306,7 +306,7 @@ def test_noise_that_hides_all_costs_loses_what_points_differ_by(bounds: list[flo
         x = cp.Variable(6, bounds=[low, 5])
         rows = [rng.uniform(-1, 2, (3, 6)) @ x <= 4, cp.sum(x) >= 1, x[0] + x[1] == 1]
         model = dpm.Problem(cp.Minimize(c @ x), rows)._door(None).data
-        noise = design(model, Request(epsilon, 0.0), {"objective": "laplace"})
+        noise = design(model, Options(epsilon, 0.0), {"objective": "laplace"})
         part = noise.parts["objective"]
         hidden.append(noise_hides_costs(model, part.measurement.positions, part.reach))
         loss = min(objective_noise(model, noise), objective_span(model))

@@ -15,7 +15,7 @@ from scipy.stats import binom
 from test_private_rows import CASES, Opened
 
 import dpmodel as dpm
-from dpmodel.mechanisms.contract import no_progress
+from dpmodel.contract import no_progress
 from dpmodel.mechanisms.lp.engines.contract import Promise, Task, bound_of
 from dpmodel.mechanisms.lp.hinge_descent import forecast as hinge_forecast
 from dpmodel.mechanisms.lp.hinge_descent.forecast import DescentPlan, centre, noise_alone, plan_descent, sum_sensitivity

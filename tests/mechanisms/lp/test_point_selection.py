@@ -14,8 +14,8 @@ from replaying import Transcript
 from scipy.stats import binom
 
 import dpmodel as dpm
+from dpmodel.contract import Options, no_progress
 from dpmodel.marks import Private, Records
-from dpmodel.mechanisms.contract import Request, no_progress
 from dpmodel.mechanisms.lp.engines.contract import Task
 from dpmodel.mechanisms.lp.point_exponential.mechanism import POINT_EXPONENTIAL as ENGINE
 from dpmodel.mechanisms.lp.point_exponential.mechanism import _range, violated
@@ -66,18 +66,18 @@ def theta_of(problem: dpm.Problem, *values: tuple[Private, Any]) -> np.ndarray:
 def test_what_it_serves() -> None:
     problem, _ = ballots()
     model = problem._model(None)
-    assert ENGINE.eligible(model, Request(1.0, 0.0)).eligible
+    assert ENGINE.eligible(model, Options(1.0, 0.0)).eligible
     wide, _ = ballots(4, 9)
-    refused = ENGINE.eligible(wide._model(None), Request(1.0, 0.0))
+    refused = ENGINE.eligible(wide._model(None), Options(1.0, 0.0))
     assert not refused.eligible and "vertices=" in refused.reason
-    assert ENGINE.eligible(wide._model(None), Request(1.0, 0.0, vertices=np.eye(9))).eligible
+    assert ENGINE.eligible(wide._model(None), Options(1.0, 0.0, vertices=np.eye(9))).eligible
     x = cp.Variable(2)
     b = Private(shape=2, name="b", unit="entry", bounds=[0, 1])
     loose = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
-    assert "do not bound" in ENGINE.eligible(loose._model(None), Request(1.0, 0.0)).reason
+    assert "do not bound" in ENGINE.eligible(loose._model(None), Options(1.0, 0.0)).reason
     c = Private(shape=2, name="c", l1=1)
     public = dpm.Problem(cp.Minimize(c @ x), [x >= 0, x <= 1])
-    assert "no constraint is private" in ENGINE.eligible(public._model(None), Request(1.0, 0.0)).reason
+    assert "no constraint is private" in ENGINE.eligible(public._model(None), Options(1.0, 0.0)).reason
 
 
 # --------------------------------------------------------------------------------------- sensitivity

@@ -14,8 +14,8 @@ from auditing import fits_frequencies
 from scipy.stats import binom
 
 from dpmodel._types import Floats
+from dpmodel.contract import no_progress
 from dpmodel.marks import Private
-from dpmodel.mechanisms.contract import no_progress
 from dpmodel.mechanisms.lp.multiplicative_weights import game as primal_weights
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     PrivateRowsNow,

@@ -19,8 +19,8 @@ from scipy.optimize import linprog
 from scipy.stats import binom
 
 import dpmodel as dpm
+from dpmodel.contract import Options, Outcome, no_progress
 from dpmodel.marks import Private, Records
-from dpmodel.mechanisms.contract import Outcome, Request, no_progress
 from dpmodel.mechanisms.lp.cutting_planes import rounds as cutting
 from dpmodel.mechanisms.lp.cutting_planes.mechanism import PRIVATE_CUTTING_PLANES as MECHANISM
 from dpmodel.mechanisms.lp.cutting_planes.mechanism import _run
@@ -93,7 +93,7 @@ def test_the_growing_program_against_scipy() -> None:
 # ------------------------------------------------------------------------------------------ eligible
 def test_what_it_serves() -> None:
     def verdict(problem: dpm.Problem, **asked: Any) -> str:
-        return families.verdict(MECHANISM, problem._model(None), Request(1.0, 1e-6, **asked)).reason
+        return families.verdict(MECHANISM, problem._model(None), Options(1.0, 1e-6, **asked)).reason
 
     b = Private(shape=2, name="b", linf=1)
     high = Private(shape=2, name="high", unit="entry")
@@ -171,11 +171,11 @@ def test_removing_a_record_moves_counts_one_way() -> None:
 class Bench:
     """A problem with a fixed number of rounds, run on values of b."""
 
-    def __init__(self, request: Request, rounds: int, twin: str = "", **declared: Any) -> None:
+    def __init__(self, options: Options, rounds: int, twin: str = "", **declared: Any) -> None:
         self.problem, self.parameters, self.declared = small(**declared)
         self.model = self.problem._model(None)
-        self.request, self.cuts = request, cuts_of(self.model)
-        plan = best_split(self.cuts, request, rounds, math.inf)
+        self.options, self.cuts = options, cuts_of(self.model)
+        plan = best_split(self.cuts, options, rounds, math.inf)
         if twin == "rounds forgotten":
             plan = replace(
                 plan,
@@ -217,11 +217,11 @@ BASE = np.array([1.0, 0.0, 2.0, 0.5])
 PAIR = np.array([1.0, -1.0, 1.0, -1.0])
 # Here the same change turns the order of the two most violated rows.
 TIED = np.array([1.0, 0.0, 0.5, 0.5])
-REQUESTS = {"pure": Request(1.0, 0.0), "zcdp": Request(1.0, 1e-2)}
+REQUESTS = {"pure": Options(1.0, 0.0), "zcdp": Options(1.0, 1e-2)}
 
 
-def limit_of(request: Request) -> float:
-    return request.epsilon if request.delta == 0 else zcdp_rho(request.epsilon, request.delta)
+def limit_of(options: Options) -> float:
+    return options.epsilon if options.delta == 0 else zcdp_rho(options.epsilon, options.delta)
 
 
 @pytest.mark.slow
@@ -250,11 +250,11 @@ def test_what_whole_transcripts_cost(name: str, which: str) -> None:
 
 @pytest.mark.parametrize("which", REQUESTS)
 def test_worst_transcripts_use_the_budget_and_twins_exceed_it(which: str) -> None:
-    request = REQUESTS[which]
-    limit = limit_of(request)
+    options = REQUESTS[which]
+    limit = limit_of(options)
 
     def worst(twin: str) -> float:
-        bench = Bench(request, 2, twin)
+        bench = Bench(options, 2, twin)
         return max(bench.cost(BASE, BASE + PAIR, seed) for seed in range(12))
 
     assert 0.8 * limit <= worst("") <= limit
@@ -265,21 +265,21 @@ def test_worst_transcripts_use_the_budget_and_twins_exceed_it(which: str) -> Non
 @pytest.mark.slow
 def test_the_audit_by_sampling() -> None:
     """From outcomes alone: the honest mechanism passes, twins are found out."""
-    request = REQUESTS["zcdp"]
+    options = REQUESTS["zcdp"]
 
     def found(twin: str, runs: int) -> float:
-        bench = Bench(request, 2, twin)
+        bench = Bench(options, 2, twin)
         pair = TIED, TIED + PAIR
         scores = [[bench.score(*pair, pair[i], 10_000 * i + seed) for seed in range(runs)] for i in (0, 1)]
-        return epsilon_lower_bound(*scores, delta=request.delta, confidence=1 - FALSE_ALARM)
+        return epsilon_lower_bound(*scores, delta=options.delta, confidence=1 - FALSE_ALARM)
 
-    assert found("", 250) <= request.epsilon
-    assert found("selections not paid", 250) > request.epsilon
+    assert found("", 250) <= options.epsilon
+    assert found("selections not paid", 250) > options.epsilon
 
 
 def test_a_stop_that_looks_at_private_data_is_found_out() -> None:
     """A twin that stops when no row is violated any more: its number of rounds gives neighbours away."""
-    bench = Bench(Request(50.0, 1e-2), 4)
+    bench = Bench(Options(50.0, 1e-2), 4)
 
     def rounds(b: np.ndarray, seed: int) -> int:
         selections = chosen_from(bench, b, seed)
@@ -300,7 +300,7 @@ def chosen_from(bench: Bench, b: np.ndarray, seed: int) -> list[np.ndarray]:
 
 def test_no_number_is_measured_twice() -> None:
     """Multiples of one number and both sides of an equality become cuts together."""
-    bench = Bench(Request(1.0, 1e-2), 4)
+    bench = Bench(Options(1.0, 1e-2), 4)
     sizes = [values.size for values in chosen_from(bench, BASE, 1)]
     assert bench.cuts.gain.size == 6 and bench.cuts.measurement.count == 4
     assert sorted(np.diff([*sizes, 0])) == [-2, -2, -1, -1]
@@ -312,14 +312,14 @@ def test_the_released_bound_and_the_objective(delta: float) -> None:
     """Both hold as often as promised (exact binomial tail), and public constraints always."""
     problem, b, A, value, c = packing(300, 5)
     b.value = value
-    request = Request(2.0, delta, beta=0.3)
+    options = Options(2.0, delta, beta=0.3)
     model = problem._model(None)
-    plan, forecast = plan_of(model, request), MECHANISM.forecast(model, request)
+    plan, forecast = plan_of(model, options), MECHANISM.forecast(model, options)
     assert plan.count > 1 and not forecast.proved and "predicted" in forecast.statement
     best = linprog(-c, A, value, bounds=[(0, 1000)] * 5).fun
     runs, failures, smallest = 40, 0, 0
     for seed in range(runs):
-        outcome = MECHANISM.run(model, request, SeededSource(seed))
+        outcome = MECHANISM.run(model, options, SeededSource(seed))
         assert outcome.x is not None and outcome.status == "optimal"
         assert ((outcome.x >= 0) & (outcome.x <= 1000)).all()
         said = float(outcome.notes[0].split("more than ")[1].split(" in")[0])
@@ -335,14 +335,14 @@ def test_the_released_bound_and_the_objective(delta: float) -> None:
 def test_forecasts_against_noise_once() -> None:
     """It wins where one record moves all rows and few bind; with unit="entry" it cannot and is not eligible."""
     problem, *_ = packing(2000, 8)
-    model, request = problem._model(None), Request(1.0, 1e-6)
-    forecast = MECHANISM.forecast(model, request)
-    assert forecast.alpha < 0.5 * GAUSSIAN_ONCE.forecast(model, request).alpha
-    assert forecast.noise["rounds"] == plan_of(model, request).count > 1
-    pure = Request(1.0, 0.0)
+    model, options = problem._model(None), Options(1.0, 1e-6)
+    forecast = MECHANISM.forecast(model, options)
+    assert forecast.alpha < 0.5 * GAUSSIAN_ONCE.forecast(model, options).alpha
+    assert forecast.noise["rounds"] == plan_of(model, options).count > 1
+    pure = Options(1.0, 0.0)
     assert MECHANISM.forecast(model, pure).alpha < 0.1 * LAPLACE_ONCE.forecast(model, pure).alpha
     entries = packing(500, 8, unit="entry", linf=1.0)[0]._model(None)
-    for budget in (request, pure):
+    for budget in (options, pure):
         refused = families.verdict(MECHANISM, entries, budget)
         assert not refused.eligible and "measuring every right-hand side once" in refused.reason
 
@@ -352,15 +352,15 @@ def test_the_plan_is_the_best_of_all_numbers_of_rounds(
     linf: float, wins: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Against the whole table; what cannot win is not rehearsed to the end."""
-    model, request = packing(60, 5, linf=linf)[0]._model(None), Request(1.0, 1e-6)
-    cuts, once = cuts_of(model), plan_of(model, request).once
-    splits = [best_split(cuts, request, t, once) for t in range(1, 61)]
+    model, options = packing(60, 5, linf=linf)[0]._model(None), Options(1.0, 1e-6)
+    cuts, once = cuts_of(model), plan_of(model, options).once
+    splits = [best_split(cuts, options, t, once) for t in range(1, 61)]
     *_, left = cutting.rehearse(model, cuts, 60)
     total = np.array([split.alpha(cuts) for split in splits]) + left
     assert (total.min() < once) == wins
     tried, original = [], cutting._exact_rounds
     monkeypatch.setattr(cutting, "_exact_rounds", lambda *given: tried.append(given) or original(*given))
-    plan = plan_of(packing(60, 5, linf=linf)[0]._model(None), request)
+    plan = plan_of(packing(60, 5, linf=linf)[0]._model(None), options)
     assert plan.count == (int(np.argmin(total)) + 1 if wins else 0)
     assert len(tried) == len(cutting._REHEARSALS) if wins else len(tried) < len(cutting._REHEARSALS)
     if wins:
@@ -369,7 +369,7 @@ def test_the_plan_is_the_best_of_all_numbers_of_rounds(
 
 def test_forecasts_are_the_same_again_and_read_nothing() -> None:
     made = [packing(400, 6)[0] for _ in range(2)]  # no values at all
-    one, two = (MECHANISM.forecast(p._model(None), Request(1.0, 1e-6)).to_dict() for p in made)
+    one, two = (MECHANISM.forecast(p._model(None), Options(1.0, 1e-6)).to_dict() for p in made)
     assert one == two
 
 
@@ -378,15 +378,15 @@ def test_equalities_and_scaled_rows() -> None:
     problem, parameters, _ = small()
     parameters[0].value = BASE
     model = problem._model(None)
-    request = Request(1e6, 1e-6)
+    options = Options(1e6, 1e-6)
     x = cp.Variable(3, bounds=[-5, 5])
     rows = [x[0] + x[1] <= 1, x[1] - x[2] <= 1, 2 * x[0] + x[2] <= 2, x[2] >= -1, x[0] + x[2] == 0.5]
     best = cp.Problem(cp.Minimize(cp.sum(x) - 3 * x[0]), rows).solve()
-    bench = Bench(request, 4)
+    bench = Bench(options, 4)
     # Four rounds measure every number; the last point is not released, so one number is still open at the best one.
     outcome = bench.run(BASE, SeededSource(1))
     assert outcome.value is not None and outcome.value <= best + 1e-3
-    assert isinstance(plan_of(model, request), Rounds)
+    assert isinstance(plan_of(model, options), Rounds)
 
 
 def test_infeasible_data_give_the_point_of_least_violation() -> None:
@@ -394,8 +394,8 @@ def test_infeasible_data_give_the_point_of_least_violation() -> None:
     x = cp.Variable(3, bounds=[0, 1])
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [np.ones((3, 3)) @ x / 3 >= b])
     model = problem._model(None)
-    request = Request(100.0, 1e-6)
-    bench_plan = best_split(cuts_of(model), request, 3, math.inf)
+    options = Options(100.0, 1e-6)
+    bench_plan = best_split(cuts_of(model), options, 3, math.inf)
     exact = cuts_of(model).measurement.values(model.read_private())
     outcome = _run(model, cuts_of(model), bench_plan, exact, SeededSource(1), no_progress)
     assert outcome.x is not None and public_polyhedron(model).violation(outcome.x) <= 1e-7

@@ -225,7 +225,7 @@ def largest_loss(mechanism: str, make: Any) -> float:
         for tape, record in ((source, one), (source.replay(), other)):
             made = replace(rows, source=make(changed(data, place, record)))
             copy = replace(model, read=lambda made=made: made, _memo=model._memo)  # type: ignore[call-arg]
-            algorithm.run(copy, plan.request, tape)
+            algorithm.run(copy, plan.options, tape)
         worst = max(worst, source.lost(epsilon, delta))
     return worst
 
@@ -382,7 +382,7 @@ def test_refusals() -> None:
 def test_what_needs_all_rows_is_refused() -> None:
     asked, budget = problem("cover", ragged(table())), dpm.Budget(1.0, 1e-6)
     plan = asked.plan(1, 1e-6)
-    reading = {m.name for m in KINDS[PrivateLP].mechanisms if getattr(m, "reads_blocks", False)}
+    reading = {m.name for m in KINDS[PrivateLP].mechanisms if m.serves.reads_blocks}
     assert reading == {*READERS, "public-only"}
     told = {each.mechanism: each.reason for each in plan.candidates}
     assert all("a part at a time" in reason for name, reason in told.items() if name not in reading)

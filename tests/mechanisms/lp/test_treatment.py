@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.mechanisms.contract import Request, no_progress
+from dpmodel.contract import Options, no_progress
 from dpmodel.mechanisms.lp import treatment as treatment_module
 from dpmodel.mechanisms.lp.noise_once.design import design
 from dpmodel.mechanisms.lp.noise_once.mechanism import released_parts
@@ -60,9 +60,9 @@ def misses(problem: dpm.Problem, kind: Any, feasibility: str, *, shrink: float =
     weight. Centred and relaxed: the noise of a row larger than the violation stated leaves room for.
     """
     model = problem._model(None)
-    request = Request(1.0, 1e-6, BETA, feasibility)
-    noise = design(model, request, dict.fromkeys(model.private_parts(), kind))
-    done = treat(model, request, noise)
+    options = Options(1.0, 1e-6, BETA, feasibility)
+    noise = design(model, options, dict.fromkeys(model.private_parts(), kind))
+    done = treat(model, options, noise)
     theta, source, count = model.read_private(), SeededSource(5), 0
     exact = {name: part.measurement.rebuild(part.measurement.values(theta)) for name, part in noise.parts.items()}
     room = done.alone - done.relax if feasibility != "safe" else -done.relax
@@ -105,9 +105,9 @@ def test_violations_stated_are_kept(name: str, feasibility: str) -> None:
         count, most = misses(cases()[name], kind, feasibility)
         assert count <= most
     model = cases()[name]._model(None)
-    request = Request(1.0, 1e-6, BETA, feasibility)
-    done = treat(model, request, design(model, request, {"scalar": "laplace"}))
-    reach = design(model, request, {"scalar": "laplace"}).parts["scalar"].reach.max()
+    options = Options(1.0, 1e-6, BETA, feasibility)
+    done = treat(model, options, design(model, options, {"scalar": "laplace"}))
+    reach = design(model, options, {"scalar": "laplace"}).parts["scalar"].reach.max()
     # Relaxing lets in twice what the noise can do; so do released numbers that contradict each other.
     assert done.violation == pytest.approx(2 * reach)
     assert done.alone == pytest.approx((2 if feasibility == "relaxed" else 1) * reach)
@@ -125,8 +125,8 @@ def test_the_risk_is_shared_and_adds_up(name: str, kind: Any, monkeypatch: Any) 
 
     monkeypatch.setattr(treatment_module, "_shares", watched)
     model = cases()[name]._model(None)
-    request = Request(1.0, 1e-6, BETA, "safe")
-    treat(model, request, design(model, request, dict.fromkeys(model.private_parts(), kind)))
+    options = Options(1.0, 1e-6, BETA, "safe")
+    treat(model, options, design(model, options, dict.fromkeys(model.private_parts(), kind)))
     for shares in seen:
         assert (shares > 0).all() and shares.sum() == pytest.approx(1, rel=1e-12)
     if name == "costs apart":
@@ -140,8 +140,8 @@ def test_sharing_by_cost_costs_less() -> None:
     amounts = []
     for declared in ({"bounds": [0, 50]}, {}):
         problem = dpm.Problem(cp.Minimize(price @ x), [x >= private(np.full(20, 9.0), **declared)])
-        model, request = problem._model(None), Request(1.0, 0.0, 0.05, "safe")
-        relax = treat(model, request, design(model, request, {"scalar": "laplace"})).relax
+        model, options = problem._model(None), Options(1.0, 0.0, 0.05, "safe")
+        relax = treat(model, options, design(model, options, {"scalar": "laplace"})).relax
         amounts.append(-relax[model.form.private_rows])
     by_cost, equal = amounts
     assert np.ptp(equal) == 0 and price @ by_cost < 0.75 * price @ equal

@@ -21,8 +21,8 @@ from scipy.stats import binom
 import dpmodel as dpm
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.contract import no_progress
 from dpmodel.marks import Private
-from dpmodel.mechanisms.contract import no_progress
 from dpmodel.mechanisms.lp.noise_once import solve_released
 from dpmodel.mechanisms.lp.noise_once.design import design, row_margins
 from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce, released_parts
@@ -65,9 +65,9 @@ def opened_for(mechanism: str, name: str, beta: float = 0.1) -> Opened:
 def served(mechanism: str, name: str) -> bool:
     """Whether the mechanism is eligible and has a proved statement that says something."""
     which, opened = by_name(mechanism), opened_for(mechanism, name)
-    if not verdict_of(which, opened.model, opened.request).eligible:
+    if not verdict_of(which, opened.model, opened.options).eligible:
         return False
-    forecast = which.forecast(opened.model, opened.request)
+    forecast = which.forecast(opened.model, opened.options)
     return not forecast.vacuous and (forecast.proved or isinstance(which, NoiseOnce))
 
 
@@ -78,14 +78,14 @@ def holds(failures: int, runs: int, beta: float) -> bool:
 def frequencies(mechanism: str, name: str, runs: int, beta: float = 0.1) -> dict[str, float]:
     """How often the statement failed, and its parts."""
     opened = opened_for(mechanism, name, beta)
-    model, request = opened.model, opened.request
+    model, options = opened.model, opened.options
     which = by_name(mechanism)
-    forecast, truth = which.forecast(model, request), Truth(model)
+    forecast, truth = which.forecast(model, options), Truth(model)
     scale = 1 + abs(truth.value)
     rows = {"scalar", "matrix"} & set(model.private_parts())
     failed = {"statement": 0, "objective": 0, "violation": 0, "lost": 0}
     for seed in range(runs):
-        outcome = which.run(model, request, SeededSource(seed))
+        outcome = which.run(model, options, SeededSource(seed))
         wrong = set()
         if outcome.x is None or outcome.status == LEAST_VIOLATION:
             wrong.add("lost")
@@ -137,9 +137,9 @@ def test_a_statement_that_is_too_bold_is_found_out() -> None:
     """The same test with a quarter of the forecast fails: it has power."""
     opened = CASES["running_totals"].open()
     which, truth = by_name("laplace-once"), Truth(opened.model)
-    bold = which.forecast(opened.model, opened.request).error.violation / 4
+    bold = which.forecast(opened.model, opened.options).error.violation / 4
     missed = [
-        truth.violation(_x(which.run(opened.model, opened.request, SeededSource(seed)))) > bold for seed in range(60)
+        truth.violation(_x(which.run(opened.model, opened.options, SeededSource(seed)))) > bold for seed in range(60)
     ]
     assert not holds(sum(missed), 60, 0.1)
 
@@ -193,7 +193,7 @@ def positive_coefficients() -> Opened:
     A = Private(shape=(2, 3), name="A", unit="row", l1=0.1, bounds=[0.1, 2])
     x = cp.Variable(3, nonneg=True)
     problem = dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= 5.0])
-    opened = Opened(problem, {"A": A}, CASES["packing"].open(feasibility="strict").request)
+    opened = Opened(problem, {"A": A}, CASES["packing"].open(feasibility="strict").options)
     opened.seal({"A": [[1.0, 0.5, 0.1], [2.0, 0.1, 0.3]]})
     return opened
 
@@ -223,13 +223,13 @@ STRICT = {
 def run_strict(name: str, runs: int, draws: type[SeededSource] = SeededSource) -> float:
     opened = strict(name)
     which = by_name("strict-truncated-laplace")
-    verdict = verdict_of(which, opened.model, opened.request)
+    verdict = verdict_of(which, opened.model, opened.options)
     assert verdict.eligible, verdict.reason
-    forecast, truth = which.forecast(opened.model, opened.request), Truth(opened.model)
+    forecast, truth = which.forecast(opened.model, opened.options), Truth(opened.model)
     assert forecast.error.violation == 0.0
     worst = 0.0
     for seed in range(runs):
-        outcome = which.run(opened.model, opened.request, draws(seed))
+        outcome = which.run(opened.model, opened.options, draws(seed))
         assert outcome.status in ("optimal", "optimal_inaccurate"), outcome.status
         worst = max(worst, truth.violation(_x(outcome)) / (1 + np.abs(truth.program.b).max()))
     return worst
@@ -263,10 +263,10 @@ def test_strict_serves_where_a_public_point_satisfies_all_data(name: str) -> Non
     """Whatever the noise is: in linear rows what is declared is used beside what is released."""
     opened = strict(name)
     which, truth = by_name("strict-truncated-laplace"), Truth(opened.model)
-    request = replace(opened.request, epsilon=0.02, delta=1e-9)
-    assert certain_point(opened.model) is not None and which.eligible(opened.model, request).eligible
+    options = replace(opened.options, epsilon=0.02, delta=1e-9)
+    assert certain_point(opened.model) is not None and which.eligible(opened.model, options).eligible
     for seed in range(6):
-        outcome = which.run(opened.model, request, CornerSource(seed))
+        outcome = which.run(opened.model, options, CornerSource(seed))
         assert outcome.status == "optimal" and truth.violation(_x(outcome)) <= TOLERANCE * 10
 
 
@@ -406,11 +406,11 @@ def test_least_violation_in_equalities_and_cones(write: Any) -> None:
     """Planted noise beyond the public box: the reported extra is what the point needs, and no point needs less."""
     problem, _private = write()
     model = problem._model(None)
-    request = CASES["demand"].open().request
+    options = CASES["demand"].open().options
     which, source = by_name("laplace-once"), PushingSource(200.0)
-    outcome = which.run(model, request, source)
+    outcome = which.run(model, options, source)
     assert outcome.status == LEAST_VIOLATION
-    noise = design(model, request, dict.fromkeys(model.private_parts(), "laplace"))  # type: ignore[arg-type]
+    noise = design(model, options, dict.fromkeys(model.private_parts(), "laplace"))  # type: ignore[arg-type]
     c, b, entries = released_parts(model, noise, source, no_progress)
     relax = row_margins(model, noise).one
     program = relaxed_program(model, c, b, entries, relax)

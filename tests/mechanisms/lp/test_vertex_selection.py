@@ -15,13 +15,13 @@ from auditing import fits_frequencies
 from test_point_selection import permute_and_flip_distribution
 
 import dpmodel as dpm
+from dpmodel.contract import Options
 from dpmodel.marks import Private, Records
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.vertex_exponential.mechanism import VertexExponential, _range, candidates
 from dpmodel.plan.registry import by_name
 from dpmodel.privacy import SeededSource
 
-REQUEST = Request(1.0, 1e-6)
+OPTIONS = Options(1.0, 1e-6)
 Write = Callable[[Any], list[Any]]
 A = np.array([1.0, 2.0, 4.0])
 
@@ -118,10 +118,10 @@ def test_the_law_on_three_vertices(maximise: bool) -> None:
     c.value = values
     model, mechanism = problem._model(None), by_name("vertex-exponential")
     source = SeededSource(5)
-    chosen = [int(np.argmax(mechanism.run(model, REQUEST, source).x)) for _ in range(3000)]  # type: ignore[arg-type]
+    chosen = [int(np.argmax(mechanism.run(model, OPTIONS, source).x)) for _ in range(3000)]  # type: ignore[arg-type]
     counts = np.bincount(chosen, minlength=3)
     scores = values * 4 / A * (1 if maximise else -1)
-    scale = _range(model, None) / REQUEST.epsilon
+    scale = _range(model, None) / OPTIONS.epsilon
     assert fits_frequencies(counts, permute_and_flip_distribution(scores, scale), 1e-7)
     assert not fits_frequencies(counts, permute_and_flip_distribution(scores, scale * 0.5), 1e-7)
 
@@ -187,7 +187,7 @@ def test_the_planner_prefers_it_to_the_published_theorem_by_far() -> None:
     c = Private(shape=d, name="c", l1=1.0)
     x = cp.Variable(d, nonneg=True)
     problem = dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1])
-    plan = problem.plan(1.0, 1e-6, published=True)
+    plan = problem.plan(1.0, 1e-6, as_printed=True)
     assert plan.chosen.mechanism == "vertex-exponential"
     published = next(candidate for candidate in plan.candidates if candidate.mechanism == "theorem-34").forecast
     assert published is not None and plan.chosen.forecast is not None

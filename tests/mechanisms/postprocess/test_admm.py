@@ -7,7 +7,7 @@ import pytest
 from mechanisms.postprocess.admm_cases import random_form, reference, table
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.mechanisms.postprocess.admm.mechanism import ADMM
 from dpmodel.mechanisms.postprocess.admm.setup import prepare
 from dpmodel.mechanisms.postprocess.admm.splits import splits_of
@@ -102,7 +102,7 @@ def test_linear_terms_and_unbounded_objectives() -> None:
 )
 def test_infeasible_constraints(more: dict[str, object]) -> None:
     form = LikelihoodForm.of(np.eye(2), [3.0, 4.0], absolute=1.0, **more)
-    outcome = ADMM.run(Postprocessing(form, ()), Request(0.0, 0.0), noise_source(0))
+    outcome = ADMM.run(Postprocessing(form, ()), Options(0.0, 0.0), noise_source(0))
     assert outcome.status == "infeasible"
 
 

@@ -10,8 +10,8 @@ from mechanisms.postprocess.admm_cases import margins, reference, table
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.likelihood.tree_of import form_of_nodes
+from dpmodel.contract import Mechanism, Options
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.postprocess.admm.mechanism import (
     ADMM,
     ADMM_STRATEGY,
@@ -21,12 +21,12 @@ from dpmodel.mechanisms.postprocess.admm.mechanism import (
     AdmmTree,
 )
 from dpmodel.mechanisms.postprocess.admm.setup import Projection, prepare_tables, prepare_tree
-from dpmodel.mechanisms.published.admm import ADMM_PUBLISHED, AdmmPublished
+from dpmodel.mechanisms.published.admm import ADMM_AS_PRINTED, AdmmAsPrinted
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from dpmodel.privacy import noise_source
 
-REQUEST = Request(0.0, 0.0)
-ALL = (ADMM, ADMM_TABLES, ADMM_TREE, ADMM_STRATEGY, ADMM_PUBLISHED)
+OPTIONS = Options(0.0, 0.0)
+ALL = (ADMM, ADMM_TABLES, ADMM_TREE, ADMM_STRATEGY, ADMM_AS_PRINTED)
 
 
 def model_of(form: LikelihoodForm, shape: tuple[int, ...] | None = None) -> Postprocessing:
@@ -59,24 +59,24 @@ def strategy(n: int, k: int, seed: int) -> LikelihoodForm:
 
 
 def run(mechanism: Mechanism, model: Postprocessing):
-    return mechanism.run(model, REQUEST, noise_source(0))
+    return mechanism.run(model, OPTIONS, noise_source(0))
 
 
 @pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.name)
 def test_the_protocol_is_kept(mechanism: Mechanism) -> None:
     assert isinstance(mechanism, Mechanism)
-    empty = mechanism.eligible(Postprocessing(None, ()), REQUEST)
+    empty = mechanism.eligible(Postprocessing(None, ()), OPTIONS)
     assert not empty.eligible
     whole = table((2, 2), 1, 0)
     whole = dataclasses.replace(whole, integer=np.ones(4, dtype=bool))
-    assert "whole" in mechanism.eligible(model_of(whole), REQUEST).reason
+    assert "whole" in mechanism.eligible(model_of(whole), OPTIONS).reason
 
 
 def test_who_applies_to_what() -> None:
     def names(model: Postprocessing) -> set[str]:
-        return {m.name for m in ALL if m.eligible(model, REQUEST).eligible}
+        return {m.name for m in ALL if m.eligible(model, OPTIONS).eligible}
 
-    general = {"admm", "admm-published"}
+    general = {"admm", "admm-as-printed"}
     assert names(model_of(table((3, 2, 2), 1, 0), (3, 2, 2))) - {"admm-tree"} == general | {"admm-tables"}
     assert names(model_of(form_of_nodes(tree_case(8, 0)))) == general | {"admm-tree"}
     assert names(model_of(strategy(10, 12, 0))) - {"admm-tree"} == general | {"admm-strategy"}
@@ -183,13 +183,13 @@ def test_published_on_tables_of_the_papers_size() -> None:
     """Six and eight binary columns, alpha .9, all margins of order 1 and 2."""
     for columns, order in ((6, 0), (6, 1), (6, 2), (8, 2)):
         form = table((2,) * columns, order, columns, noise=1.0, alpha=0.9)
-        outcome = run(ADMM_PUBLISHED, model_of(form))
+        outcome = run(ADMM_AS_PRINTED, model_of(form))
         assert outcome.status == "optimal"
         assert outcome.value == pytest.approx(reference(form), rel=2e-3)
         assert form.violation(outcome.x) <= 1e-3
     for form in (form_of_nodes(tree_case(8, 1, noise=1.0)), strategy(8, 12, 1)):
-        assert run(ADMM_PUBLISHED, model_of(form)).value == pytest.approx(reference(form), rel=1e-2)
-    assert run(AdmmPublished(steps=3), model_of(form)).status == "optimal_inaccurate"
+        assert run(ADMM_AS_PRINTED, model_of(form)).value == pytest.approx(reference(form), rel=1e-2)
+    assert run(AdmmAsPrinted(steps=3), model_of(form)).status == "optimal_inaccurate"
 
 
 def test_forecasts_are_free_and_finite() -> None:
@@ -198,13 +198,13 @@ def test_forecasts_are_free_and_finite() -> None:
         "admm-tables": model_of(table((3, 2, 2), 1, 0), (3, 2, 2)),
         "admm-tree": model_of(form_of_nodes(tree_case(8, 0))),
         "admm-strategy": model_of(strategy(10, 12, 0)),
-        "admm-published": model_of(table((3, 2, 2), 1, 0)),
+        "admm-as-printed": model_of(table((3, 2, 2), 1, 0)),
     }
     for mechanism in ALL:
-        forecast = mechanism.forecast(models[mechanism.name], REQUEST)
+        forecast = mechanism.forecast(models[mechanism.name], OPTIONS)
         assert (forecast.epsilon, forecast.delta) == (0.0, 0.0)
         assert 0 < forecast.error.seconds < 5
-        assert (forecast.error.objective <= 1e-4) == (mechanism is not ADMM_PUBLISHED)
+        assert (forecast.error.objective <= 1e-4) == (mechanism is not ADMM_AS_PRINTED)
 
 
 def test_settings_are_checked() -> None:

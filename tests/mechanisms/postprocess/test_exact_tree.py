@@ -12,8 +12,8 @@ from scipy.optimize import linprog
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.likelihood.tree_of import tree_problem
+from dpmodel.contract import Mechanism, Options
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.postprocess.exact_tree import plan as exact_tree_plan
 from dpmodel.mechanisms.postprocess.exact_tree.integers import integer_problem
 from dpmodel.mechanisms.postprocess.exact_tree.mechanism import EXACT_TREE, ExactTree, solve_exact_tree
@@ -22,7 +22,7 @@ from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from dpmodel.privacy import SeededSource
 
 TIES = ("nearest", "middle", "lower", "upper")
-REQUEST = Request(epsilon=1.0, delta=0.0)
+OPTIONS = Options(epsilon=1.0, delta=0.0)
 
 
 def random_tree(g: np.random.Generator) -> Tree:
@@ -393,14 +393,14 @@ def model_of(problem: TreeProblem, **sensitivities: object) -> Postprocessing:
 
 
 def run(model: Postprocessing, mechanism: ExactTree = EXACT_TREE):
-    return mechanism.run(model, REQUEST, SeededSource(0))
+    return mechanism.run(model, OPTIONS, SeededSource(0))
 
 
 def test_mechanism() -> None:
     problem = histogram(16)
     model = model_of(problem)
-    assert isinstance(EXACT_TREE, Mechanism) and EXACT_TREE.eligible(model, REQUEST).eligible
-    forecast = EXACT_TREE.forecast(model, REQUEST)
+    assert isinstance(EXACT_TREE, Mechanism) and EXACT_TREE.eligible(model, OPTIONS).eligible
+    forecast = EXACT_TREE.forecast(model, OPTIONS)
     assert forecast.epsilon == 0 and forecast.error.objective == 0 and 0 < forecast.error.seconds < 0.1
     outcome = run(model)
     assert outcome.status == "optimal" and outcome.value == pytest.approx(highs(problem)[1], rel=1e-9)
@@ -413,21 +413,21 @@ def test_mechanism_with_whole_variables() -> None:
     assert (outcome.x == np.rint(outcome.x)).all()
     assert outcome.value == pytest.approx(highs(histogram(16), whole=True)[1], rel=1e-7)
     partly = model_of(histogram(16), integer=np.arange(16) < 3)
-    assert "integers" in EXACT_TREE.eligible(partly, REQUEST).reason
+    assert "integers" in EXACT_TREE.eligible(partly, OPTIONS).reason
 
 
 def test_mechanism_refuses() -> None:
     problem = histogram(8)
-    assert not EXACT_TREE.eligible(model_of(problem, linear=1.0), REQUEST).eligible
-    assert "squared" in EXACT_TREE.eligible(model_of(problem, square=1.0), REQUEST).reason
+    assert not EXACT_TREE.eligible(model_of(problem, linear=1.0), OPTIONS).eligible
+    assert "squared" in EXACT_TREE.eligible(model_of(problem, square=1.0), OPTIONS).reason
     crossing = LikelihoodForm.of([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]], [1.0, 2.0], absolute=1.0)
-    assert not EXACT_TREE.eligible(Postprocessing(crossing, ()), REQUEST).eligible
-    assert not EXACT_TREE.eligible(Postprocessing(None, ()), REQUEST).eligible
+    assert not EXACT_TREE.eligible(Postprocessing(crossing, ()), OPTIONS).eligible
+    assert not EXACT_TREE.eligible(Postprocessing(None, ()), OPTIONS).eligible
 
 
 def test_mechanism_says_infeasible() -> None:
     problem = histogram(8)
     model = model_of(problem, equality=np.ones((1, 8)), equality_value=-5.0)
     assert tree_problem(model) is not None
-    assert EXACT_TREE.eligible(model, REQUEST).eligible
-    assert run(model).status == "infeasible" and EXACT_TREE.forecast(model, REQUEST).epsilon == 0
+    assert EXACT_TREE.eligible(model, OPTIONS).eligible
+    assert run(model).status == "infeasible" and EXACT_TREE.forecast(model, OPTIONS).epsilon == 0

@@ -11,22 +11,22 @@ import dpmodel as dpm
 from dpmodel.compile.likelihood.face import neg_log_likelihood, published, recognise_postprocessing
 from dpmodel.compile.likelihood.feasible import require_consistent
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.contract import Mechanism, Options
 from dpmodel.errors import InfeasibleError
 from dpmodel.marks.noisy import Noisy
-from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.postprocess import general_solver
 from dpmodel.mechanisms.postprocess.general_solver import GENERAL_SOLVER, GeneralSolver
 from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.numerics.trees.tree import Tree
 from dpmodel.privacy.distributions import Gaussian, Laplace
 
-REQUEST = Request(0.0, 0.0)
+OPTIONS = Options(0.0, 0.0)
 TIGHT = {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
 
 
-def run(model, request=REQUEST, solver=GENERAL_SOLVER):
-    assert solver.eligible(model, request).eligible
-    return solver.run(model, request, None)
+def run(model, options=OPTIONS, solver=GENERAL_SOLVER):
+    assert solver.eligible(model, options).eligible
+    return solver.run(model, options, None)
 
 
 def distribution_of(generator, size):
@@ -127,7 +127,7 @@ def test_every_solver_by_request_and_by_setting(solver, distribution):
     model = recognise_postprocessing(lasso(distribution))
     wanted = run(model)
     for outcome in (
-        run(model, Request(0.0, 0.0, solver=solver)),
+        run(model, Options(0.0, 0.0, solver=solver)),
         run(model, solver=GeneralSolver(solver=solver)),
     ):
         assert outcome.status == "optimal"
@@ -144,12 +144,12 @@ def test_known_optima():
 
 
 def test_options_reach_the_solver():
-    verdict = GENERAL_SOLVER.eligible(recognise_postprocessing(lasso(Laplace(1.0))), Request(0.0, 0.0, solver="NOPE"))
+    verdict = GENERAL_SOLVER.eligible(recognise_postprocessing(lasso(Laplace(1.0))), Options(0.0, 0.0, solver="NOPE"))
     assert not verdict.eligible and "NOPE is not installed" in verdict.reason
     model = recognise_postprocessing(lasso(Gaussian(1.0)))
     with pytest.raises(SolverFailure, match="CLARABEL"):
-        run(model, Request(0.0, 0.0, options={"no_such_option": 1}))
-    limited = run(model, Request(0.0, 0.0, solver="SCS", options={"max_iters": 1}))
+        run(model, Options(0.0, 0.0, options={"no_such_option": 1}))
+    limited = run(model, Options(0.0, 0.0, solver="SCS", options={"max_iters": 1}))
     assert limited.status in ("optimal_inaccurate", "user_limit")
 
 
@@ -178,7 +178,7 @@ def test_a_form_without_a_problem():
     model = Postprocessing(form, ())
     outcome = run(model)
     assert outcome.x == pytest.approx([0.0, 3.0]) and outcome.value == pytest.approx(3.0)
-    assert not GENERAL_SOLVER.eligible(Postprocessing(None, ()), REQUEST).eligible
+    assert not GENERAL_SOLVER.eligible(Postprocessing(None, ()), OPTIONS).eligible
 
 
 def test_infeasible_problems_name_the_constraints():
@@ -228,10 +228,10 @@ def test_unbounded(distribution):
 def test_squares_with_whole_numbers_want_a_solver_for_both(monkeypatch):
     model = recognise_postprocessing(lasso(Gaussian(1.0), integer=True))
     monkeypatch.setattr(general_solver, "_installed", lambda: {"HIGHS", "CLARABEL"})
-    verdict = GENERAL_SOLVER.eligible(model, REQUEST)
+    verdict = GENERAL_SOLVER.eligible(model, OPTIONS)
     assert not verdict.eligible and "integers" in verdict.reason
     monkeypatch.setattr(general_solver, "_installed", lambda: {"HIGHS", "SCIP"})
-    assert GENERAL_SOLVER.eligible(model, REQUEST).eligible
+    assert GENERAL_SOLVER.eligible(model, OPTIONS).eligible
 
 
 def test_highs_is_not_given_squares_with_whole_numbers() -> None:
@@ -248,15 +248,15 @@ def test_forecasts_are_free_and_grow():
     for leaves in (16, 256, 4096):
         tree = Tree.complete(leaves)
         form = LikelihoodForm.of(sp.eye_array(tree.size), 1.0, absolute=1.0, equality=tree.consistency)
-        forecast = GENERAL_SOLVER.forecast(Postprocessing(form, ()), REQUEST)
+        forecast = GENERAL_SOLVER.forecast(Postprocessing(form, ()), OPTIONS)
         assert forecast.epsilon == forecast.delta == 0 and forecast.error.objective <= 1e-4
         seconds.append(forecast.error.seconds)
     assert seconds == sorted(seconds) and seconds[0] > 0
     x = cp.Variable(2)
     noisy = Noisy([1.5, 2.0], noise=Laplace(1.0))
     written = recognise_postprocessing(cp.Problem(cp.Minimize(cp.norm(x - published(noisy)))))
-    assert GENERAL_SOLVER.forecast(written, REQUEST).error.seconds > 0
-    assert GENERAL_SOLVER.forecast(written, Request(0.0, 0.0, solver="SCS")).error.objective == 1e-4
+    assert GENERAL_SOLVER.forecast(written, OPTIONS).error.seconds > 0
+    assert GENERAL_SOLVER.forecast(written, Options(0.0, 0.0, solver="SCS")).error.objective == 1e-4
 
 
 @pytest.mark.parametrize("distribution", [Laplace, Gaussian])

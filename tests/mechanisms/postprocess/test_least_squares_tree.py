@@ -11,8 +11,8 @@ import pytest
 import scipy.sparse as sp
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
+from dpmodel.contract import Mechanism, Options
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.postprocess.least_squares_tree import bounds
 from dpmodel.mechanisms.postprocess.least_squares_tree.descent import descended
 from dpmodel.mechanisms.postprocess.least_squares_tree.mechanism import (
@@ -24,7 +24,7 @@ from dpmodel.numerics.trees.projector import TreeProjector
 from dpmodel.numerics.trees.tree import Tree, TreeProblem
 from dpmodel.privacy import SeededSource
 
-REQUEST = Request(epsilon=0.0, delta=0.0)
+OPTIONS = Options(epsilon=0.0, delta=0.0)
 INF = np.inf
 
 
@@ -284,10 +284,10 @@ def test_the_mechanism_solves_and_reports():
     assert isinstance(LEAST_SQUARES_TREE, Mechanism)
     for lower, proved in ((-INF, True), (0.0, True), (0.5, False)):
         model = model_of(tree, v, lower=lower)
-        assert LEAST_SQUARES_TREE.eligible(model, REQUEST).eligible
-        forecast = LEAST_SQUARES_TREE.forecast(model, REQUEST)
+        assert LEAST_SQUARES_TREE.eligible(model, OPTIONS).eligible
+        forecast = LEAST_SQUARES_TREE.forecast(model, OPTIONS)
         assert forecast.proved == proved and forecast.epsilon == forecast.delta == 0 and forecast.error.seconds > 0
-        out = LEAST_SQUARES_TREE.run(model, REQUEST, SeededSource(0))
+        out = LEAST_SQUARES_TREE.run(model, OPTIONS, SeededSource(0))
         assert out.status == "optimal" and out.x is not None
         assert model.form is not None and model.form.violation(out.x) < 1e-9
         best = general(tree, v, np.full(tree.size, 0.5), np.full(tree.size, lower), np.full(tree.size, INF))
@@ -312,24 +312,24 @@ def test_repeated_measurements_count_together():
 def test_who_is_refused():
     tree = Tree.complete(4)
     v = np.zeros(7)
-    assert "absolute" in LEAST_SQUARES_TREE.eligible(model_of(tree, v, absolute=1.0), REQUEST).reason
-    assert "whole" in LEAST_SQUARES_TREE.eligible(model_of(tree, v, integer=True), REQUEST).reason
-    assert "tree" in LEAST_SQUARES_TREE.eligible(model_of(tree, v, linear=1.0), REQUEST).reason
-    assert not LEAST_SQUARES_TREE.eligible(Postprocessing(None, ()), REQUEST).eligible
+    assert "absolute" in LEAST_SQUARES_TREE.eligible(model_of(tree, v, absolute=1.0), OPTIONS).reason
+    assert "whole" in LEAST_SQUARES_TREE.eligible(model_of(tree, v, integer=True), OPTIONS).reason
+    assert "tree" in LEAST_SQUARES_TREE.eligible(model_of(tree, v, linear=1.0), OPTIONS).reason
+    assert not LEAST_SQUARES_TREE.eligible(Postprocessing(None, ()), OPTIONS).eligible
 
 
 def test_infeasible_bounds_are_a_status():
     tree = Tree.complete(4)
     out = LEAST_SQUARES_TREE.run(
         model_of(tree, np.zeros(7), lower=np.where(tree.is_leaf, 2.0, 0.0), upper=np.where(tree.is_leaf, INF, 7.0)),
-        REQUEST,
+        OPTIONS,
         SeededSource(0),
     )
     assert out.status == "infeasible" and out.x is None and "at least" in out.notes[0]
 
 
 def test_one_node():
-    out = LEAST_SQUARES_TREE.run(model_of(Tree.complete(1), [-3.0], lower=0.0), REQUEST, SeededSource(0))
+    out = LEAST_SQUARES_TREE.run(model_of(Tree.complete(1), [-3.0], lower=0.0), OPTIONS, SeededSource(0))
     assert out.x is not None and out.x[0] == 0.0
 
 
@@ -386,4 +386,4 @@ def test_bounds_that_contradict_each_other_are_told_from_the_top_down_too() -> N
     model = model_of(
         Tree.complete(2), [1.0, 1.0, 1.0], lower=np.array([-np.inf, 2.0, 2.0]), upper=np.array([3.0, 9, 9])
     )
-    assert LeastSquaresTree(top_down=True).run(model, REQUEST, SeededSource(0)).status == "infeasible"
+    assert LeastSquaresTree(top_down=True).run(model, OPTIONS, SeededSource(0)).status == "infeasible"

@@ -11,17 +11,17 @@ from mechanisms.postprocess.admm_cases import reference
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.likelihood.structure import structure
+from dpmodel.contract import Mechanism, Options
 from dpmodel.errors import InfeasibleError
-from dpmodel.mechanisms.contract import Mechanism, Request
 from dpmodel.mechanisms.postprocess.projection.mechanism import PROJECTION, Projection, solve
 from dpmodel.numerics.projections.margins import MarginProjector, margin_of
 from dpmodel.privacy import SeededSource
 
-REQUEST = Request(epsilon=0.0, delta=0.0)
+OPTIONS = Options(epsilon=0.0, delta=0.0)
 
 
 def _run(form: LikelihoodForm, shape: tuple[int, ...] | None = None):
-    return PROJECTION.run(Postprocessing(form, (), shape=shape), REQUEST, None)
+    return PROJECTION.run(Postprocessing(form, (), shape=shape), OPTIONS, None)
 
 
 def _steps(n):
@@ -167,7 +167,7 @@ def test_infeasible_and_unbounded():
     form = LikelihoodForm.of(np.eye(3), 0, square=1, equality=np.ones((1, 3)), equality_value=7.0, lower=0, upper=2)
     model = Postprocessing(form, ())
     with pytest.raises(InfeasibleError, match="at most 6"):
-        PROJECTION.eligible(model, REQUEST)
+        PROJECTION.eligible(model, OPTIONS)
     outcome = _run(form)
     assert outcome.status == "infeasible" and outcome.x is None and "at most 6" in outcome.notes[0]
     falls = LikelihoodForm.of(np.eye(2)[:1], [1.0], square=1, linear=[0, -1])
@@ -179,15 +179,15 @@ def test_infeasible_and_unbounded():
 def test_the_protocol():
     assert isinstance(PROJECTION, Mechanism)
     model = Postprocessing(LikelihoodForm.of(np.eye(2), [1.0, 2.0], square=1), ())
-    assert PROJECTION.eligible(model, REQUEST).eligible
-    forecast = PROJECTION.forecast(model, REQUEST)
+    assert PROJECTION.eligible(model, OPTIONS).eligible
+    forecast = PROJECTION.forecast(model, OPTIONS)
     assert forecast.epsilon == 0 and forecast.error.objective == 0 and 0 < forecast.error.seconds < 0.1
-    outcome = Projection(name="mine").run(model, REQUEST, SeededSource(0))
+    outcome = Projection(name="mine").run(model, OPTIONS, SeededSource(0))
     assert outcome.status == "optimal" and outcome.value == 0
     mixed = Postprocessing(LikelihoodForm.of([[1, 1]], [1.0], square=1), ())
-    verdict = PROJECTION.eligible(mixed, REQUEST)
+    verdict = PROJECTION.eligible(mixed, OPTIONS)
     assert not verdict.eligible and verdict.reason
-    assert PROJECTION.forecast(mixed, REQUEST).error.seconds == np.inf
+    assert PROJECTION.forecast(mixed, OPTIONS).error.seconds == np.inf
 
 
 def test_least_squares_never_goes_further_from_the_truth_and_nonnegativity_lifts_totals():
@@ -259,7 +259,7 @@ def test_a_contradiction_of_margins_is_a_status():
     form = LikelihoodForm.of(np.eye(4), 0, square=1, equality=E, equality_value=[1, 2, 2, 2])
     assert _run(form, (2, 2)).status == "infeasible"
     with pytest.raises(InfeasibleError, match="total"):
-        PROJECTION.eligible(Postprocessing(form, (), shape=(2, 2)), REQUEST)
+        PROJECTION.eligible(Postprocessing(form, (), shape=(2, 2)), OPTIONS)
 
 
 def test_weights_far_apart_and_many_measurements_of_one_entry():

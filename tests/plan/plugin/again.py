@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms import Forecast, Mechanism, Outcome, Request, Serves, Verdict
+from dpmodel.mechanisms import Forecast, Mechanism, Options, Outcome, Serves, Verdict
 from dpmodel.mechanisms.lp.noise_once.mechanism import LAPLACE_ONCE
 
 
@@ -16,15 +16,15 @@ class Again(Mechanism[PrivateLP]):
     source: str = "a test"
     serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low",))
 
-    def eligible(self, model: object, request: Request) -> Verdict:
-        return LAPLACE_ONCE.eligible(model, request)
+    def eligible(self, model: object, options: Options) -> Verdict:
+        return LAPLACE_ONCE.eligible(model, options)
 
-    def forecast(self, model: object, request: Request) -> Forecast:
-        told = LAPLACE_ONCE.forecast(model, request)
+    def forecast(self, model: object, options: Options) -> Forecast:
+        told = LAPLACE_ONCE.forecast(model, options)
         return replace(told, error=replace(told.error, expected=0.9 * told.error.expected))
 
-    def run(self, model: object, request: Request, noise: object, progress: object = None) -> Outcome:
-        return LAPLACE_ONCE.run(model, request, noise)
+    def run(self, model: object, options: Options, noise: object, progress: object = None) -> Outcome:
+        return LAPLACE_ONCE.run(model, options, noise)
 
 
 class Incomplete:

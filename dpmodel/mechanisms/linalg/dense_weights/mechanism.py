@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel._types import Floats
+from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.exact import cones
 from dpmodel.exact.cones import (
     Chosen,
@@ -21,8 +22,7 @@ from dpmodel.exact.cones import (
     public_noise,
 )
 from dpmodel.exact.model import Found, PrivateInequalities
-from dpmodel.mechanisms.contract import YES, Mechanism, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Bound, Forecast
+from dpmodel.forecast import Bound, Forecast
 from dpmodel.mechanisms.linalg.dense_weights.plan import (
     MOST_ROWS,
     DensePlan,
@@ -72,27 +72,27 @@ class DenseWeights(Mechanism[PrivateInequalities]):
     name: str = "dense-weights"
     source: str = "HRRU14, Algorithms 1 and 2, over the unit ball and a cone"
 
-    def eligible(self, model: PrivateInequalities, request: Request) -> Verdict:
+    def eligible(self, model: PrivateInequalities, options: Options) -> Verdict:
         if model.expected > MOST_ROWS:
             return Verdict(False, "there are so many rows that rounding of its sums is not covered")
         return cones.cone_eligible(model) or YES
 
-    def at_least(self, model: PrivateInequalities, request: Request) -> tuple[Bound, ...]:
+    def at_least(self, model: PrivateInequalities, options: Options) -> tuple[Bound, ...]:
         """The forecast is that of one of ``candidates``: the smaller of what is proved of it and of what its
         simulations count, which is at least ``least_seen``."""
         return cones.hoped(
             model,
             min(
-                min(proved_missed(model, request, plan), least_seen(model, steps=plan.steps * 4, seeds=_MANY_SEEDS))
-                for plan in candidates(model, request)
+                min(proved_missed(model, options, plan), least_seen(model, steps=plan.steps * 4, seeds=_MANY_SEEDS))
+                for plan in candidates(model, options)
             ),
         )
 
-    def forecast(self, model: PrivateInequalities, request: Request) -> Forecast:
-        plan = best_plan(model, request)
-        proved = proved_missed(model, request, plan)
+    def forecast(self, model: PrivateInequalities, options: Options) -> Forecast:
+        plan = best_plan(model, options)
+        proved = proved_missed(model, options, plan)
         median, high = forecast_missed(
-            model, request, self.name, lambda rows, weight, seed: _simulate(model, plan, rows, weight, seed),
+            model, options, self.name, lambda rows, weight, seed: _simulate(model, plan, rows, weight, seed),
             steps=plan.steps * 4, seeds=_MANY_SEEDS, nothing=cones.nothing(model, proved),
         )  # fmt: skip
         noise = {
@@ -102,12 +102,12 @@ class DenseWeights(Mechanism[PrivateInequalities]):
             "change by one record": sum_sensitivity(model, plan.density, 1 if plan.kind == "laplace" else 2),
         }  # fmt: skip
         work = f"{plan.steps} steps: two products with the private rows, one projection of weights and noise"
-        return cones.cone_forecast(model, request, proved, median, high, noise=noise, work=work)
+        return cones.cone_forecast(model, options, proved, median, high, noise=noise, work=work)
 
     def run(
-        self, model: PrivateInequalities, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: PrivateInequalities, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Found:
-        plan = best_plan(model, request)
+        plan = best_plan(model, options)
         rows = GridRows.of(model.lifted(*model.read_rows())[: plan.rows])
         draw = noise.laplace if plan.kind == "laplace" else noise.gaussian
         return cones.answer(model, _search(rows, model, plan, draw, progress))
@@ -134,23 +134,23 @@ def _search(rows: GridRows, model: PrivateInequalities, plan: DensePlan, draw: D
     return plan.counts.choose(points, draw(cones.missed_counts(rows, points), plan.counts.scale))
 
 
-def best_plan(model: PrivateInequalities, request: Request) -> DensePlan:
+def best_plan(model: PrivateInequalities, options: Options) -> DensePlan:
     """The candidate whose few simulated runs miss the least; of those alike, the one with the least proved number."""
 
     def build() -> DensePlan:
         def score(item: tuple[int, DensePlan]) -> tuple[float, float, float]:
             number, plan = item
-            proved = proved_missed(model, request, plan)
+            proved = proved_missed(model, options, plan)
             median, high = forecast_missed(
-                model, request, f"dense-weights, candidate {number}",
+                model, options, f"dense-weights, candidate {number}",
                 lambda rows, weight, seed: _simulate(model, plan, rows, weight, seed),
                 steps=plan.steps * 20, seeds=_FEW_SEEDS, nothing=cones.nothing(model, proved),
             )  # fmt: skip
             return min(high, proved), proved, median
 
-        return min(enumerate(candidates(model, request)), key=score)[1]
+        return min(enumerate(candidates(model, options)), key=score)[1]
 
-    return model.cached(("dense-weights", request.epsilon, request.delta, request.beta), build)
+    return model.cached(("dense-weights", options.epsilon, options.delta, options.beta), build)
 
 
 def _simulate(model: PrivateInequalities, plan: DensePlan, rows: Floats, weight: float, seed: int) -> Floats:

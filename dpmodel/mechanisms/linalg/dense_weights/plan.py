@@ -30,9 +30,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
+from dpmodel.contract import Options
 from dpmodel.exact.cones import COUNT_SHARE, POINT_GRID, CountNoise, allowance, lift, row_norm
 from dpmodel.exact.model import PrivateInequalities
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.mechanisms.spend import Spend
 
@@ -59,9 +59,9 @@ class DensePlan:
     rows: int
 
 
-def dense_plan(model: PrivateInequalities, request: Request, density: int, steps: int, rate: float) -> DensePlan:
+def dense_plan(model: PrivateInequalities, options: Options, density: int, steps: int, rate: float) -> DensePlan:
     """``rate`` in units of the theorem's best one for the expected number of rows."""
-    spend = Spend.of(request.epsilon, request.delta, gaussian_only=True)
+    spend = Spend.of(options.epsilon, options.delta, gaussian_only=True)
     part, counts = spend.part(1 - COUNT_SHARE), CountNoise.of(spend.part(COUNT_SHARE))
     size, pure = model.cone_dimension, spend.rho is None
     sensitivity = sum_sensitivity(model, density, 1 if pure else 2)
@@ -87,46 +87,46 @@ def most_steps(model: PrivateInequalities) -> int:
     return int(max(allowed, _FEWEST_STEPS))
 
 
-def proved_missed(model: PrivateInequalities, request: Request, plan: DensePlan) -> float:
+def proved_missed(model: PrivateInequalities, options: Options, plan: DensePlan) -> float:
     """Rows that the answer misses at most, except with probability ``beta``; inf where nothing is proved."""
-    error = _error(model, request, plan)
+    error = _error(model, options, plan)
     found = lift(model)
     slack = 3 * allowance(model.cone_dimension) + (found[1] if found is not None else math.inf)
     if plan.kind == "laplace" or not error <= plan.level - slack:
         return math.inf
-    return plan.density - 1 + plan.counts.lost(request.beta / 2)
+    return plan.density - 1 + plan.counts.lost(options.beta / 2)
 
 
-def _error(model: PrivateInequalities, request: Request, plan: DensePlan) -> float:
+def _error(model: PrivateInequalities, options: Options, plan: DensePlan) -> float:
     """E of the module's docstring."""
     size, steps, width = model.cone_dimension, plan.steps, 2 * row_norm(model.cone_dimension)
     eta = plan.rate * width
     regret = width * (_entropy(model, plan.density) / (eta * steps) + eta / 8)
-    concentration = min(math.sqrt(2 * math.log(2 / request.beta)), float(norm.isf(request.beta / 2)))
+    concentration = min(math.sqrt(2 * math.log(2 / options.beta)), float(norm.isf(options.beta / 2)))
     oracle = plan.scale * (math.sqrt(size) + 2 * concentration / math.sqrt(steps))
     return regret + oracle + math.sqrt(size) / POINT_GRID
 
 
-def candidates(model: PrivateInequalities, request: Request) -> list[DensePlan]:
+def candidates(model: PrivateInequalities, options: Options) -> list[DensePlan]:
     """Plans worth simulating: a few for practice, and the one with the least proved density where there is one."""
     most = most_steps(model)
-    steps = sorted({min(t, most) for t in (_PURE_STEPS if request.delta == 0 else _STEPS)})
+    steps = sorted({min(t, most) for t in (_PURE_STEPS if options.delta == 0 else _STEPS)})
     plans = [
-        dense_plan(model, request, _density(model, share), t, rate)
+        dense_plan(model, options, _density(model, share), t, rate)
         for t in steps
         for share in _SHARES
         for rate in _RATES
     ]
-    proved = _least_proved(model, request, most) if request.delta > 0 else None
+    proved = _least_proved(model, options, most) if options.delta > 0 else None
     return plans if proved is None else [*plans, proved]
 
 
-def _least_proved(model: PrivateInequalities, request: Request, most: int) -> DensePlan | None:
+def _least_proved(model: PrivateInequalities, options: Options, most: int) -> DensePlan | None:
     times = np.unique(np.geomspace(_FEWEST_STEPS, most, 30).astype(int))
     for density in np.unique(np.geomspace(1, max(min(model.expected, _most_density(model)), 1), 60).astype(int)):
-        plans = [dense_plan(model, request, int(density), int(t), 1.0) for t in times]
-        best = min(plans, key=lambda plan: _error(model, request, plan))
-        if proved_missed(model, request, best) < math.inf:
+        plans = [dense_plan(model, options, int(density), int(t), 1.0) for t in times]
+        best = min(plans, key=lambda plan: _error(model, options, plan))
+        if proved_missed(model, options, best) < math.inf:
             return best
     return None
 

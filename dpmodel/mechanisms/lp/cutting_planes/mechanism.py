@@ -9,20 +9,19 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import (
+from dpmodel.classify.private_lp import PrivateLP, refuse_high
+from dpmodel.contract import (
     YES,
     Mechanism,
+    Options,
     Outcome,
     Progress,
-    Request,
     Serves,
     Verdict,
     no_progress,
     refuse_feasibility,
-    refuse_high,
 )
-from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
+from dpmodel.forecast import Bound, Forecast, Violation
 from dpmodel.mechanisms.lp.cutting_planes.rounds import Cuts, Rounds, add_cuts, cuts_of, plan_of, width_of
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
@@ -74,39 +73,39 @@ class PrivateCuttingPlanes(Mechanism[PrivateLP]):
     name: str = "private-cutting-planes"
     source: str = "Kelley 1960 with exponential mechanism; HRRU14, section 4.2 (the cell)"
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
         if model.private_parts() != ("scalar",):
             return Verdict(False, "serves problems in which only right-hand sides are private")
-        refused = refuse_high(model) or refuse_feasibility(request, "centred", "relaxed") or plain_rows(model)
+        refused = refuse_high(model) or refuse_feasibility(options, "centred", "relaxed") or plain_rows(model)
         if refused is not None:
             return refused
         if not model.form.c0.any():
             return Verdict(False, "there is no objective whose optimum would leave most constraints slack")
         return YES
 
-    def at_least(self, model: PrivateLP, request: Request) -> tuple[Bound]:
+    def at_least(self, model: PrivateLP, options: Options) -> tuple[Bound]:
         """A prediction comes after all that is proved."""
         return (Bound(Violation(violation=0.0), proved=False),)
 
-    def forecast(self, model: PrivateLP, request: Request) -> Forecast | Verdict:
+    def forecast(self, model: PrivateLP, options: Options) -> Forecast | Verdict:
         polytope, cuts = public_polyhedron(model), cuts_of(model)
         if not polytope.empty and polytope.minimise(model.form.c0) is None:
             why = "the public constraints do not bound the objective; give bounds=[lo, hi] or a constraint that does"
             return Verdict(False, why)
         if cuts.step == 0:
             return Verdict(False, "no record can move the right-hand sides: nothing needs noise")
-        plan = plan_of(model, request)
+        plan = plan_of(model, options)
         if plan.count == 0:
             return Verdict(False, "choosing rows costs more here than measuring every right-hand side once")
         width = width_of(model, cuts)
         alpha = min(plan.alpha(cuts), width, largest_violation(model))
         work = f"{plan.count} rounds of choosing, measuring and solving, among {cuts.measurement.count} numbers"
         return Forecast(
-            statement=f"with probability {number(1 - request.beta)}, the objective is at least as good as the true "
+            statement=f"with probability {number(1 - options.beta)}, the objective is at least as good as the true "
             f"optimum and, as predicted, no private constraint is violated by more than {number(alpha)}",
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            beta=options.beta,
             error=Violation(violation=alpha, private_rows=cuts.gain.size, width=width),
             proved=False,
             work=work,
@@ -123,8 +122,8 @@ class PrivateCuttingPlanes(Mechanism[PrivateLP]):
             caveats=_caveats(cuts, plan),
         )
 
-    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        cuts, plan = cuts_of(model), plan_of(model, request)
+    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        cuts, plan = cuts_of(model), plan_of(model, options)
         exact = cuts.measurement.values(PrivateArray(model.read_private()))
         return _run(model, cuts, plan, exact, noise, progress)
 

@@ -14,7 +14,7 @@ from dpmodel._types import Floats, Integers
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import LinearMap
 from dpmodel.compile.footprint import entry_sensitivities, sensitivity_of
-from dpmodel.mechanisms.contract import Request
+from dpmodel.contract import Options
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING, Measurement, measurements
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.numerics.cut_program import CutProgram
@@ -130,22 +130,22 @@ def _one_sign(model: PrivateLP, sides: LinearMap) -> bool:
 
 
 @cached
-def plan_of(model: PrivateLP, request: Request) -> Rounds:
+def plan_of(model: PrivateLP, options: Options) -> Rounds:
     """The number of rounds and the split of the budget, from public facts; computed once per budget."""
     cuts = cuts_of(model)
-    m, beta, pure = cuts.measurement, request.beta, request.delta == 0
+    m, beta, pure = cuts.measurement, options.beta, options.delta == 0
     gain = cuts.largest_gain
     distribution: Laplace | Gaussian
     if pure:
-        distribution = Laplace(m.l1 / request.epsilon)
+        distribution = Laplace(m.l1 / options.epsilon)
     else:
-        distribution = Gaussian(m.l2 / gaussian_mu(request.epsilon, request.delta))
+        distribution = Gaussian(m.l2 / gaussian_mu(options.epsilon, options.delta))
     quantile = distribution.max_abs_quantile(m.count, beta)
     once = 2 * quantile * gain
     at_once = Rounds(0, distribution, quantile, 0.0, 0.0, 0.0, pure, once)
     most = min(m.count, _MOST_ROUNDS)
     # More rounds cost more: beyond the first that cost too much, none can do better than measuring all.
-    splits = (best_split(cuts, request, t, once) for t in range(1, most + 1))
+    splits = (best_split(cuts, options, t, once) for t in range(1, most + 1))
     plans = list(takewhile(lambda plan: plan.alpha(cuts) < once, splits))
     if not plans:
         return at_once
@@ -157,16 +157,16 @@ def plan_of(model: PrivateLP, request: Request) -> Rounds:
     return replace(plans[best], left=float(left[best]))
 
 
-def best_split(cuts: Cuts, request: Request, rounds: int, once: float) -> Rounds:
+def best_split(cuts: Cuts, options: Options, rounds: int, once: float) -> Rounds:
     """The shares of selections and measurements with the least ``2 q + e``, beta half and half."""
-    m, T, beta = cuts.measurement, rounds, request.beta / 2
-    pure = request.delta == 0
+    m, T, beta = cuts.measurement, rounds, options.beta / 2
+    pure = options.delta == 0
     if pure:
-        selection = (1 - _SHARES) * request.epsilon / T
-        scales = min(T * cuts.step, m.l1) / (_SHARES * request.epsilon)
+        selection = (1 - _SHARES) * options.epsilon / T
+        scales = min(T * cuts.step, m.l1) / (_SHARES * options.epsilon)
         unit = Laplace(1.0).max_abs_quantile(T, beta)
     else:
-        rho = zcdp_rho(request.epsilon, request.delta)
+        rho = zcdp_rho(options.epsilon, options.delta)
         selection = np.sqrt(8 * (1 - _SHARES) * rho / T)
         scales = min(math.sqrt(T) * cuts.step, m.l2) / np.sqrt(2 * _SHARES * rho)
         unit = Gaussian(1.0).max_abs_quantile(T, beta)

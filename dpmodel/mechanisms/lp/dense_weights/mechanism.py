@@ -12,8 +12,8 @@ import numpy as np
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
-from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, counted
-from dpmodel.mechanisms.forecast import Bound, Violation
+from dpmodel.contract import YES, Options, Progress, Verdict, counted
+from dpmodel.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.dense_weights.oracles import (
     MOST_TERMS,
     ListedSelection,
@@ -130,7 +130,7 @@ class DenseMultiplicativeWeights(CountingEngine):
     reads_blocks = True
     vertices: Any = field(default=None, compare=False, repr=False)
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
         return covered(model)
 
     def least(self, task: Task) -> Iterator[Bound]:

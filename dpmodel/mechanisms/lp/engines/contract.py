@@ -21,8 +21,8 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
-from dpmodel.mechanisms.forecast import Bound, Violation
+from dpmodel.contract import YES, Options, Progress, Verdict
+from dpmodel.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.mechanisms.lp.row_tables import RowPart
 from dpmodel.mechanisms.spend import Spend
@@ -118,7 +118,7 @@ class Engine:
     # The cells of Table 1 that it serves.
     cells: ClassVar[tuple[str, ...]]
     # Whether it keeps the constants of its paper.
-    published: ClassVar[bool] = False
+    as_printed: ClassVar[bool] = False
     # Whether every release is Gaussian noise when delta > 0 (then the exact composition is used).
     gaussian_only: bool = False
     # Whether it can serve an exact penalty; else ``task.tilt`` is always zero.
@@ -132,7 +132,7 @@ class Engine:
     # Whether it leaves rows out: ``excess`` counts rows then (else it is the largest violation).
     counts_rows: bool = False
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
         """Yes, or why not; public facts only. The objective (private or not) is not its business."""
         raise NotImplementedError
 

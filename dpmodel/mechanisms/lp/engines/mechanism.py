@@ -19,18 +19,18 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers, RecordsLP
-from dpmodel.mechanisms.contract import (
+from dpmodel.contract import (
     YES,
     Mechanism,
+    Options,
     Outcome,
     Progress,
-    Request,
     Serves,
     Verdict,
     no_progress,
     refuse_feasibility,
 )
-from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
+from dpmodel.forecast import Bound, Forecast, Violation
 from dpmodel.mechanisms.lp.engines.contract import ONE_CANDIDATE, Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.engines.routes import (
     Route,
@@ -90,19 +90,14 @@ class EngineMechanism(Mechanism[PrivateLP]):
 
     @property
     def serves(self) -> Serves:
-        return Serves(PrivateLP, self.engine.cells)
-
-    @property
-    def reads_blocks(self) -> bool:
-        return self.engine.reads_blocks
-
-    @property
-    def leaves_out(self) -> bool:
-        return self.engine.counts_rows
-
-    @property
-    def published(self) -> bool:
-        return self.engine.published
+        engine = self.engine
+        return Serves(
+            PrivateLP,
+            engine.cells,
+            as_printed=engine.as_printed,
+            reads_blocks=engine.reads_blocks,
+            leaves_out=engine.counts_rows,
+        )
 
     @property
     def name(self) -> str:
@@ -117,12 +112,12 @@ class EngineMechanism(Mechanism[PrivateLP]):
     def source(self) -> str:
         return self.engine.source
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
         if not {"scalar", "matrix"} & set(model.private_parts()):
             return Verdict(False, "serves problems with private constraints")
-        if Spend.of(request.epsilon, request.delta).rho == 0:
+        if Spend.of(options.epsilon, options.delta).rho == 0:
             return Verdict(False, "the budget is below what floating point tells from none")
-        other = refuse_feasibility(request, "centred", "relaxed")
+        other = refuse_feasibility(options, "centred", "relaxed")
         if other is not None:
             return other
         if any(cell.part == "objective" and cell.level == "high" for cell in model.classification.cells):
@@ -132,35 +127,35 @@ class EngineMechanism(Mechanism[PrivateLP]):
             verdict = Verdict(False, "the public constraints have no common point")
         if verdict is None and self.engine.counts_rows:
             verdict = most_rows_stay(model)
-        verdict = verdict or self.engine.eligible(model, request)
+        verdict = verdict or self.engine.eligible(model, options)
         if not verdict.eligible:
             return verdict
-        if model.form.offset.nnz and request.goal in ("target", "search"):
+        if model.form.offset.nnz and options.goal in ("target", "search"):
             return Verdict(False, "a target for an objective whose constant term is private says nothing")
         return YES
 
-    def at_least(self, model: PrivateLP, request: Request) -> Iterator[Bound]:
+    def at_least(self, model: PrivateLP, options: Options) -> Iterator[Bound]:
         """What one run with all of the budget promises on the whole public set without regard to the objective: every
         way to treat an objective adds to that."""
-        return self.engine.least(whole_task(model, self.engine, request))
+        return self.engine.least(whole_task(model, self.engine, options))
 
-    def forecast(self, model: PrivateLP, request: Request) -> Forecast | Verdict:
+    def forecast(self, model: PrivateLP, options: Options) -> Forecast | Verdict:
         formed = self.engine.formed(model)
         if not formed.eligible:
             return formed
-        route = best_route(model, self.engine, request)
+        route = best_route(model, self.engine, options)
         if route is None:
-            return Verdict(False, why_none(model, request))
+            return Verdict(False, why_none(model, options))
         if route.steps == 1 and route.promise.noise.get("candidates") == 1:
             return ONE_CANDIDATE
-        route = settle(model, self.engine, request)
+        route = settle(model, self.engine, options)
         promise = route.promise
-        measured = objective_design(model, request)
+        measured = objective_design(model, options)
         slip = objective_loss(model, measured) if measured else 0.0
         # No number is beyond what is known without data.
         loss = min(route.objective_alpha + slip, objective_span(model))
         loss = math.nan if math.isnan(route.objective_alpha) else loss
-        stated = min(slip, objective_ceiling(model) - (request.target or 0.0)) if route.goal == "target" else loss
+        stated = min(slip, objective_ceiling(model) - (options.target or 0.0)) if route.goal == "target" else loss
         violation = min(route.violation, promise.width)
         if not self._relative(model):
             violation = min(violation, largest_violation(model))
@@ -170,10 +165,10 @@ class EngineMechanism(Mechanism[PrivateLP]):
         if route.goal is not None:
             noise["objective treated by"] = _plain(route, slip)
         return Forecast(
-            statement=_statement(model, request, route, stated, violation, self._relative(model)),
-            epsilon=request.epsilon,
-            delta=request.delta,
-            beta=request.beta,
+            statement=_statement(model, options, route, stated, violation, self._relative(model)),
+            epsilon=options.epsilon,
+            delta=options.delta,
+            beta=options.beta,
             proved=promise.proved,
             work=promise.work if route.steps == 1 else f"{route.steps} runs of {promise.work}",
             noise=noise,
@@ -189,10 +184,10 @@ class EngineMechanism(Mechanism[PrivateLP]):
             ),
         )
 
-    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        route = settle(model, self.engine, request)
+    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        route = settle(model, self.engine, options)
         theta = model.read_rows() if isinstance(model, RecordsLP) else model.read_private()
-        cost = _released_cost(model, request, theta, noise)
+        cost = _released_cost(model, options, theta, noise)
         if route.goal == "search":
             point = self._search(route, cost, theta, noise, progress)
         else:
@@ -200,10 +195,10 @@ class EngineMechanism(Mechanism[PrivateLP]):
             if route.goal == "penalty":
                 task = replace(task, tilt=cost / route.weight)
             if route.goal == "target" and private_objective(model):
-                assert request.target is not None
-                measured = objective_design(model, request)
+                assert options.target is not None
+                measured = objective_design(model, options)
                 assert measured is not None
-                cut = request.target - model.form.d0 + objective_noise(model, measured) / 2
+                cut = options.target - model.form.d0 + objective_noise(model, measured) / 2
                 if public_polyhedron(model).with_row(cost, cut).empty:
                     notes = ("no public point reaches the target under the released objective",)
                     return Outcome("infeasible", None, None, None, notes=notes)
@@ -275,9 +270,9 @@ class EngineMechanism(Mechanism[PrivateLP]):
         return promise, replace(point, extra_violation=point.extra_violation + over)
 
 
-def _released_cost(model: PrivateLP, request: Request, theta: PrivateNumbers, source: NoiseSource) -> Floats:
+def _released_cost(model: PrivateLP, options: Options, theta: PrivateNumbers, source: NoiseSource) -> Floats:
     """(n,) the public objective, or the private one measured with its share of the budget."""
-    measured = objective_design(model, request)
+    measured = objective_design(model, options)
     if measured is None:
         return model.form.c0
     part = measured.parts["objective"]
@@ -304,7 +299,7 @@ _RELATIVE = (
 )
 
 
-def _statement(model: PrivateLP, request: Request, route: Route, loss: float, violation: float, relative: bool) -> str:
+def _statement(model: PrivateLP, options: Options, route: Route, loss: float, violation: float, relative: bool) -> str:
     rows, left = route.promise.rows, min(route.slack_rows, route.promise.rows)
     unit = " times its own width" if relative else ""
     which = f"all but {left} of the {rows} private constraints are" if left else "no private constraint is"
@@ -312,11 +307,11 @@ def _statement(model: PrivateLP, request: Request, route: Route, loss: float, vi
     if left:
         what = f"{which} violated by at most {number(violation)}{unit}"
     if route.goal == "target":
-        assert request.target is not None
-        target = -request.target if model.affine.maximize else request.target
+        assert options.target is not None
+        target = -options.target if model.affine.maximize else options.target
         side = "at least" if model.affine.maximize else "at most"
         missed = f", missed by at most {number(loss)}" if loss > 0 else ""
         what += f", and the objective is {side} the target {number(target)}{missed} (if a feasible point reaches it)"
     elif route.goal is not None:
         what += f", and the objective is at most {number(loss)} worse than the true optimum"
-    return f"with probability {number(1 - request.beta)}, {what}"
+    return f"with probability {number(1 - options.beta)}, {what}"

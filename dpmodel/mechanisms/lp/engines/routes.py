@@ -13,7 +13,7 @@ import numpy as np
 
 from dpmodel._types import Floats, Integers
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import Goal, Request
+from dpmodel.contract import Goal, Options
 from dpmodel.mechanisms.lp.engines.contract import Engine, Promise, Task
 from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, design
 from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
@@ -50,31 +50,31 @@ class Route:
 
 
 @cached
-def best_route(model: PrivateLP, engine: Engine, request: Request) -> Route | None:
+def best_route(model: PrivateLP, engine: Engine, options: Options) -> Route | None:
     """The best way to treat the objective that was not ruled out; None when there is none."""
-    return min(_routes(engine, model, request), key=_worst(model), default=None)
+    return min(_routes(engine, model, options), key=_worst(model), default=None)
 
 
-def _routes(engine: Engine, model: PrivateLP, request: Request) -> Iterator[Route]:
-    task = whole_task(model, engine, request)
+def _routes(engine: Engine, model: PrivateLP, options: Options) -> Iterator[Route]:
+    task = whole_task(model, engine, options)
     if not model.form.c0.any() and not private_objective(model):
         yield _single(engine, None, task)
         return
-    goals = (request.goal,) if request.goal != "auto" else ("target",) if request.target is not None else ()
-    if (goals or ("target",)) == ("target",) and request.target is not None:
+    goals = (options.goal,) if options.goal != "auto" else ("target",) if options.target is not None else ()
+    if (goals or ("target",)) == ("target",) and options.target is not None:
         if private_objective(model):
             task_of_target = _for_parts(task)
         else:
             task_of_target = replace(
-                task, polytope=task.polytope.with_row(model.form.c0, request.target - model.form.d0)
+                task, polytope=task.polytope.with_row(model.form.c0, options.target - model.form.d0)
             )
         yield _single(engine, "target", task_of_target)
-    stray, extra = _strays(model, request)
+    stray, extra = _strays(model, options)
     span = objective_span(model) + extra
     if not math.isfinite(span) or span == 0:
         return
     if engine.takes_tilt and (not goals or "penalty" in goals):
-        yield from _penalty(engine, task, span, request.penalty, stray)
+        yield from _penalty(engine, task, span, options.penalty, stray)
     if not goals or "search" in goals:
         yield from _best_search(engine, task, span, _worst(model))
 
@@ -100,16 +100,16 @@ def _best_search(engine: Engine, task: Task, span: float, worst: Callable[[Route
     yield from (each for each in around if each is not None)
 
 
-def whole_task(model: PrivateLP, engine: Engine, request: Request) -> Task:
+def whole_task(model: PrivateLP, engine: Engine, options: Options) -> Task:
     """The constraints' part of the budget, and the whole public set."""
-    epsilon, delta = request.epsilon, request.delta
+    epsilon, delta = options.epsilon, options.delta
     if private_objective(model):
         epsilon, delta = epsilon * (1 - OBJECTIVE_SHARE), delta * (1 - OBJECTIVE_SHARE)
     spend = Spend.of(epsilon, delta, gaussian_only=engine.gaussian_only)
-    beta = request.beta / (2 if private_objective(model) else 1)
+    beta = options.beta / (2 if private_objective(model) else 1)
     return Task(
         model, public_polyhedron(model), np.zeros(model.affine.variables), spend, epsilon, delta, beta,
-        request.slack_rows, request.violation, request.vertices,
+        options.slack_rows, options.violation, options.vertices,
     )  # fmt: skip
 
 
@@ -168,10 +168,10 @@ def _for_parts(task: Task) -> Task:
     return replace(task, polytope=task.model.cached("polytope of runs", build), cut=True)
 
 
-def _strays(model: PrivateLP, request: Request) -> tuple[Floats, float]:
+def _strays(model: PrivateLP, options: Options) -> tuple[Floats, float]:
     """How far a released objective may leave its public range: (n,) by coefficient, and how much that adds to its span.
     Nothing where released numbers are moved into their range."""
-    measured, beyond = objective_design(model, request), np.zeros(model.affine.variables)
+    measured, beyond = objective_design(model, options), np.zeros(model.affine.variables)
     if measured is None or measured.parts["objective"].clip:
         return beyond, 0.0
     part = measured.parts["objective"]
@@ -190,12 +190,12 @@ def with_promise(route: Route, promise: Promise) -> Route:
     return replace(route, promise=promise, objective_alpha=loss, violation=violation, slack_rows=promise.slack_rows)
 
 
-def why_none(model: PrivateLP, request: Request) -> str:
-    if request.goal == "target":
+def why_none(model: PrivateLP, options: Options) -> str:
+    if options.goal == "target":
         return 'goal="target" needs target=...'
     if not math.isfinite(objective_span(model)):
         return "the public constraints do not bound the objective: give target=..., or bounds"
-    if request.goal == "penalty":
+    if options.goal == "penalty":
         return "it does not take this penalty: give target=... or goal='search'"
     return "it only finds nearly feasible points: give target=... (the objective's value to reach)"
 
@@ -215,17 +215,17 @@ def private_objective(model: PrivateLP) -> bool:
     return "objective" in model.private_parts()
 
 
-def objective_design(model: PrivateLP, request: Request) -> NoiseDesign | None:
+def objective_design(model: PrivateLP, options: Options) -> NoiseDesign | None:
     """Noise for a private objective, with its share of the budget; None for a public one."""
     if not private_objective(model):
         return None
     part = replace(
-        request,
-        epsilon=request.epsilon * OBJECTIVE_SHARE,
-        delta=request.delta * OBJECTIVE_SHARE,
-        beta=request.beta / 2,
+        options,
+        epsilon=options.epsilon * OBJECTIVE_SHARE,
+        delta=options.delta * OBJECTIVE_SHARE,
+        beta=options.beta / 2,
     )
-    kinds = ("laplace",) if request.delta == 0 else ("laplace", "gaussian")
+    kinds = ("laplace",) if options.delta == 0 else ("laplace", "gaussian")
     designs = [design(model, part, {"objective": kind}) for kind in kinds]  # type: ignore[dict-item]
     return min(designs, key=lambda noise: float(noise.parts["objective"].reach.max(initial=0.0)))
 

@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import Request, no_progress
+from dpmodel.contract import Options, no_progress
 from dpmodel.mechanisms.lp.engines.contract import Engine, Promise
 from dpmodel.mechanisms.lp.engines.routes import Route, best_route, private_objective, with_promise
 from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, databases
@@ -33,15 +33,15 @@ _FEW, _MOST, _PROJECTION = 3e7, 3e8, 3e5
 
 
 @cached
-def settle(model: PrivateLP, engine: Engine, request: Request) -> Route:
+def settle(model: PrivateLP, engine: Engine, options: Options) -> Route:
     """The best route with the settings of least simulated error; as it is where a statement was asked for."""
-    route = best_route(model, engine, request)
+    route = best_route(model, engine, options)
     assert route is not None  # eligible() came first
-    requested = request.by_proof or (request.violation, request.slack_rows) != (None, None)
+    requested = options.by_proof or (options.violation, options.slack_rows) != (None, None)
     replanned = route.goal == "target" and private_objective(model)
     if requested or replanned or route.goal == "search" or not route.promise.width > 0 or not route.promise.others():
         return route
-    tries = _tried(model, engine, request, route)
+    tries = _tried(model, engine, options, route)
     if not tries:
         return route
     whole = fewer_records(model) is None  # of many records, one database tells
@@ -56,13 +56,13 @@ def settle(model: PrivateLP, engine: Engine, request: Request) -> Route:
 
 
 def _tried(
-    model: PrivateLP, engine: Engine, request: Request, route: Route
+    model: PrivateLP, engine: Engine, options: Options, route: Route
 ) -> list[tuple[Promise, Callable[[int], float], float]]:
     """The settings that can be simulated, how, and the numbers that a run reads. Large problems with fewer records: the
     same settings in the same order, planned for those."""
     few, same = fewer_records(model), route
     if few is not None:
-        asked = as_noisy(replace(request, goal=route.goal or "auto", penalty=request.penalty), few.share)
+        asked = as_noisy(replace(options, goal=route.goal or "auto", penalty=options.penalty), few.share)
         found = best_route(few, engine, asked)
         if found is None or found.goal != route.goal or len(found.promise.others()) != len(route.promise.others()):
             return []

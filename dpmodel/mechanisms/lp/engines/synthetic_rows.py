@@ -16,8 +16,8 @@ import numpy as np
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import ThetaBlock
+from dpmodel.contract import Options
 from dpmodel.marks.magnitude import scale_units
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.fewer_records import as_noisy, fewer_records
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
@@ -49,7 +49,7 @@ class SyntheticLP(PrivateLP):
 
 
 def against_public(
-    mechanism: Any, model: PrivateLP, request: Request, count: int = DATABASES, enough: float = math.inf
+    mechanism: Any, model: PrivateLP, options: Options, count: int = DATABASES, enough: float = math.inf
 ) -> float:
     """The error of ``mechanism`` on ``count`` synthetic databases, in units of that of the best point that reads no
     data (of the largest error there can be, where no such point is eligible). Computed once per request. Databases of
@@ -57,12 +57,12 @@ def against_public(
 
     def build() -> float:
         own = 0.0
-        public = PUBLIC_ONLY.eligible(model, request).eligible
+        public = PUBLIC_ONLY.eligible(model, options).eligible
         few = fewer_records(model)
-        drawn, asked = (model, request) if few is None else (few, as_noisy(request, few.share))
+        drawn, asked = (model, options) if few is None else (few, as_noisy(options, few.share))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotPrivateWarning)
-            without = PUBLIC_ONLY.run(model, request, SeededSource(0)).x if public else None
+            without = PUBLIC_ONLY.run(model, options, SeededSource(0)).x if public else None
             drawings = databases(drawn, count)
             other = sum(error(drawn, theta, without) if public else 1.0 for theta in drawings)
             for number, theta in enumerate(drawings):
@@ -76,8 +76,8 @@ def against_public(
             return own / other
         return math.inf if own > 0 else 1.0
 
-    vertices = None if request.vertices is None else request.vertices.tobytes()
-    requested = repr(replace(request, vertices=None))
+    vertices = None if options.vertices is None else options.vertices.tobytes()
+    requested = repr(replace(options, vertices=None))
     return model.cached(("against public", repr(mechanism), requested, vertices, count, enough), build)
 
 

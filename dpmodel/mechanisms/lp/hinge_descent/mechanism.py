@@ -12,8 +12,8 @@ import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
-from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
-from dpmodel.mechanisms.forecast import Bound, Violation
+from dpmodel.contract import YES, Options, Progress, Verdict
+from dpmodel.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task, bound_of
 from dpmodel.mechanisms.lp.hinge_descent.forecast import DescentPlan, noise_alone, plan_descent, sum_sensitivity
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows
@@ -56,7 +56,7 @@ class NoisyHingeDescent(CountingEngine):
     gaussian_only = True
     reads_blocks = True
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
         return plain_linear(model) or YES
 
     def promise(self, task: Task) -> Promise:

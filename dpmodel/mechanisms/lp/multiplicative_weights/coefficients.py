@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
-from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, refuse_high
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers, refuse_high
+from dpmodel.contract import YES, Options, Progress, Verdict
 from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     GameEngine,
@@ -71,7 +71,7 @@ class NoisyMultiplicativeWeights(GameEngine):
     source = "HRRU14, Algorithms 5 and 6, with unbiased Gaussian rows and zCDP accounting"
     words = ", noise on one row each"
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
         if not model.form.matrix.nnz:
             return Verdict(False, "serves private coefficients")
         high = refuse_high(model)

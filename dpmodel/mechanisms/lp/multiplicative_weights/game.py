@@ -47,8 +47,8 @@ from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.compile.affine_map import AffineMap, LinearMap
 from dpmodel.compile.footprint import entries_under, record_blocks, sensitivity_of
-from dpmodel.mechanisms.contract import YES, Progress, Verdict, counted
-from dpmodel.mechanisms.forecast import Bound, Violation
+from dpmodel.contract import YES, Progress, Verdict, counted
+from dpmodel.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.numerics.polyhedron import Polyhedron

@@ -11,11 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers, refuse_high
 from dpmodel.compile.affine_map import LinearMap
 from dpmodel.compile.footprint import sensitivity_of
-from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict, refuse_high
-from dpmodel.mechanisms.forecast import Bound
+from dpmodel.contract import YES, Options, Progress, Verdict
+from dpmodel.forecast import Bound
 from dpmodel.mechanisms.lp.engines.contract import Point, Promise, Task
 from dpmodel.mechanisms.lp.multiplicative_weights.game import (
     GameEngine,
@@ -102,7 +102,7 @@ class ScalarMultiplicativeWeights(GameEngine):
     source = "HRRU14, Algorithm 4, with exact sensitivities and zCDP accounting"
     words = ""
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
         if model.form.matrix.nnz or not model.form.scalar.nnz:
             return Verdict(False, "serves private right-hand sides with public coefficients")
         high = refuse_high(model)

@@ -13,9 +13,9 @@ from scipy.special import chdtri, ndtri
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.footprint import AlikeView, record_blocks, sensitivity_under
+from dpmodel.contract import Options
+from dpmodel.forecast import Bound, Violation
 from dpmodel.marks.layout import all_equal
-from dpmodel.mechanisms.contract import Request
-from dpmodel.mechanisms.forecast import Bound, Violation
 from dpmodel.mechanisms.lp.noise_once.design import Kind, private_columns, x_bound
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
 from dpmodel.mechanisms.lp.public.points import declared_range, largest_violation
@@ -29,7 +29,7 @@ _ROUNDED = 1 - 1e-9
 _UNPREDICTED = 0.99
 
 
-def at_least(model: PrivateLP, request: Request, kind: Kind) -> Iterator[Bound]:
+def at_least(model: PrivateLP, options: Options, kind: Kind) -> Iterator[Bound]:
     """One bound, or none where entries are few or differ.
 
     Every row that has a private entry of column j gives way by ``reach min(|x_j|, ||x||_1)`` at least, and for the
@@ -39,7 +39,7 @@ def at_least(model: PrivateLP, request: Request, kind: Kind) -> Iterator[Bound]:
     form, affine = model.form, model.affine
     if form.matrix.nnz < FEW or model.private_parts() != ("matrix",):
         return
-    if request.feasibility not in ("relaxed", "centred"):
+    if options.feasibility not in ("relaxed", "centred"):
         return
     if len(affine.private_blocks) != 1 or not affine.is_linear():
         return
@@ -52,20 +52,20 @@ def at_least(model: PrivateLP, request: Request, kind: Kind) -> Iterator[Bound]:
         return
     grow = (1 + ROUNDING) * _ROUNDED
     if kind == "gaussian":
-        noise: Gaussian | Laplace = Gaussian(moved.l2 * grow / gaussian_mu(request.epsilon, request.delta))
+        noise: Gaussian | Laplace = Gaussian(moved.l2 * grow / gaussian_mu(options.epsilon, options.delta))
     else:
-        noise = Laplace(moved.l1 * grow / request.epsilon)
+        noise = Laplace(moved.l1 * grow / options.epsilon)
     norm, magnitudes = x_bound(model), model.public.magnitudes()[private_columns(model)]
     size = np.minimum(magnitudes, norm)
-    way = for_all = noise.max_abs_quantile(form.matrix.nnz, request.beta) * float(size.max())
+    way = for_all = noise.max_abs_quantile(form.matrix.nnz, options.beta) * float(size.max())
     both = 2 * way
     if kind == "gaussian":
         counts = model.form.entries_of_rows
-        tail = request.beta / (2 * int(np.count_nonzero(counts)))
+        tail = options.beta / (2 * int(np.count_nonzero(counts)))
         unit = noise.standard_deviation * min(float(np.linalg.norm(size)), norm)
         for_all = unit * math.sqrt(chdtri(int(counts.max()), tail))
         both = min(both, for_all + min(for_all, unit * -float(ndtri(tail / 2))))
-    violation = both if request.feasibility == "relaxed" else min(way, for_all)
+    violation = both if options.feasibility == "relaxed" else min(way, for_all)
     span, against = float(high[0] - low[0]), 0.0
     if math.isfinite(span) and span > 0 and np.isfinite(magnitudes).all() and magnitudes.any():
         against = noise.standard_deviation * math.sqrt(12) / span * _ROUNDED
@@ -80,6 +80,6 @@ def at_least(model: PrivateLP, request: Request, kind: Kind) -> Iterator[Bound]:
         violation=min(violation, largest_violation(model)),
         against_public=against,
         expected=expected,
-        centred=request.feasibility == "centred",
+        centred=options.feasibility == "centred",
     )
     yield Bound(error, model.split_rows == 0)

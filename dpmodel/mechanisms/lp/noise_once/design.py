@@ -21,8 +21,8 @@ from scipy.special import chdtri, ndtri
 
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.contract import Options
 from dpmodel.marks.layout import sum_by
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.noise_once.margins import margin
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement
 from dpmodel.numerics.public_facts import cached
@@ -106,38 +106,38 @@ class RowMargins:
     all: Floats
 
 
-def design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> NoiseDesign:
+def design(model: PrivateLP, options: Options, kinds: Mapping[str, Kind]) -> NoiseDesign:
     """Calibrate the noise of each part in ``kinds`` so that one record costs at most the request's budget."""
     # All that is read of the request: other fields take long to compare.
-    key = "noise", request.epsilon, request.delta, request.beta, *kinds.items()
-    return model.cached(key, lambda: _design(model, request, kinds))
+    key = "noise", options.epsilon, options.delta, options.beta, *kinds.items()
+    return model.cached(key, lambda: _design(model, options, kinds))
 
 
-def _design(model: PrivateLP, request: Request, kinds: Mapping[str, Kind]) -> NoiseDesign:
+def _design(model: PrivateLP, options: Options, kinds: Mapping[str, Kind]) -> NoiseDesign:
     chosen = {part: best_measurement(model, part, 2 if kind == "gaussian" else 1) for part, kind in kinds.items()}
     gaussian = all(kind == "gaussian" for kind in kinds.values())
     shares = _shares(model, chosen, gaussian)
-    beta = request.beta / max(1, len(kinds))
+    beta = options.beta / max(1, len(kinds))
     parts = {}
     for part, kind in kinds.items():
-        distribution = distribution_of(chosen[part], kind, shares[part], request)
+        distribution = distribution_of(chosen[part], kind, shares[part], options)
         noisy = NoisyPart(chosen[part], distribution, shares[part], beta, _reach(chosen[part], distribution, beta))
         sums = _mixes(chosen[part]) or (part == "matrix" and _row_reach(model, noisy) is not None)
         parts[part] = replace(noisy, clip=not (isinstance(distribution, Gaussian) and sums))
     uses_delta = any(kind != "laplace" for kind in kinds.values())
-    return NoiseDesign(parts, request.epsilon, request.delta if uses_delta else 0.0)
+    return NoiseDesign(parts, options.epsilon, options.delta if uses_delta else 0.0)
 
 
-def distribution_of(m: Measurement, kind: Kind, share: float, request: Request) -> Distribution | None:
+def distribution_of(m: Measurement, kind: Kind, share: float, options: Options) -> Distribution | None:
     """The noise that spends ``share`` of the budget on these numbers; None if no record can move them."""
     if m.l1 == 0:
         return None
     if kind == "gaussian":
-        return Gaussian(m.l2 / (share * gaussian_mu(request.epsilon, request.delta)))
-    scale = m.l1 / (share * request.epsilon)
+        return Gaussian(m.l2 / (share * gaussian_mu(options.epsilon, options.delta)))
+    scale = m.l1 / (share * options.epsilon)
     if kind == "laplace":
         return Laplace(scale)
-    width = truncated_laplace_half_width(scale, share * request.epsilon, share * request.delta)
+    width = truncated_laplace_half_width(scale, share * options.epsilon, share * options.delta)
     return TruncatedLaplace(scale, width)
 
 

@@ -11,19 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import (
-    YES,
-    Mechanism,
-    Outcome,
-    Progress,
-    Request,
-    Serves,
-    Verdict,
-    no_progress,
-    refuse_high,
-)
-from dpmodel.mechanisms.forecast import Bound, Forecast, Violation
+from dpmodel.classify.private_lp import PrivateLP, refuse_high
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Bound, Forecast, Violation
 from dpmodel.mechanisms.lp.engines.routes import noise_hides_costs, objective_span
 from dpmodel.mechanisms.lp.noise_once.at_least import at_least
 from dpmodel.mechanisms.lp.noise_once.design import (
@@ -109,44 +99,46 @@ class NoiseOnce(Mechanism[PrivateLP]):
         One noise draw per private number, one solve (a second when the first is infeasible).
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("objective low", "scalar low", "row low", "matrix low", "column low"))
+    serves: ClassVar[Serves] = Serves(
+        PrivateLP, ("objective low", "scalar low", "row low", "matrix low", "column low"), over_all=True
+    )
     kind: Kind = "laplace"
     name: str = "laplace-once"
     source: str = "HRRU14, sections 4.2-4.5; Laplace mechanism"
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
         if not model.private_parts():
             return Verdict(False, "no private parameter changes c, b or A")
         high = refuse_high(model)
         if high is not None:
             return high
-        if self.kind == "gaussian" and request.delta == 0:
+        if self.kind == "gaussian" and options.delta == 0:
             return Verdict(False, "Gaussian noise needs delta > 0")
-        if request.feasibility == "strict" and _touches_rows(model):
+        if options.feasibility == "strict" and _touches_rows(model):
             why = 'feasibility="strict" was asked for: this noise has no bound that always holds'
             return Verdict(False, why, "feasibility")
-        if request.feasibility == "safe" and (model.form.private_rows & model.affine.equalities()).any():
+        if options.feasibility == "safe" and (model.form.private_rows & model.affine.equalities()).any():
             return Verdict(False, "an equality with private numbers cannot be made harder, so none is safe")
-        if "matrix" not in model.private_parts() or (request.feasibility == "centred" and _linear(model)):
+        if "matrix" not in model.private_parts() or (options.feasibility == "centred" and _linear(model)):
             return YES
         return bounded_variables(model)
 
-    def at_least(self, model: PrivateLP, request: Request) -> Iterator[Bound]:
-        return at_least(model, request, self.kind)
+    def at_least(self, model: PrivateLP, options: Options) -> Iterator[Bound]:
+        return at_least(model, options, self.kind)
 
-    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
-        noise = design(model, request, dict.fromkeys(model.private_parts(), self.kind))
+    def forecast(self, model: PrivateLP, options: Options) -> Forecast:
+        noise = design(model, options, dict.fromkeys(model.private_parts(), self.kind))
         loss = objective_loss(model, noise)
-        treatment = treat(model, request, noise)
+        treatment = treat(model, options, noise)
         violation = min(treatment.violation, largest_violation(model)) if _touches_rows(model) else math.nan
-        safe = request.feasibility == "safe" and _touches_rows(model)
+        safe = options.feasibility == "safe" and _touches_rows(model)
         split = model.splits_objective if safe else model.split_rows > 0
         tightening = treatment.tightening if safe else math.nan
         return Forecast(
-            statement=statement(model, request, noise, treatment),
+            statement=statement(model, options, noise, treatment),
             epsilon=noise.epsilon,
             delta=noise.delta,
-            beta=request.beta,
+            beta=options.beta,
             proved=not split,
             caveats=caveats(model, noise, split=split),
             rows=treatment.words(model),
@@ -160,32 +152,32 @@ class NoiseOnce(Mechanism[PrivateLP]):
                 against_public=noise_against_ignorance(model, noise),
                 expected=treatment.expected if _touches_rows(model) and not safe else math.nan,
                 alone=treatment.alone if treatment.alone < treatment.violation else math.nan,
-                centred=request.feasibility == "centred" and _touches_rows(model),
+                centred=options.feasibility == "centred" and _touches_rows(model),
             ),
         )
 
-    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        plan = design(model, request, dict.fromkeys(model.private_parts(), self.kind))
-        treatment = treat(model, request, plan)
+    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        plan = design(model, options, dict.fromkeys(model.private_parts(), self.kind))
+        treatment = treat(model, options, plan)
         c, b, entries = released_parts(model, plan, noise, progress)
         progress("solving the noised program", 0.5)
         equal = (model.form.private_rows & model.affine.equalities()).any()
-        inside = {"relaxed": 2.0, "centred": 0.0 if equal else 1.0}.get(request.feasibility)
+        inside = {"relaxed": 2.0, "centred": 0.0 if equal else 1.0}.get(options.feasibility)
         if inside and c is None and not model.form.c0.any() and model.affine.is_linear():
             way = row_margins(model, plan).one
-            out = solve_most_inside(model, request, b, entries, relax=way, inside=inside)
+            out = solve_most_inside(model, options, b, entries, relax=way, inside=inside)
         else:
-            safe = request.feasibility == "safe" and _touches_rows(model)
+            safe = options.feasibility == "safe" and _touches_rows(model)
             if safe:
                 program, weights = tightened_program(model, plan, treatment, c, b, entries)
             else:
                 program, weights = relaxed_program(model, c, b, entries, treatment.relax), None
                 program = whole_sides(model, program, treatment.relax)
-            out = solve_released(model, request, program, weights=weights, unit=treatment.unit)
+            out = solve_released(model, options, program, weights=weights, unit=treatment.unit)
             if safe:
-                out = self._listed(model, request, program, weights, treatment, plan, out)
+                out = self._listed(model, options, program, weights, treatment, plan, out)
         amount = None
-        if request.feasibility == "centred" and _touches_rows(model):
+        if options.feasibility == "centred" and _touches_rows(model):
             released = relaxed_program(model, c, b, entries, treatment.relax)
             out = replace(out, violation=violation_at(model, plan, released, out))
             amount = None if entries is None or out.x is None else missed_on_average(model, plan, out.x)
@@ -193,7 +185,7 @@ class NoiseOnce(Mechanism[PrivateLP]):
         return replace(out, notes=notes, constant=released_constant(model, c, b))
 
     def _listed(
-        self, model: PrivateLP, request: Request, program: ConeProgram, weights: Any, treatment: Treatment,
+        self, model: PrivateLP, options: Options, program: ConeProgram, weights: Any, treatment: Treatment,
         plan: NoiseDesign, out: Outcome,
     ) -> Outcome:  # fmt: skip
         """``out`` with the rows that may be short (``treatment.py`` has the proof), and what tightening cost."""
@@ -206,7 +198,7 @@ class NoiseOnce(Mechanism[PrivateLP]):
             return Outcome("optimal", np.array(certain.x), None, value, out.seconds, notes=notes)
         short = shortfall(model.affine, program, out.x, model.form.private_rows, weights)
         rows, cost = short_rows(model.affine, short), cost_of(model, treatment, out)
-        text = statement(model, request, plan, treatment, rows)
+        text = statement(model, options, plan, treatment, rows)
         notes = (*([cost] if cost else ()), *out.notes)
         return replace(out, extra_violation=float(short.max(initial=0.0)), short=rows, statement=text, notes=notes)
 
@@ -351,12 +343,12 @@ def bounded_variables(model: PrivateLP) -> Verdict:
 
 
 def statement(
-    model: PrivateLP, request: Request, noise: NoiseDesign, treatment: Treatment, short: Rows | None = None
+    model: PrivateLP, options: Options, noise: NoiseDesign, treatment: Treatment, short: Rows | None = None
 ) -> str:
     """The utility statement in words. ``short`` : of a release under "safe", rows that may be short and by how much."""
     loss, tightening = objective_loss(model, noise), treatment.tightening
     parts, cost = [], ""
-    rows, mode = _touches_rows(model), request.feasibility
+    rows, mode = _touches_rows(model), options.feasibility
     if not math.isnan(loss):
         bound = number(loss) if math.isfinite(loss) else "an amount without a public bound (x is not bounded)"
         what = "the true optimum" if not rows or mode == "relaxed" else "the best that the released constraints allow"
@@ -388,7 +380,7 @@ def statement(
             cost = "; nothing is promised of the objective"
     else:
         parts.append("all constraints hold exactly")
-    return f"with probability {number(1 - request.beta)}, {' and '.join(parts)}{cost}"
+    return f"with probability {number(1 - options.beta)}, {' and '.join(parts)}{cost}"
 
 
 def listed(short: Rows) -> str:

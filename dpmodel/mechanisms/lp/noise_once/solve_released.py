@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.public_set import base_program
-from dpmodel.mechanisms.contract import Outcome, Request
+from dpmodel.contract import Options, Outcome
 from dpmodel.mechanisms.direct_measurement import declared_integer
 from dpmodel.mechanisms.lp.noise_once.give_way import least_each, shortfall
 from dpmodel.mechanisms.lp.noise_once.margins import giving_way, interior_direction
@@ -83,7 +83,7 @@ def _integer_rows(model: PrivateLP) -> npt.NDArray[np.bool_]:
 
 def solve_released(
     model: PrivateLP,
-    request: Request,
+    options: Options,
     program: ConeProgram,
     *,
     weights: Any = None,
@@ -93,7 +93,7 @@ def solve_released(
     """Solve a released program; if it is infeasible (or no solver has an answer) and ``may_give_way``, let private rows
     give way as ``give_way`` says. ``unit`` : (m,) public, in what multiples of it; equal for all by default."""
     private = model.form.private_rows
-    solve = partial(solve_cone_program, solver=request.solver, options=request.options, weights=weights)
+    solve = partial(solve_cone_program, solver=options.solver, options=options.solver_options, weights=weights)
     solution = solve(program, start=None if private.any() else model.public.start)
     stays = not (may_give_way and private.any())
     without_point = "infeasible" in solution.status or solution.status == SOLVER_ERROR
@@ -108,7 +108,7 @@ def solve_released(
     if not first.solved:
         return _outcome(first, first.status)
     most = first.slack * (1 + _TOLERANCE) + _TOLERANCE
-    each = least_each(program, direction, most, weights=weights, solver=request.solver, options=request.options)
+    each = least_each(program, direction, most, weights=weights, solver=options.solver, options=options.solver_options)
     best = first  # every row gives way alike: only where no solver has an answer to more
     if each is not None:
         amount = each * direction
@@ -129,7 +129,7 @@ def solve_released(
 
 
 def solve_most_inside(
-    model: PrivateLP, request: Request, b: Floats | None, entries: Floats | None, *, relax: Floats, inside: float
+    model: PrivateLP, options: Options, b: Floats | None, entries: Floats | None, *, relax: Floats, inside: float
 ) -> Outcome:
     """For linear programs without an objective: the point that meets the released rows best.
 
@@ -142,9 +142,9 @@ def solve_most_inside(
     moves = np.where(direction > 0, direction, 0.0)
     if not moves.any() or not np.isfinite(moves).all():
         still = relax if inside > 1 else np.zeros(model.affine.rows)
-        return solve_released(model, request, relaxed_program(model, None, b, entries, still), unit=finite(relax))
+        return solve_released(model, options, relaxed_program(model, None, b, entries, still), unit=finite(relax))
     solution = solve_cone_program(
-        program, direction=moves, minimise_slack=True, solver=request.solver, options=request.options
+        program, direction=moves, minimise_slack=True, solver=options.solver, options=options.solver_options
     )
     beyond = max(solution.slack - inside, 0.0) * float(relax.max()) if solution.solved else 0.0
     value = program.d if solution.solved else None

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
-from dpmodel.mechanisms.contract import YES, Progress, Request, Verdict
+from dpmodel.contract import YES, Options, Progress, Verdict
 from dpmodel.mechanisms.lp.engines.contract import CountingEngine, Point, Promise, Task
 from dpmodel.mechanisms.lp.private_rows import PrivateRows, plain_linear, private_rows, public_polyhedron
 from dpmodel.numerics.nets import MOST_DIMENSIONS, MOST_POINTS, Choices, Net, RowBounds, level_for, net_of
@@ -66,17 +66,17 @@ class PointExponential(CountingEngine):
     takes_tilt = False
     vertices: Any = field(default=None, compare=False, repr=False)
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
         refused = plain_linear(model)
         if refused is not None:
             return refused
         rows = private_rows(model)
         if not rows.count:
             return Verdict(False, "no constraint is private")
-        net = _public_net(model) if request.vertices is None else None
+        net = _public_net(model) if options.vertices is None else None
         # In many dimensions the finest net that can be listed is hardly better than the coarsest.
         fine = net is not None and net.levels[-1][1] <= net.levels[0][1] / 2
-        if fine or request.vertices is not None:
+        if fine or options.vertices is not None:
             return YES
         return Verdict(
             False,

@@ -11,18 +11,18 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.mechanisms.contract import (
+from dpmodel.contract import (
     YES,
     Feasibility,
     Mechanism,
+    Options,
     Outcome,
     Progress,
-    Request,
     Serves,
     Verdict,
     no_progress,
 )
-from dpmodel.mechanisms.forecast import JUST_BELOW, Bound, Forecast, Violation
+from dpmodel.forecast import JUST_BELOW, Bound, Forecast, Violation
 from dpmodel.mechanisms.lp.engines.routes import objective_span, private_objective
 from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
 from dpmodel.mechanisms.lp.public.out_of_reach import out_of_reach
@@ -60,21 +60,19 @@ class PublicOnly(Mechanism[PrivateLP]):
     """
 
     serves: ClassVar[Serves] = Serves(
-        PrivateLP, ("objective low", "scalar low", "row low", "matrix low", "column low", "row high")
+        PrivateLP, ("objective low", "scalar low", "row low", "matrix low", "column low", "row high"), reads_blocks=True
     )
     name: str = "public-only"
     source: str = "Ben-Tal, El Ghaoui and Nemirovski 2009, chapter 1"
 
-    reads_blocks: ClassVar[bool] = True  # it reads nothing
-
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
         if not model.private_parts():
             return Verdict(False, "no private parameter changes c, b or A")
-        if request.goal != "auto" or request.target is not None:
+        if options.goal != "auto" or options.target is not None:
             return Verdict(False, "it needs no target, search or penalty")
         return YES
 
-    def at_least(self, model: PrivateLP, request: Request) -> Iterator[Bound]:
+    def at_least(self, model: PrivateLP, options: Options) -> Iterator[Bound]:
         """No bound on what a point loses or violates where declarations leave none; and something of one of them, where
         no point has neither: beside constraints that hold, for other statements tell it (``Program.needs_data``)."""
         loss, violation = (math.inf if each(model) else math.nan for each in (costs_are_open, sides_are_open))
@@ -84,9 +82,9 @@ class PublicOnly(Mechanism[PrivateLP]):
             least = float(np.finfo(np.float64).tiny)
             yield Bound(Violation(violation=least, against_public=JUST_BELOW), reads=False)
 
-    def forecast(self, model: PrivateLP, request: Request) -> Forecast | Verdict:
-        point = _point(model, request)
-        if point is None and request.feasibility in ("safe", "strict"):
+    def forecast(self, model: PrivateLP, options: Options) -> Forecast | Verdict:
+        point = _point(model, options)
+        if point is None and options.feasibility in ("safe", "strict"):
             why = "the public bounds do not leave a point that is feasible for every allowed database"
             return Verdict(False, why, "infeasible")
         if point is None:
@@ -120,19 +118,19 @@ class PublicOnly(Mechanism[PrivateLP]):
             work="public solves only",
         )
 
-    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        point = _point(model, request)
+    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        point = _point(model, options)
         assert point is not None
         value = None if private_objective(model) else float(model.form.c0 @ point.x) + model.form.d0
         notes = ("no private data was read: this point is the same for all data",)
         return Outcome("optimal", np.array(point.x), None, value, notes=notes)
 
 
-def _point(model: PrivateLP, request: Request) -> PublicPoint | None:
+def _point(model: PrivateLP, options: Options) -> PublicPoint | None:
     """The point that a request gets: for safe and strict ones one that is feasible for every allowed database; for
     centred ones with an objective the one for the middle of all ranges (nothing is shifted); else the feasible one if
     it exists, or the least larger share of the objective's span lost or of the width violated."""
-    mode = request.feasibility
+    mode = options.feasibility
 
     def find() -> PublicPoint | None:
         point = _choose(model, mode)

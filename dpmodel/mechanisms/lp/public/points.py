@@ -20,8 +20,8 @@ from dpmodel.compile.affine_map import LinearMap, joined
 from dpmodel.compile.form import entry_ends, value_range, widened
 from dpmodel.compile.public_set import base_program
 from dpmodel.errors import InfeasibleError
+from dpmodel.forecast import Known
 from dpmodel.marks.layout import each, same_for_all
-from dpmodel.mechanisms.known import Known
 from dpmodel.mechanisms.lp.engines.routes import cost_range, objective_span, private_objective
 from dpmodel.mechanisms.lp.fewer_records import fewer_records
 from dpmodel.mechanisms.lp.noise_once.design import box_reach

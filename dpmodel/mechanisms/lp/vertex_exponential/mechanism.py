@@ -10,22 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.classify.private_lp import PrivateLP, refuse_high
 from dpmodel.compile.affine_map import LinearMap
 from dpmodel.compile.footprint import entry_sensitivities, sensitivity_of
 from dpmodel.compile.form import value_range
-from dpmodel.mechanisms.contract import (
-    YES,
-    Mechanism,
-    Outcome,
-    Progress,
-    Request,
-    Serves,
-    Verdict,
-    no_progress,
-    refuse_high,
-)
-from dpmodel.mechanisms.forecast import Forecast, Violation
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP, ROUNDING, exact_rows
 from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance
@@ -72,56 +62,56 @@ class VertexExponential(Mechanism[PrivateLP]):
     source: str = "HRRU14, section 4.5; permute-and-flip"
     vertices: Any = field(default=None, compare=False, repr=False)
 
-    def eligible(self, model: PrivateLP, request: Request) -> Verdict:
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
         if model.private_parts() != ("objective",):
             return Verdict(False, "serves problems in which only the objective is private")
         high = refuse_high(model, "selection")
         if high is not None:
             return high
-        if candidates(model, request.vertices) is None:
+        if candidates(model, options.vertices) is None:
             return Verdict(
                 False,
                 "the public set is not a scaled simplex; list points: mechanisms.VertexExponential(vertices=[...])",
             )
-        public, single = _public_scores(model, _found(model, request.vertices)), _single(model, request.vertices)
+        public, single = _public_scores(model, _found(model, options.vertices)), _single(model, options.vertices)
         if single > 0 and float(np.ptp(public)) > CLAMP / 2 * single:
             return Verdict(False, "the public part of the objective is so large that private scores drown in rounding")
         return YES
 
-    def forecast(self, model: PrivateLP, request: Request) -> Forecast:
-        found = _found(model, request.vertices)
+    def forecast(self, model: PrivateLP, options: Options) -> Forecast:
+        found = _found(model, options.vertices)
         loss = drawn = 0.0
-        if _range(model, request.vertices) > 0:  # 0: no record can move the score of any candidate
+        if _range(model, options.vertices) > 0:  # 0: no record can move the score of any candidate
             loss = permute_and_flip_error(
-                found.points.shape[0], _range(model, request.vertices), request.epsilon, request.beta
+                found.points.shape[0], _range(model, options.vertices), options.epsilon, options.beta
             )
-            drawn = loss / math.log(found.points.shape[0] / request.beta)  # scale of the noise on a score
+            drawn = loss / math.log(found.points.shape[0] / options.beta)  # scale of the noise on a score
             loss = min(loss, objective_span(model))
-        low, high = value_range(model.affine, _score_map(model, request.vertices))
+        low, high = value_range(model.affine, _score_map(model, options.vertices))
         best = "the true optimum" if found.all_vertices else "the best of the given points"
         return Forecast(
-            statement=f"with probability {number(1 - request.beta)}, the objective is within {number(loss)} of {best} "
+            statement=f"with probability {number(1 - options.beta)}, the objective is within {number(loss)} of {best} "
             "and all constraints hold exactly",
-            epsilon=request.epsilon,
+            epsilon=options.epsilon,
             delta=0.0,
-            beta=request.beta,
+            beta=options.beta,
             work=f"one choice among {found.points.shape[0]} {found.words}, no solve",
-            noise={"candidates": found.points.shape[0], "range": _range(model, request.vertices)},
+            noise={"candidates": found.points.shape[0], "range": _range(model, options.vertices)},
             error=Violation(objective=loss, against_public=against_ignorance(np.full(low.size, drawn), high - low)),
         )
 
-    def run(self, model: PrivateLP, request: Request, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        found = _found(model, request.vertices)
-        scores = _score_map(model, request.vertices)
+    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        found = _found(model, options.vertices)
+        scores = _score_map(model, options.vertices)
         progress(f"choosing among {found.points.shape[0]} points", 0.2)
-        reach = _range(model, request.vertices)
-        limit = CLAMP * _single(model, request.vertices) if reach > 0 else math.inf
+        reach = _range(model, options.vertices)
+        limit = CLAMP * _single(model, options.vertices) if reach > 0 else math.inf
         public = _public_scores(model, found)
         private = np.clip(exact_rows(scores, PrivateArray(model.read_private())), -limit, limit)
         utility = PrivateArray(-(private + (public - (public.max() + public.min()) / 2)))
         # Scores that no record can move are the same for all data, so their best needs no noise.
         chosen = (
-            permute_and_flip(utility, reach, epsilon=request.epsilon, source=noise)
+            permute_and_flip(utility, reach, epsilon=options.epsilon, source=noise)
             if reach > 0
             else int(np.argmax(utility))
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.mechanisms.contract import YES, Verdict
+from dpmodel.contract import YES, Verdict
 from dpmodel.mechanisms.postprocess.admm.linear import DENSE, gram_is_dense
 
 # Seconds on one core of a 2020s server: of a step whatever its size, per split, per nonzero of a product with its

@@ -11,9 +11,9 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.likelihood.tree_of import tree_problem
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.forecast import Forecast
 from dpmodel.mechanisms.postprocess.admm.eligible import (
     SPLIT,
     STEP,
@@ -72,10 +72,10 @@ class Admm(Mechanism[Postprocessing]):
                 f"tolerance {self.tolerance!r}, steps {self.steps!r}", why="a relative error, and a positive number"
             )
 
-    def eligible(self, model: Postprocessing, request: Request) -> Verdict:
+    def eligible(self, model: Postprocessing, options: Options) -> Verdict:
         return relaxed_linear(model)
 
-    def forecast(self, model: Postprocessing, request: Request) -> Forecast:
+    def forecast(self, model: Postprocessing, options: Options) -> Forecast:
         form = _form(model)
         seconds, steps, work = self._effort(model, form)
         return free_of_charge(
@@ -87,7 +87,7 @@ class Admm(Mechanism[Postprocessing]):
         )
 
     def run(
-        self, model: Postprocessing, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: Postprocessing, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
         form = _form(model)
         began = time.perf_counter()
@@ -169,7 +169,7 @@ class AdmmTables(Admm):
     name: str = "admm-tables"
     source: str = "LWK15, Algorithm 2"
 
-    def eligible(self, model: Postprocessing, request: Request) -> Verdict:
+    def eligible(self, model: Postprocessing, options: Options) -> Verdict:
         verdict = relaxed_linear(model)
         form = model.form
         if form is None or not verdict.eligible:
@@ -217,7 +217,7 @@ class AdmmTree(Admm):
     def _least_squares(self, form: LikelihoodForm) -> Floats | None:
         return None  # exact-tree has the better choice among optima
 
-    def eligible(self, model: Postprocessing, request: Request) -> Verdict:
+    def eligible(self, model: Postprocessing, options: Options) -> Verdict:
         verdict = relaxed_linear(model)
         if not verdict.eligible:
             return verdict
@@ -262,7 +262,7 @@ class AdmmStrategy(Admm):
     name: str = "admm-strategy"
     source: str = "LWK15, Algorithm 4"
 
-    def eligible(self, model: Postprocessing, request: Request) -> Verdict:
+    def eligible(self, model: Postprocessing, options: Options) -> Verdict:
         verdict = relaxed_linear(model)
         form = model.form
         if form is None or not verdict.eligible:

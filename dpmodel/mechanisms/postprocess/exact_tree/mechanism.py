@@ -11,9 +11,9 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
 from dpmodel.compile.likelihood.tree_of import tree_problem
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.forecast import Forecast
 from dpmodel.mechanisms.postprocess.exact_tree import division
 from dpmodel.mechanisms.postprocess.exact_tree.integers import integer_problem, is_integer
 from dpmodel.mechanisms.postprocess.exact_tree.plan import TreePlan, tree_plan
@@ -172,7 +172,7 @@ class ExactTree(Mechanism[Postprocessing]):
     ties: Ties = "nearest"
     whole: bool = False
 
-    def eligible(self, model: Postprocessing, request: Request) -> Verdict:
+    def eligible(self, model: Postprocessing, options: Options) -> Verdict:
         try:
             problem = tree_problem(model)
         except InfeasibleError:
@@ -189,7 +189,7 @@ class ExactTree(Mechanism[Postprocessing]):
             return Verdict(False, "some variables are integers, others not, and so are values or bounds")
         return YES
 
-    def forecast(self, model: Postprocessing, request: Request) -> Forecast:
+    def forecast(self, model: Postprocessing, options: Options) -> Forecast:
         try:
             plan = self._plan(model)
         except InfeasibleError:
@@ -207,7 +207,7 @@ class ExactTree(Mechanism[Postprocessing]):
         )
 
     def run(
-        self, model: Postprocessing, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: Postprocessing, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
         start = time.perf_counter()
         assert model.form is not None

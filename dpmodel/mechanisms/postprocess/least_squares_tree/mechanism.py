@@ -11,10 +11,10 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.likelihood.tree_of import tree_problem
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.errors import InfeasibleError
+from dpmodel.forecast import Forecast
 from dpmodel.marks.layout import sum_by
-from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
 from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge
 from dpmodel.mechanisms.postprocess.least_squares_tree.bounds import bounded_fit
 from dpmodel.mechanisms.postprocess.least_squares_tree.descent import descended
@@ -59,7 +59,7 @@ class LeastSquaresTree(Mechanism[Postprocessing]):
     source: str = "Hay et al., PVLDB 2010, Theorem 3, for any tree; active sets for bounds"
     top_down: bool = False
 
-    def eligible(self, model: Postprocessing, request: Request) -> Verdict:
+    def eligible(self, model: Postprocessing, options: Options) -> Verdict:
         if model.form is None:
             return Verdict(False, "the model has terms or constraints outside measurements and linear constraints")
         if model.form.absolute.any():
@@ -70,7 +70,7 @@ class LeastSquaresTree(Mechanism[Postprocessing]):
             return Verdict(False, "the sums in the model do not form a tree")
         return YES
 
-    def forecast(self, model: Postprocessing, request: Request) -> Forecast:
+    def forecast(self, model: Postprocessing, options: Options) -> Forecast:
         problem = tree_problem(model)
         if problem is None:
             return free_of_charge("not eligible: no tree", seconds=np.inf, alpha=np.inf, work="none")
@@ -96,7 +96,7 @@ class LeastSquaresTree(Mechanism[Postprocessing]):
         return free_of_charge("the optimum, exactly (to rounding)", seconds=seconds, alpha=0.0, work=words)
 
     def run(
-        self, model: Postprocessing, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: Postprocessing, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
         begin = time.perf_counter()
         problem, form = tree_problem(model), model.form

@@ -13,9 +13,9 @@ from dpmodel._types import Floats, Integers
 from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.likelihood.structure import Kind, Margins, Separable, Structure, Sums, structure
 from dpmodel.compile.likelihood.structure_chains import Chains
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.errors import InfeasibleError
-from dpmodel.mechanisms.contract import YES, Mechanism, Outcome, Progress, Request, Serves, Verdict, no_progress
-from dpmodel.mechanisms.forecast import Forecast
+from dpmodel.forecast import Forecast
 from dpmodel.mechanisms.postprocess.free_of_charge import free_of_charge
 from dpmodel.mechanisms.postprocess.projection.chain import project_chains
 from dpmodel.mechanisms.postprocess.projection.sums import loss, project_sums, start
@@ -64,7 +64,7 @@ class Projection(Mechanism[Postprocessing]):
     name: str = "projection"
     source: str = "closed forms (LWK15, section 4.6; weighted medians; pool adjacent violators)"
 
-    def eligible(self, model: Postprocessing, request: Request) -> Verdict:
+    def eligible(self, model: Postprocessing, options: Options) -> Verdict:
         found = structure(model)
         if found.infeasible is not None:
             raise found.infeasible
@@ -73,7 +73,7 @@ class Projection(Mechanism[Postprocessing]):
         _projector(model)
         return YES
 
-    def forecast(self, model: Postprocessing, request: Request) -> Forecast:
+    def forecast(self, model: Postprocessing, options: Options) -> Forecast:
         found = structure(model)
         if found.kind is None or found.separable is None:
             return free_of_charge(f"not eligible: {found.reason}", seconds=math.inf, alpha=math.inf, work="none")
@@ -85,7 +85,7 @@ class Projection(Mechanism[Postprocessing]):
         )
 
     def run(
-        self, model: Postprocessing, request: Request, noise: NoiseSource, progress: Progress = no_progress
+        self, model: Postprocessing, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
         begin = time.perf_counter()
         found = structure(model)

@@ -9,48 +9,58 @@ from typing import Any
 import cvxpy as cp
 
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.contract import (
+    AllBut,
+    Exact,
+    Options,
+    Penalty,
+    Search,
+    Target,
+    basic_options,
+    finite_number,
+    listed,
+    unknown_goal,
+)
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.mechanisms.contract import Request
 from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows, public_polyhedron
 from dpmodel.models.listed_points import listed_points
-from dpmodel.models.options import AllBut, Exact, Options, Penalty, Search, Target
-from dpmodel.models.request import basic_request, finite_number, listed, unknown_goal
 from dpmodel.text import number
 
 # A target is reached if it is missed by no more than solvers miss constraints by.
 _REACHED = 1e-7
 
 
-def program_request(problem: cp.Problem, model: PrivateLP, options: Options) -> Request:
+def program_options(problem: cp.Problem, model: PrivateLP, given: Options) -> Options:
     """A checked request.
 
     Raises
     ------
     SpecificationError
-        As ``basic_request``; for listed points that are not public feasible points of the right shape; for rows without
+        As ``basic_options``; for listed points that are not public feasible points of the right shape; for rows without
         private constraints or outside 1 .. their count, alpha not positive or beyond the width, a goal that is none, a
         penalty that is not positive.
     InfeasibleError
         When no public point reaches the target.
     """
-    feasibility, points = options.feasibility, listed(options.mechanism)
-    request = basic_request(
-        options.epsilon,
-        options.delta,
-        options.beta,
+    feasibility: Any = given.feasibility
+    points = listed(given.mechanism)
+    options = basic_options(
+        given.epsilon,
+        given.delta,
+        given.beta,
         "centred" if isinstance(feasibility, AllBut | Exact) else feasibility,
-        options.solver,
-        options.solver_options,
+        given.solver,
+        given.solver_options,
     )
-    named = not (isinstance(options.mechanism, str) and options.mechanism == "auto") or options.goal != "auto"
-    request = replace(request, leaves_out=named or not isinstance(feasibility, str) or _one_each(model))
+    named = not (isinstance(given.mechanism, str) and given.mechanism == "auto") or given.goal != "auto"
+    options = replace(options, leaves_out=named or not isinstance(feasibility, str) or _one_each(model))
     if points is not None:
-        request = replace(request, vertices=listed_points(problem, model, points))
+        options = replace(options, vertices=listed_points(problem, model, points))
     if isinstance(feasibility, Exact):
-        request = replace(request, satisfy="exact")
+        options = replace(options, satisfy="exact")
     if isinstance(feasibility, AllBut):
-        request = _all_but(request, model, feasibility)
-    return _with_goal(request, model, options.goal)
+        options = _all_but(options, model, feasibility)
+    return _with_goal(options, model, given.goal)
 
 
 def _one_each(model: PrivateLP) -> bool:
@@ -58,7 +68,7 @@ def _one_each(model: PrivateLP) -> bool:
     return any(cell.part == "row" and (cell.relaxed or not cell.single_entry) for cell in model.classification.cells)
 
 
-def _all_but(request: Request, model: PrivateLP, requested: AllBut) -> Request:
+def _all_but(options: Options, model: PrivateLP, requested: AllBut) -> Options:
     alpha = finite_number("alpha", requested.alpha)
     if alpha is not None and alpha <= 0:
         raise SpecificationError(f"alpha={number(alpha)}", why="alpha is positive", remedy="alpha=0.1, say")
@@ -68,29 +78,29 @@ def _all_but(request: Request, model: PrivateLP, requested: AllBut) -> Request:
             why="it says how many private constraints may be left out, or how far the others may be violated",
             remedy="dpm.AllBut(rows=10), dpm.AllBut(alpha=0.1), or both",
         )
-    return replace(request, slack_rows=_checked_rows(requested.rows, model, alpha), violation=alpha)
+    return replace(options, slack_rows=_checked_rows(requested.rows, model, alpha), violation=alpha)
 
 
-def _with_goal(request: Request, model: PrivateLP, goal: Any) -> Request:
+def _with_goal(options: Options, model: PrivateLP, goal: Any) -> Options:
     if isinstance(goal, type) and issubclass(goal, Target | Search | Penalty):
         raise SpecificationError(f"goal={goal.__name__}", why="it is a class", remedy=f"goal=dpm.{goal.__name__}(...)")
     if isinstance(goal, Search):
-        return replace(request, goal="search")
+        return replace(options, goal="search")
     if isinstance(goal, Penalty):
         weight = finite_number("weight", goal.weight)
         if weight is not None and weight <= 0:
             raise SpecificationError(f"weight={number(weight)}", why="weight is positive", remedy="weight=0.1, say")
-        return replace(request, goal="penalty", penalty=weight)
+        return replace(options, goal="penalty", penalty=weight)
     if isinstance(goal, Target):
         target = finite_number("value", goal.value)
         if target is None:
             raise SpecificationError("Target(None)", remedy="dpm.Target(the objective's value to reach)")
         minimised = -target if model.affine.maximize else target
         _require_reachable(model, minimised)
-        return replace(request, goal="target", target=minimised)
+        return replace(options, goal="target", target=minimised)
     if not isinstance(goal, str) or goal != "auto":
         raise unknown_goal(goal)
-    return request
+    return options
 
 
 def _checked_rows(slack: Any, model: PrivateLP, alpha: float | None) -> int | None:
