@@ -8,27 +8,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpmodel import linalg, mechanisms
+    from dpmodel import errors, linalg, mechanisms, noise, teach
     from dpmodel.compile.likelihood.face import neg_log_likelihood, published
-    from dpmodel.compile.refusals import PossibleLeakWarning
-    from dpmodel.errors import (
-        BudgetExceededError,
-        DPModelError,
-        ImpossibilityError,
-        InfeasibleError,
-        MissingExtraError,
-        MissingValueError,
-        SpecificationError,
-        UnsupportedModelError,
-    )
-    from dpmodel.marks import Private, PublicPatternWarning, Records
+    from dpmodel.contract import AllBut, Exact, Penalty, Search, Target
+    from dpmodel.errors import DPModelError, ImpossibilityError
+    from dpmodel.marks import Private, Records
     from dpmodel.marks.dataset import Dataset
     from dpmodel.marks.noisy import Noisy
-    from dpmodel.plan import Plan, register_mechanism, select_mechanism
-    from dpmodel.plan.no_guarantee import NoGuaranteeWarning
+    from dpmodel.plan import Plan, register_mechanism
     from dpmodel.plan.tables import taxonomy
-    from dpmodel.privacy import Budget, NotPrivateWarning
-    from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Gaussian, Geometric, Laplace
+    from dpmodel.privacy import Budget
     from dpmodel.problem import Problem
     from dpmodel.programs.classifier import Classification
     from dpmodel.programs.expressions import sensitivity
@@ -40,45 +29,29 @@ if TYPE_CHECKING:
     from dpmodel.queries.uncertainty import intervals, standard_errors
     from dpmodel.queries.whole import round_solution
     from dpmodel.release.release import Release
-    from dpmodel.teach import gadgets
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AllBut",
     "Budget",
-    "BudgetExceededError",
     "Classification",
     "DPModelError",
     "Dataset",
-    "DiscreteGaussian",
-    "DiscreteLaplace",
     "Exact",
-    "Gaussian",
-    "Geometric",
     "ImpossibilityError",
-    "InfeasibleError",
-    "Laplace",
-    "MissingExtraError",
-    "MissingValueError",
-    "NoGuaranteeWarning",
     "Noisy",
-    "NotPrivateWarning",
     "Penalty",
     "Plan",
-    "PossibleLeakWarning",
     "Private",
     "Problem",
-    "PublicPatternWarning",
     "QueryRelease",
     "Records",
     "Release",
     "Search",
-    "SpecificationError",
     "Target",
-    "UnsupportedModelError",
     "consistent_table",
-    "gadgets",
+    "errors",
     "hierarchy",
     "intervals",
     "linalg",
@@ -86,14 +59,15 @@ __all__ = [
     "measure",
     "mechanisms",
     "neg_log_likelihood",
+    "noise",
     "published",
     "query_release",
     "register_mechanism",
     "round_solution",
-    "select_mechanism",
     "sensitivity",
     "standard_errors",
     "taxonomy",
+    "teach",
     "tree_query",
 ]
 
@@ -101,30 +75,17 @@ __all__ = [
 # Where the public names live. A module is imported when a name of it is first asked for: a program that uses CVXPY
 # and declares data does not load a hundred mechanisms.
 _HOMES = {
-    "dpmodel": ("linalg", "mechanisms"),
-    "dpmodel.marks": ("Private", "PublicPatternWarning", "Records"),
+    "dpmodel.marks": ("Private", "Records"),
     "dpmodel.marks.dataset": ("Dataset",),
     "dpmodel.marks.noisy": ("Noisy",),
     "dpmodel.programs.classifier": ("Classification",),
     "dpmodel.programs.expressions": ("sensitivity",),
-    "dpmodel.compile.refusals": ("PossibleLeakWarning",),
     "dpmodel.compile.likelihood.face": ("neg_log_likelihood", "published"),
-    "dpmodel.errors": (
-        "BudgetExceededError",
-        "DPModelError",
-        "ImpossibilityError",
-        "InfeasibleError",
-        "MissingExtraError",
-        "MissingValueError",
-        "SpecificationError",
-        "UnsupportedModelError",
-    ),
+    "dpmodel.errors": ("DPModelError", "ImpossibilityError"),
     "dpmodel.contract": ("AllBut", "Exact", "Penalty", "Search", "Target"),
-    "dpmodel.plan": ("Plan", "register_mechanism", "select_mechanism"),
-    "dpmodel.plan.no_guarantee": ("NoGuaranteeWarning",),
+    "dpmodel.plan": ("Plan", "register_mechanism"),
     "dpmodel.plan.tables": ("taxonomy",),
-    "dpmodel.privacy": ("Budget", "NotPrivateWarning"),
-    "dpmodel.privacy.distributions": ("DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Geometric", "Laplace"),
+    "dpmodel.privacy": ("Budget",),
     "dpmodel.problem": ("Problem",),
     "dpmodel.queries": ("QueryRelease", "query_release"),
     "dpmodel.queries.hierarchy": ("hierarchy",),
@@ -134,21 +95,16 @@ _HOMES = {
     "dpmodel.queries.uncertainty": ("intervals", "standard_errors"),
     "dpmodel.queries.whole": ("round_solution",),
     "dpmodel.release.release": ("Release",),
-    "dpmodel.teach": ("gadgets",),
-}
-_MODULES = {
-    "learn": "dpmodel.learn",
-    "teach": "dpmodel.teach",
-    **{name: f"{home}.{name}" for home in ("dpmodel", "dpmodel.teach") for name in _HOMES[home]},
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("errors", "learn", "linalg", "mechanisms", "noise", "teach")
 
 
 def __getattr__(name: str) -> Any:
     """A public name or a module, when it is first asked for (``dpmodel.learn`` needs scikit-learn, an extra)."""
     home = _HOME.get(name)
     if name in _MODULES:
-        value: Any = import_module(_MODULES[name])
+        value: Any = import_module(f"dpmodel.{name}")
     elif home is not None:
         value = getattr(import_module(home), name)
     else:

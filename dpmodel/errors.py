@@ -1,4 +1,4 @@
-"""Errors of the public face: each says what is wrong, why it is wrong, and what to try.
+"""Errors and warnings of the public face: each error says what is wrong, why it is wrong, and what to try.
 
 Messages hold labels, shapes and theorem numbers. They never hold values of private parameters, and
 they are raised before any budget is spent.
@@ -118,3 +118,32 @@ class ImpossibilityError(DPModelError):
         self.lower_bound = lower_bound
         self.remedies = tuple(remedies)
         super().__init__(what, why=why or f"{theorem} of {citation}", remedy="; or ".join(self.remedies))
+
+
+class NotPrivateWarning(UserWarning):
+    """The noise is reproducible: whoever knows the seed can subtract it."""
+
+
+class NewLedgerWarning(UserWarning):
+    """A ledger file was not there, and a new one begins: nothing counts as spent."""
+
+
+class PublicPatternWarning(UserWarning):
+    """The positions of a sparse value's stored entries were taken as public."""
+
+
+class NoGuaranteeWarning(UserWarning):
+    """A solve is about to be paid for whose accuracy statement says no more than is known without data, or not what
+    was asked for.
+
+    Given before anything is charged: ``warnings.simplefilter("error", dpmodel.errors.NoGuaranteeWarning)`` turns it
+    into an error that costs nothing.
+    """
+
+
+class PossibleLeakWarning(UserWarning):
+    """Private data may stand in the model as if they were public."""
+
+
+class CompositionWarning(UserWarning):
+    """More was computed from the records than the guarantee of one fit covers."""

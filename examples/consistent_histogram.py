@@ -27,7 +27,7 @@ def main() -> None:
     counts = visits(rng)
     tree = dpm.tree_query(BINS, branching=4)
     # Somebody published this: with private data it is what measure(tree.private(counts), EPSILON) returns.
-    distribution = dpm.Laplace(tree.sensitivity / EPSILON)
+    distribution = dpm.noise.Laplace(tree.sensitivity / EPSILON)
     noisy = dpm.Noisy(
         tree.answers(counts) + distribution.sample((tree.size,), rng),
         noise=distribution,
@@ -41,7 +41,7 @@ def main() -> None:
     squares.solve()
     print(f"most likely tree by {release.mechanism}: {release.guarantee}")
 
-    flat = counts + dpm.Laplace(1 / EPSILON).sample((BINS,), rng)
+    flat = counts + dpm.noise.Laplace(1 / EPSILON).sample((BINS,), rng)
     before = np.concatenate([[0], np.cumsum(counts)])
     flat_before = np.concatenate([[0], np.cumsum(flat)])
     print("\nroot mean squared error   bins alone  noisy tree  most likely  least squares")

@@ -31,7 +31,7 @@ def truth(rng: np.random.Generator) -> np.ndarray:
 def main() -> None:
     rng = np.random.default_rng(3)
     people = truth(rng)
-    laplace, gaussian = dpm.Laplace(4.0), dpm.Gaussian(6.0)
+    laplace, gaussian = dpm.noise.Laplace(4.0), dpm.noise.Gaussian(6.0)
     published = {
         ("age", "works"): dpm.Noisy(people.sum(2) + laplace.sample((4, 3), rng), noise=laplace, name="office A"),
         ("district", "works"): dpm.Noisy(

@@ -31,7 +31,7 @@ def main() -> None:
 
     def published(level: str, scale: float) -> dpm.Noisy:
         values = np.array([counts[name] for name in places.level(level)])
-        distribution = dpm.DiscreteLaplace(scale)
+        distribution = dpm.noise.DiscreteLaplace(scale)
         return dpm.Noisy(values + distribution.sample(values.shape, rng), noise=distribution, name=f"{level} counts")
 
     noisy = {"state": published("state", 2.0), "county": published("county", 8.0)}

@@ -43,7 +43,7 @@ def half_space(rng: np.random.Generator, seed: int | None) -> None:
     """Two classes with room between them: promised is the room, not where it is."""
     try:
         from dpmodel.learn import HalfspaceClassifier
-    except dpm.MissingExtraError as error:
+    except dpm.errors.MissingExtraError as error:
         print(f"half-space left out: {error.what}\n")
         return
     X = rng.uniform(-1, 1, size=(4_000, 5))
@@ -75,7 +75,7 @@ def main(seed: int | None = None) -> None:
 
     try:
         linalg.span(rng.integers(9, size=(20, 12)), field=linalg.QQ, epsilon=1, delta=1e-6, neighbors="replace-one")
-    except dpm.UnsupportedModelError as error:
+    except dpm.errors.UnsupportedModelError as error:
         print(f"Twenty vectors: {error.what}")
 
 

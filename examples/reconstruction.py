@@ -15,9 +15,9 @@ VOTES = [0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 1, 0, 0, 1, 0, 1, 0, 1, 0]  # private 
 
 
 def main() -> None:
-    gadget = dpm.gadgets.objective(VOTES)
+    gadget = dpm.teach.gadgets.objective(VOTES)
     print(gadget)
-    attack = dpm.gadgets.reconstruct(gadget, gadget.solve_without_privacy(), truth=VOTES)
+    attack = dpm.teach.gadgets.reconstruct(gadget, gadget.solve_without_privacy(), truth=VOTES)
     print("From the plain solver's solution:", attack)
 
     try:
@@ -26,22 +26,22 @@ def main() -> None:
         print(f"\nPrivately: {type(error).__name__}, {error.theorem}.")
     print(f"A neighbor, one swap away: {gadget.neighbor(0).tolist()}")
 
-    bounded = dpm.gadgets.objective(VOTES, sensitivity=1.0)
+    bounded = dpm.teach.gadgets.objective(VOTES, sensitivity=1.0)
     # Left to itself, the plan would take a point that reads no vote: noise promises nothing for twenty. dpmodel warns
     # before it draws; here the warning is part of the story, so it is caught and printed.
     with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", dpm.NoGuaranteeWarning)
+        warnings.simplefilter("always", dpm.errors.NoGuaranteeWarning)
         bounded.problem.solve(epsilon=1, mechanism="laplace-once")
     print(*(f"\nWarned before anything was read: {warning.message}" for warning in told))
-    attack = dpm.gadgets.reconstruct(bounded, truth=VOTES)
+    attack = dpm.teach.gadgets.reconstruct(bounded, truth=VOTES)
     print(
         f"\nWith changes of at most 1, by {bounded.problem.release.mechanism}: {100 * attack.share:.0f}% of the votes"
     )
     loss = bounded.error(bounded.variable.value)
     print(f"Loss / n {loss:.3f}; lower bound: {bounded.lower_bound(epsilon=1).statement}\n")
 
-    print(dpm.gadgets.demonstrate(n=40, epsilons=(0.2, 1.0), repetitions=20), "\n")
-    print(dpm.gadgets.lower_bounds())
+    print(dpm.teach.gadgets.demonstrate(n=40, epsilons=(0.2, 1.0), repetitions=20), "\n")
+    print(dpm.teach.gadgets.lower_bounds())
 
 
 if __name__ == "__main__":

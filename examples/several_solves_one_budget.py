@@ -45,7 +45,7 @@ def main() -> None:
             demand.value = amounts  # the compiled problem is used again
             try:
                 cost = problem.solve(epsilon=0.3, budget=budget)
-            except dpm.BudgetExceededError as error:
+            except dpm.errors.BudgetExceededError as error:
                 print(f"{day:10} refused, nothing was read:\n{error}")
             else:
                 print(f"{day:10} cost {cost:9.2f} dollars, power {np.round(power.value, 1)}; "

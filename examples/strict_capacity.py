@@ -57,5 +57,5 @@ def main() -> None:
 if __name__ == "__main__":
     import warnings
 
-    warnings.simplefilter("ignore", dpm.NotPrivateWarning)
+    warnings.simplefilter("ignore", dpm.errors.NotPrivateWarning)
     main()

@@ -15,7 +15,7 @@ import numpy as np
 from cvxpy import constraints
 
 from dpmodel.compile.written import written
-from dpmodel.errors import UnsupportedModelError
+from dpmodel.errors import PossibleLeakWarning, UnsupportedModelError
 from dpmodel.marks.private import Private
 from dpmodel.text import shortened
 from dpmodel.users_line import users_line
@@ -171,10 +171,6 @@ def _roots(problem: cp.Problem) -> Iterator[tuple[str, Any]]:
 
 
 _hinted = False
-
-
-class PossibleLeakWarning(UserWarning):
-    """Private data may stand in the model as if they were public."""
 
 
 def warn_of_leaves(problem: cp.Problem, warned: set[int], *, by_record: bool) -> None:

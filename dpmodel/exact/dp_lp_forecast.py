@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpmodel._types import Integers
+from dpmodel.errors import NotPrivateWarning
 from dpmodel.exact.flats import FractionRows, fractions, region_of, satisfied, slack_rows
 from dpmodel.exact.model import PUBLIC_INTEGERS
 from dpmodel.marks.records import Neighbors
-from dpmodel.privacy import NotPrivateWarning, PublicGenerator, SeededSource, public_generator
+from dpmodel.privacy import PublicGenerator, SeededSource, public_generator
 
 if TYPE_CHECKING:
     from dpmodel.exact.dp_lp import DPLinearProgram

@@ -7,9 +7,9 @@ be declared: the bounds of the columns (or the largest norm of a row), of the la
 field of an exact system. Nothing is taken from the data by default.
 """
 
+from dpmodel.errors import CompositionWarning
 from dpmodel.learn import _extra  # first: names the extra when scikit-learn is missing
 from dpmodel.learn.classifier import PrivateLinearSVC, PrivateLogisticRegression
-from dpmodel.learn.costs import CompositionWarning
 from dpmodel.learn.exact_classifiers import AffineSubspaceClassifier, HalfspaceClassifier
 from dpmodel.learn.public_encoder import PublicEncoder
 from dpmodel.learn.regressor import (

@@ -17,6 +17,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import get_tags
 
+from dpmodel.errors import CompositionWarning
 from dpmodel.learn.public_encoder import PublicEncoder
 from dpmodel.privacy import Budget, validate_privacy
 from dpmodel.text import number
@@ -24,10 +25,6 @@ from dpmodel.users_line import users_line
 
 # They ask to be fitted, and learn the number of columns or nothing.
 _LEARN_NOTHING = (FrozenEstimator, PolynomialFeatures)
-
-
-class CompositionWarning(UserWarning):
-    """More was computed from the records than the guarantee of one fit covers."""
 
 
 class Lineage:

@@ -54,12 +54,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from dpmodel._types import Integers
-from dpmodel.errors import SpecificationError, unsaid
+from dpmodel.errors import CompositionWarning, SpecificationError, unsaid
 from dpmodel.execute import RunError, charge_then_run, check_budget
 from dpmodel.execute.progress import shown, silent
 from dpmodel.execute.wall import ChargeReached, before_charges
 from dpmodel.learn.classifier import PrivateClassifier, classes_and_places, flat, places_of, require_classes
-from dpmodel.learn.costs import CompositionWarning, Counted, Lineage, learners
+from dpmodel.learn.costs import Counted, Lineage, learners
 from dpmodel.learn.features import checked
 from dpmodel.learn.linear_model import PrivateLinearModel, _rng
 from dpmodel.learn.regressor import PrivateQuantileRegressor, PrivateRegressor

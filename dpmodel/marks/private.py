@@ -15,7 +15,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Labels
-from dpmodel.errors import SpecificationError
+from dpmodel.errors import PublicPatternWarning, SpecificationError
 from dpmodel.marks import vault
 from dpmodel.marks.bounds import (
     Ball,
@@ -43,10 +43,6 @@ Positions = Literal["public", "private"]
 _LEAST_SENSITIVITY, _MOST_SENSITIVITY = 1e-100, 1e100
 _NORMS = ("l1", "l2", "linf", "row_l1")
 _REFUSED_ATTRIBUTES = ("complex", "imag", "hermitian")
-
-
-class PublicPatternWarning(UserWarning):
-    """The positions of a sparse value's stored entries were taken as public."""
 
 
 class Private(cp.Parameter):  # type: ignore[misc]

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dpmodel.errors import DPModelError
+from dpmodel.errors import DPModelError, NoGuaranteeWarning
 from dpmodel.forecast import Forecast
 from dpmodel.plan.comparison import Plan
 from dpmodel.text import number
@@ -19,15 +19,6 @@ _LOG = logging.getLogger("dpmodel")
 # Epsilons are tried up to this many times the one asked for; then the least is found to a few percent.
 _FACTOR, _STEPS, _HALVINGS = 4.0, 6, 4
 NO_EPSILON = "no epsilon up to"
-
-
-class NoGuaranteeWarning(UserWarning):
-    """A solve is about to be paid for whose accuracy statement says no more than is known without data, or not what
-    was asked for.
-
-    Raised before anything is charged: ``warnings.simplefilter("error", dpmodel.NoGuaranteeWarning)`` turns it into an
-    error that costs nothing.
-    """
 
 
 def warn_of_no_guarantee(plan: Plan) -> None:

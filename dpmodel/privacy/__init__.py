@@ -37,12 +37,11 @@ from dpmodel.privacy.conversions import (
     zcdp_rho,
 )
 from dpmodel.privacy.distributions import Distribution, Gaussian, Laplace, TruncatedLaplace
-from dpmodel.privacy.ledger import Charge, NewLedgerWarning
+from dpmodel.privacy.ledger import Charge
 from dpmodel.privacy.noise import (
     DiscreteNoiseSource,
     ExactSource,
     NoiseSource,
-    NotPrivateWarning,
     PublicGenerator,
     SeededSource,
     SelectionKind,
@@ -70,9 +69,7 @@ __all__ = [
     "ExactSource",
     "Gaussian",
     "Laplace",
-    "NewLedgerWarning",
     "NoiseSource",
-    "NotPrivateWarning",
     "PerStep",
     "PoissonCoins",
     "PrivacyLoss",

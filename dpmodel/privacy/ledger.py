@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from dpmodel.errors import DPModelError, SpecificationError
+from dpmodel.errors import DPModelError, NewLedgerWarning, SpecificationError
 from dpmodel.privacy.conversions import PrivacyLoss
 from dpmodel.text import number
 from dpmodel.users_line import users_line
@@ -65,10 +65,6 @@ CREATE TRIGGER header_same BEFORE UPDATE ON header BEGIN SELECT RAISE(ABORT, 'ap
 # Operations that have not ended, by thread and file. An interrupt may come just before a connection is closed, which
 # then stays open, with its lock, as long as the frames of the traceback: until the next operation of the thread.
 _begun: set[tuple[int, Path]] = set()
-
-
-class NewLedgerWarning(UserWarning):
-    """A ledger file was not there, and a new one begins: nothing counts as spent."""
 
 
 @dataclass(frozen=True, slots=True)

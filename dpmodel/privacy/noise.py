@@ -19,7 +19,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from dpmodel.errors import SpecificationError
+from dpmodel.errors import NotPrivateWarning, SpecificationError
 from dpmodel.privacy._checks import FloatArray, check_half_width, check_scale, count_of, finite_array, score_vector
 from dpmodel.privacy.sampling import (
     IntArray,
@@ -34,10 +34,6 @@ from dpmodel.privacy.sampling import (
     whole_array,
 )
 from dpmodel.users_line import users_line
-
-
-class NotPrivateWarning(UserWarning):
-    """The noise is reproducible: whoever knows the seed can subtract it."""
 
 
 @runtime_checkable

@@ -195,7 +195,8 @@ def consistent_table(
     Examples
     --------
     >>> import dpmodel as dpm
-    >>> noisy = {"sex": dpm.Noisy([6.0, 3.0], noise=dpm.Laplace(1.0)), (): dpm.Noisy(12.0, noise=dpm.Laplace(10.0))}
+    >>> from dpmodel.noise import Laplace
+    >>> noisy = {"sex": dpm.Noisy([6.0, 3.0], noise=Laplace(1.0)), (): dpm.Noisy(12.0, noise=Laplace(10.0))}
     >>> fit = dpm.consistent_table(noisy, domain={"sex": ["f", "m"]})
     >>> fit.solve().guarantee.epsilon
     0.0

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.errors import SpecificationError
+from dpmodel.errors import NoGuaranteeWarning, SpecificationError
 from dpmodel.exact.inputs import is_integer
-from dpmodel.plan.no_guarantee import NoGuaranteeWarning
 from dpmodel.privacy import noise_source
 from dpmodel.teach.lower_bounds import PARTS, Bits, Gadget, build, random_bits
 from dpmodel.teach.reconstruction import randomised_response, reconstruct

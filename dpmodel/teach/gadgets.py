@@ -5,8 +5,8 @@ reads the bits off any solution; ``demonstrate`` sets the plain solver beside pr
 that the theorem leaves to them; ``figure`` draws that lower bound against epsilon.
 
     >>> import dpmodel as dpm
-    >>> gadget = dpm.gadgets.objective([0, 1, 1, 0])
-    >>> dpm.gadgets.reconstruct(gadget, gadget.solve_without_privacy()).bits.tolist()
+    >>> gadget = dpm.teach.gadgets.objective([0, 1, 1, 0])
+    >>> dpm.teach.gadgets.reconstruct(gadget, gadget.solve_without_privacy()).bits.tolist()
     [0, 1, 1, 0]
 """
 

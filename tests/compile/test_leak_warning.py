@@ -32,7 +32,7 @@ def warned(call: Callable[[], Any]) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call()
-    found = [w for w in caught if w.category is dpm.PossibleLeakWarning]
+    found = [w for w in caught if w.category is dpm.errors.PossibleLeakWarning]
     assert all(w.filename == __file__ for w in found)  # the user's line
     return [str(w.message) for w in found]
 
@@ -169,8 +169,8 @@ def test_a_forgotten_private_is_warned_of(given: dict[str, Any]) -> None:
 def test_as_an_error_it_comes_before_anything_is_solved() -> None:
     problem, x = forgotten()
     with warnings.catch_warnings():
-        warnings.simplefilter("error", dpm.PossibleLeakWarning)
-        with pytest.raises(dpm.PossibleLeakWarning):
+        warnings.simplefilter("error", dpm.errors.PossibleLeakWarning)
+        with pytest.raises(dpm.errors.PossibleLeakWarning):
             problem.solve(epsilon=1)
     assert x.value is None and problem.release is None
 
@@ -178,7 +178,7 @@ def test_as_an_error_it_comes_before_anything_is_solved() -> None:
 def test_where_nothing_is_forgotten() -> None:
     problem, x = forgotten()
     assert not warned(problem.solve)
-    noisy = dpm.Noisy([3.0, 4.0, 5.0], noise=dpm.Laplace(2), name="published")
+    noisy = dpm.Noisy([3.0, 4.0, 5.0], noise=dpm.noise.Laplace(2), name="published")
     assert not warned(lambda: dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, noisy)), [x >= 0]).solve(epsilon=1))
     b = dpm.Private(shape=3, name="b", linf=1)  # reaches the objective's value alone
     assert not warned(lambda: dpm.Problem(cp.Minimize(cp.sum(x) + cp.sum(b)), [x >= DATA]).solve(epsilon=1))

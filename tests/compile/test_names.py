@@ -87,12 +87,14 @@ def test_the_release_and_measurements_keep_names() -> None:
     np.testing.assert_array_equal(frame["value"], release.variables["x"])
     assert list(release.to_frame("demand", backend="polars").columns) == ["town", "value"]
     for name, said in (("y", "no variable"), (None, "unknown backend")):
-        with pytest.raises(dpm.SpecificationError, match=said):
+        with pytest.raises(dpm.errors.SpecificationError, match=said):
             release.to_frame(name, backend="pandas" if name else "excel")
     noisy = dpm.measure(people.count("town"), epsilon=1, rng=0)
     assert noisy.labels == (("town", TOWNS),) and "Kiel: " in str(noisy)
     assert list(noisy.to_frame().columns) == ["town", "value", "standard_deviation"]
-    flat = dpm.Noisy(np.zeros((2, 3)), noise=dpm.Laplace(1.0)).to_frame()
+    flat = dpm.Noisy(np.zeros((2, 3)), noise=dpm.noise.Laplace(1.0)).to_frame()
     assert list(flat.columns) == ["axis 0", "axis 1", "value", "standard_deviation"] and len(flat) == 6
-    crossed = dpm.Noisy(np.zeros(2), noise=dpm.Laplace(1.0), labels=((("a", "b"), ((0, "x"), (1, "y"))),)).to_frame()
+    crossed = dpm.Noisy(
+        np.zeros(2), noise=dpm.noise.Laplace(1.0), labels=((("a", "b"), ((0, "x"), (1, "y"))),)
+    ).to_frame()
     assert crossed["a"].tolist() == [0, 1] and crossed["b"].tolist() == ["x", "y"]

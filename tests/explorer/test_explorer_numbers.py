@@ -46,7 +46,7 @@ def model(code: str) -> tuple[dict[str, Any], Any]:
 
 def released(problem: Any, variable: Any, **asked: Any) -> np.ndarray:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpm.NoGuaranteeWarning)
+        warnings.simplefilter("ignore", dpm.errors.NoGuaranteeWarning)
         problem.solve(**asked)
     return np.asarray(variable.value, dtype=float)
 

@@ -19,8 +19,6 @@ from dpmodel import (  # noqa: F401
     AllBut,
     DPModelError,
     Exact,
-    Gaussian,
-    Laplace,
     Noisy,
     Penalty,
     Private,
@@ -36,8 +34,9 @@ from dpmodel import (  # noqa: F401
     query_release,
     tree_query,
 )
-from dpmodel import DiscreteGaussian as RoundedGaussian  # noqa: F401
-from dpmodel import DiscreteLaplace as RoundedLaplace  # noqa: F401
+from dpmodel.noise import DiscreteGaussian as RoundedGaussian  # noqa: F401
+from dpmodel.noise import DiscreteLaplace as RoundedLaplace  # noqa: F401
+from dpmodel.noise import Gaussian, Laplace  # noqa: F401
 
 PINNED = ("cvxpy", "numpy", "scipy", "highspy", "clarabel", "osqp", "scs", "dp-accounting")
 Noted = dict[str, Any]

@@ -143,7 +143,7 @@ def test_a_budget_is_charged_by_every_fit_and_shared_by_clones() -> None:
     estimator = AffineSubspaceClassifier(**PLAIN, budget=budget).fit(X, y)
     clone(estimator).fit(X, y)
     assert budget.spent.epsilon == 2
-    with pytest.raises(dpm.BudgetExceededError):
+    with pytest.raises(dpm.errors.BudgetExceededError):
         estimator.fit(X, y)
 
 

@@ -22,13 +22,8 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, PolynomialFeatures, StandardScaler
 
 import dpmodel as dpm
-from dpmodel.learn import (
-    CompositionWarning,
-    HalfspaceClassifier,
-    PrivateLogisticRegression,
-    PrivateRidge,
-    PrivateSearchCV,
-)
+from dpmodel.errors import CompositionWarning
+from dpmodel.learn import HalfspaceClassifier, PrivateLogisticRegression, PrivateRidge, PrivateSearchCV
 from dpmodel.learn.costs import learners
 from dpmodel.regressions.sufficient_statistics import SufficientStatistics
 

@@ -162,7 +162,7 @@ def test_scikit_learn_is_imported_late_and_its_extra_named_where_it_is_missing()
     code = (
         "import dpmodel, sys; print('sklearn' in sys.modules)\n"
         "sys.modules['sklearn'] = sys.modules['sklearn.utils.validation'] = None\n"
-        "try:\n    dpmodel.learn\nexcept dpmodel.MissingExtraError as error:\n    print(error)\n"
+        "try:\n    dpmodel.learn\nexcept dpmodel.errors.MissingExtraError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("False") and 'pip install ".[learn]"' in done.stdout

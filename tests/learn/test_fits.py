@@ -110,7 +110,7 @@ def test_frames_and_names() -> None:
         assert fitted.feature_names_in_.tolist() == names and fitted.n_features_in_ == 3
         np.testing.assert_array_equal(fitted.coef_, plain.coef_)
         np.testing.assert_allclose(fitted.predict(frame), plain.predict(X), rtol=1e-12, atol=1e-12)
-        with pytest.raises(dpm.SpecificationError, match="feature names"):
+        with pytest.raises(dpm.errors.SpecificationError, match="feature names"):
             fitted.predict(frame[names[::-1]])
 
 
@@ -121,20 +121,20 @@ def test_a_budget_is_charged_by_every_fit_and_shared_by_clones() -> None:
     estimator.fit(X, y)
     clone(estimator).fit(X, y)
     assert 0 < budget.spent.epsilon <= 4 and len(budget.history) == 2
-    with pytest.raises(dpm.BudgetExceededError):
+    with pytest.raises(dpm.errors.BudgetExceededError):
         estimator.fit(X, y)
 
 
 def test_noise_of_a_seed_repeats_and_says_that_it_is_not_private() -> None:
     X, y = table()
-    with pytest.warns(dpm.NotPrivateWarning):
+    with pytest.warns(dpm.errors.NotPrivateWarning):
         one = PrivateRidge(**REGRESSION).fit(X, y)
     two = PrivateRidge(**REGRESSION).fit(X, y)
     other = PrivateRidge(**{**REGRESSION, "random_state": np.random.RandomState(5)}).fit(X, y)
     np.testing.assert_array_equal(one.coef_, two.coef_)
     assert (one.coef_ != other.coef_).any()
     with warnings.catch_warnings():
-        warnings.simplefilter("error", dpm.NotPrivateWarning)
+        warnings.simplefilter("error", dpm.errors.NotPrivateWarning)
         secure = PrivateRidge(**{**REGRESSION, "random_state": None})
         first, second = secure.fit(X, y).coef_, secure.fit(X, y).coef_
     assert (first != second).any() and "NOT PRIVATE" not in str(secure.guarantee_)

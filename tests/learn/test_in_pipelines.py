@@ -11,8 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import dpmodel as dpm
+from dpmodel.errors import CompositionWarning
 from dpmodel.learn import PrivateRidge, PublicEncoder
-from dpmodel.learn.costs import CompositionWarning
 
 
 def test_a_pipeline_that_learns_is_warned_of_where_it_is_fitted() -> None:
@@ -23,7 +23,7 @@ def test_a_pipeline_that_learns_is_warned_of_where_it_is_fitted() -> None:
         make_pipeline(StandardScaler(), ridge).fit(X, y)
     (found,) = [each for each in caught if each.category is CompositionWarning]
     assert found.filename == __file__
-    assert {each.filename for each in caught if issubclass(each.category, dpm.NotPrivateWarning)} == {__file__}
+    assert {each.filename for each in caught if issubclass(each.category, dpm.errors.NotPrivateWarning)} == {__file__}
 
 
 def test_coefficients_in_a_pipeline_have_the_names_of_its_encoder() -> None:

@@ -21,11 +21,10 @@ from sklearn.preprocessing import Normalizer, OneHotEncoder, StandardScaler
 from walking import assert_no_trace
 
 import dpmodel as dpm
-from dpmodel.errors import BudgetExceededError, DPModelError, SpecificationError
+from dpmodel.errors import BudgetExceededError, CompositionWarning, DPModelError, SpecificationError
 from dpmodel.execute.wall import _public_only
 from dpmodel.learn import (
     AffineSubspaceClassifier,
-    CompositionWarning,
     PrivateLinearSVC,
     PrivateLogisticRegression,
     PrivateQuantileRegressor,
@@ -364,7 +363,7 @@ def test_how_many_runs_there_were_does_not_show() -> None:
             found = search(strategy="random-stopping", runs=6, random_state=seed).fit(X, Y)
         seen.append(
             (
-                [str(w.message)[:40] for w in caught if w.category is not dpm.NotPrivateWarning],
+                [str(w.message)[:40] for w in caught if w.category is not dpm.errors.NotPrivateWarning],
                 sorted(vars(found)),
                 vars(found.best_estimator_._shared_lineage),
             )
@@ -374,7 +373,7 @@ def test_how_many_runs_there_were_does_not_show() -> None:
 
 def test_secure_noise() -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error", dpm.NotPrivateWarning)
+        warnings.simplefilter("error", dpm.errors.NotPrivateWarning)
         found = search(random_state=None).fit(X, Y)
     assert "NOT PRIVATE" not in str(found.guarantee_)
 

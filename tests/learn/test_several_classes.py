@@ -62,7 +62,7 @@ def test_three_classes(kind: Any, how: dict[str, Any]) -> None:
 def test_pure_privacy_and_classes_that_are_not_read_off() -> None:
     """One record of a third class would turn everybody's label into a row of signs."""
     fitted = PrivateLogisticRegression(**GIVEN | {"delta": 0.0, "mechanism": "auto"}).fit(X, Y)
-    with pytest.raises(dpm.SpecificationError, match="more than two classes"):
+    with pytest.raises(dpm.errors.SpecificationError, match="more than two classes"):
         PrivateLogisticRegression(**GIVEN | {"classes": "public"}).fit(X, Y)
     assert set(fitted.classes_) == set(TOWNS) and fitted.guarantee_.delta == 0
     assert fitted.score(X, Y) > 0.7
@@ -83,7 +83,7 @@ def test_labels_are_looked_up_one_by_one() -> None:
     numbers = PrivateLogisticRegression(**GIVEN | {"classes": (0, 1, 2)}).fit(X, [classes.index(c) for c in labels])
     np.testing.assert_array_equal(fitted.coef_, numbers.coef_)
     labels[7] = "2"
-    with pytest.raises(dpm.SpecificationError, match="not among the 3 classes"):
+    with pytest.raises(dpm.errors.SpecificationError, match="not among the 3 classes"):
         clone(fitted).fit(X, labels)
 
 
@@ -99,12 +99,12 @@ def test_more_budget_comes_nearer_to_scikit_learns_model() -> None:
 
 
 def test_another_word_for_the_kind_of_model() -> None:
-    with pytest.raises(dpm.SpecificationError, match="unknown multi_class"):
+    with pytest.raises(dpm.errors.SpecificationError, match="unknown multi_class"):
         PrivateLogisticRegression(**GIVEN | {"multi_class": "softmax"}).fit(X, Y)
 
 
 def test_a_half_space_has_two_sides() -> None:
-    with pytest.raises(dpm.SpecificationError, match="two different labels"):
+    with pytest.raises(dpm.errors.SpecificationError, match="two different labels"):
         HalfspaceClassifier(margin=0.1, classes=(0, 1, 2)).fit(X, np.arange(N) % 3)
-    with pytest.raises(dpm.SpecificationError, match="Only binary classification"):
+    with pytest.raises(dpm.errors.SpecificationError, match="Only binary classification"):
         HalfspaceClassifier(margin=0.1, classes="public").fit(X, np.arange(N) % 3)

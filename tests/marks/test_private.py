@@ -19,8 +19,8 @@ from walking import assert_no_trace
 
 from dpmodel.compile.bridge import lower
 from dpmodel.compile.footprint import footprint
-from dpmodel.errors import SpecificationError
-from dpmodel.marks import DEFAULT_RECORDS, Private, PublicPatternWarning, Records, vault
+from dpmodel.errors import PublicPatternWarning, SpecificationError
+from dpmodel.marks import DEFAULT_RECORDS, Private, Records, vault
 
 SECRET = np.array([7321.4375, 8642.8125, 9753.15625])
 

@@ -52,7 +52,7 @@ def asked(problem: dpm.Problem, **wishes: Any) -> Any:
     ],
 )
 def test_wrong_wishes(wishes: dict[str, Any], words: str) -> None:
-    with pytest.raises(dpm.SpecificationError) as refused:
+    with pytest.raises(dpm.errors.SpecificationError) as refused:
         asked(cover(), **wishes)
     assert words in str(refused.value)
 
@@ -61,7 +61,7 @@ def test_wrong_wishes(wishes: dict[str, Any], words: str) -> None:
 def test_a_target_that_no_public_point_reaches(maximize: bool) -> None:
     sign = -1 if maximize else 1
     assert asked(cover(maximize), goal=dpm.Target(sign * 0.5)).target == 0.5  # in minimisation form
-    with pytest.raises(dpm.InfeasibleError, match="no public point reaches it"):
+    with pytest.raises(dpm.errors.InfeasibleError, match="no public point reaches it"):
         asked(cover(maximize), goal=dpm.Target(sign * -0.1))
 
 
@@ -70,7 +70,7 @@ def test_slack_rows_without_private_constraints() -> None:
     x = cp.Variable(3, bounds=[0, 1])
     problem = dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1])
     for wish in ({"rows": 1}, {"alpha": 0.1}):
-        with pytest.raises(dpm.SpecificationError, match="no constraint is private"):
+        with pytest.raises(dpm.errors.SpecificationError, match="no constraint is private"):
             asked(problem, feasibility=dpm.AllBut(**wish))
 
 
@@ -83,6 +83,6 @@ def test_wishes_are_checked_before_the_budget_is_charged() -> None:
     problem = cover()
     problem.parameters()[0].value = np.ones((6, 3))
     budget = dpm.Budget(1.0, 1e-6)
-    with pytest.raises(dpm.SpecificationError):
+    with pytest.raises(dpm.errors.SpecificationError):
         problem.solve(epsilon=1, delta=1e-6, budget=budget, feasibility=dpm.AllBut(rows=7))
     assert budget.spent == (0, 0)

@@ -129,7 +129,7 @@ def test_crossed_bounds_are_infeasible_before_the_charge(private: str) -> None:
     p = dpm.Private([1.0, 2.0], name="p", unit="entry", linf=1)
     cost, rows = (p @ x, []) if private == "c" else (cp.sum(x), [x <= p])
     problem = dpm.Problem(cp.Minimize(cost), [*rows, x[0] <= 1, x[0] >= 2, x[1] >= 0])
-    with pytest.raises(dpm.InfeasibleError):
+    with pytest.raises(dpm.errors.InfeasibleError):
         problem.solve(epsilon=1, rng=0, budget=budget)
     assert budget.spent.epsilon == 0
 

@@ -174,7 +174,7 @@ def test_a_set_without_whole_points_is_empty_before_anything_is_charged():
     """Though the one between them is not, which bounds on what is lost look at."""
     x, c = cp.Variable(2, integer=True, bounds=[0, 5]), dpm.Private([1.0, 2], name="c", linf=0.1, bounds=[0, 3])
     problem, budget = dpm.Problem(cp.Minimize(c @ x), [2 * x[0] + 2 * x[1] == 3]), dpm.Budget(2)
-    with pytest.raises(dpm.InfeasibleError):
+    with pytest.raises(dpm.errors.InfeasibleError):
         problem.solve(1, 1e-6, budget=budget)
     assert budget.spent.epsilon == 0
 
@@ -247,10 +247,10 @@ def semidefinite(_):
 def test_a_ray_of_the_objective_shows_no_point(write, seed):
     """Solvers by interior points call such programs unbounded, even where the set is empty."""
     public = public_set(*write(seed))
-    with contextlib.suppress(dpm.InfeasibleError):
+    with contextlib.suppress(dpm.errors.InfeasibleError):
         public.support(-public.form.c0)
     assert not public.feasible
-    with pytest.raises(dpm.InfeasibleError):
+    with pytest.raises(dpm.errors.InfeasibleError):
         public.require_feasible()
 
 

@@ -148,13 +148,13 @@ def test_axes_along_which_nothing_is_known_say_why() -> None:
     pytest.importorskip("matplotlib")
     plan = program().plan(2.0)
     for against, words in (("records", "how private numbers"), ("size", "epsilon")):
-        with pytest.raises(dpm.SpecificationError, match=words):
+        with pytest.raises(dpm.errors.SpecificationError, match=words):
             plan.plot(against=against)
-    with pytest.raises(dpm.SpecificationError, match="regression"):
+    with pytest.raises(dpm.errors.SpecificationError, match="regression"):
         lasso(60).plan(1.0, 1e-6, mechanism=STATISTICS).plot(against="sensitivity")
-    with pytest.raises(dpm.SpecificationError, match="multiples"):
+    with pytest.raises(dpm.errors.SpecificationError, match="multiples"):
         plan.plot([0.0], against="sensitivity")
-    with pytest.raises(dpm.SpecificationError, match="need the problem"):
+    with pytest.raises(dpm.errors.SpecificationError, match="need the problem"):
         type(plan).from_json(plan.to_json()).plot(against="sensitivity")
 
 

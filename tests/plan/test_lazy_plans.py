@@ -174,7 +174,7 @@ def test_settings_of_a_mechanism_are_never_those_of_another() -> None:
 
 
 def test_what_to_compare_is_one_of_two_words() -> None:
-    with pytest.raises(dpm.SpecificationError, match="compare=False"):
+    with pytest.raises(dpm.errors.SpecificationError, match="compare=False"):
         needs().plan(1.0, compare=False)  # type: ignore[arg-type]
 
 

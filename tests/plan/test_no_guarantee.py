@@ -61,19 +61,19 @@ def test_a_warning_that_is_an_error_costs_nothing(name: str, tmp_path: Any) -> N
     build, asked = CASES[name]
     problem, budget = build(), dpm.Budget(10.0, 1e-3, ledger=tmp_path / "spent.sqlite")
     with warnings.catch_warnings():
-        warnings.simplefilter("error", dpm.NoGuaranteeWarning)
-        with pytest.raises(dpm.NoGuaranteeWarning, match="No guarantee"):
+        warnings.simplefilter("error", dpm.errors.NoGuaranteeWarning)
+        with pytest.raises(dpm.errors.NoGuaranteeWarning, match="No guarantee"):
             problem.solve(**asked, budget=budget, rng=0)
     assert budget.spent.epsilon == budget.spent.delta == 0 and problem.release is None
-    with pytest.warns(dpm.NoGuaranteeWarning) as seen:
+    with pytest.warns(dpm.errors.NoGuaranteeWarning) as seen:
         problem.solve(**asked, rng=0)
-    assert [each.filename for each in seen if each.category is dpm.NoGuaranteeWarning] == [__file__]
+    assert [each.filename for each in seen if each.category is dpm.errors.NoGuaranteeWarning] == [__file__]
     assert problem.release is not None and problem.release.accuracy.vacuous
 
 
 def test_what_says_something_is_quiet() -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error", dpm.NoGuaranteeWarning)
+        warnings.simplefilter("error", dpm.errors.NoGuaranteeWarning)
         problem = demands()
         problem.solve(epsilon=5.0, rng=0)
     assert problem.release is not None and not problem.release.accuracy.vacuous
@@ -125,7 +125,7 @@ def test_a_perfect_public_point_is_taken_in_silence() -> None:
     x = cp.Variable(2, bounds=[0, 5], name="x")
     problem, budget = dpm.Problem(cp.Minimize(0), [x >= b]), dpm.Budget(1.0)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", dpm.NoGuaranteeWarning)
+        warnings.simplefilter("error", dpm.errors.NoGuaranteeWarning)
         problem.solve(epsilon=1.0, budget=budget, rng=0)
     release = problem.release
     assert release is not None and release.mechanism == "public-only" and (x.value >= 3 - 1e-6).all()
@@ -138,9 +138,9 @@ def test_what_was_asked_for_and_is_not_reached_is_told_before_the_charge() -> No
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
     budget = dpm.Budget(1)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", dpm.NoGuaranteeWarning)
+        warnings.simplefilter("error", dpm.errors.NoGuaranteeWarning)
         for asked in (dpm.AllBut(alpha=1), dpm.AllBut(alpha=1, rows=1)):
-            with pytest.raises(dpm.NoGuaranteeWarning, match="alpha=1, which was asked for"):
+            with pytest.raises(dpm.errors.NoGuaranteeWarning, match="alpha=1, which was asked for"):
                 problem.solve(1.0, feasibility=asked, budget=budget, rng=0)
         problem.solve(1.0, feasibility=dpm.AllBut(alpha=20), budget=budget, rng=0)
     assert budget.spent.epsilon == 1
@@ -157,7 +157,7 @@ def test_what_would_help_is_looked_for_when_it_is_read(name: str, monkeypatch: p
 
     monkeypatch.setattr(planner, "what_would_help", search)
     problem = build()
-    with pytest.warns(dpm.NoGuaranteeWarning, match=r"tells what would help$"):
+    with pytest.warns(dpm.errors.NoGuaranteeWarning, match=r"tells what would help$"):
         problem.solve(**asked, rng=0)
     plan = problem.last_plan
     assert plan is not None and problem.release is not None and not searched

@@ -99,9 +99,9 @@ def test_a_copy_draws_its_own_epsilon_and_says_why_not_others() -> None:
         figure = other.plot()
         assert lines(figure)["laplace-once (chosen)"].get_data()[0].tolist() == [1.0]
         assert "need the problem" in caption(figure)
-        with pytest.raises(dpm.SpecificationError, match="need the problem"):
+        with pytest.raises(dpm.errors.SpecificationError, match="need the problem"):
             other.plot(EPSILONS)
-        with pytest.raises(dpm.SpecificationError, match="copy of a plan"):
+        with pytest.raises(dpm.errors.SpecificationError, match="copy of a plan"):
             other.simulate()
 
 
@@ -113,16 +113,16 @@ def test_a_kept_plan_draws_the_model_it_was_found_for() -> None:
 
 @pytest.mark.parametrize("wrong", [[], [0.0, 1.0], ["a"], [math.inf], 3])
 def test_epsilons_that_are_none(wrong: Any) -> None:
-    with pytest.raises(dpm.SpecificationError, match="above 0"):
+    with pytest.raises(dpm.errors.SpecificationError, match="above 0"):
         program().plan(1.0).plot(wrong)
 
 
 def test_what_cannot_be_drawn_says_so() -> None:
-    with pytest.raises(dpm.SpecificationError, match="known without data"):
+    with pytest.raises(dpm.errors.SpecificationError, match="known without data"):
         program().plan(1e-4).plot([1e-4, 2e-4])
     x = cp.Variable(2, nonneg=True)
-    fit = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, dpm.Noisy([3.0, -1.0], dpm.Laplace(1.0), name="n"))))
-    with pytest.raises(dpm.SpecificationError, match="costs no privacy"):
+    fit = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, dpm.Noisy([3.0, -1.0], dpm.noise.Laplace(1.0), name="n"))))
+    with pytest.raises(dpm.errors.SpecificationError, match="costs no privacy"):
         fit.plan().plot()
 
 
@@ -158,15 +158,15 @@ def test_simulated_runs_keep_what_is_proved_and_are_drawn() -> None:
 def test_simulations_that_cannot_be_told_are_refused() -> None:
     need = dpm.Private([20.0], name="need", unit="entry", linf=1)
     open_range = dpm.Problem(cp.Minimize((x := cp.Variable(1, bounds=[0, 99]))[0]), [x >= need])
-    with pytest.raises(dpm.SpecificationError, match="declared range"):
+    with pytest.raises(dpm.errors.SpecificationError, match="declared range"):
         open_range.plan(1.0).simulate()
     cone = dpm.Private([20.0], name="cone", unit="entry", linf=1, bounds=[0, 60])
     y = cp.Variable(2, bounds=[-99, 99])
-    with pytest.raises(dpm.SpecificationError, match="cones"):
+    with pytest.raises(dpm.errors.SpecificationError, match="cones"):
         dpm.Problem(cp.Minimize(cp.sum(y)), [cp.norm2(y) <= cone[0]]).plan(1.0).simulate()
-    with pytest.raises(dpm.SpecificationError, match="does not apply"):
+    with pytest.raises(dpm.errors.SpecificationError, match="does not apply"):
         program().plan(1.0).simulate(mechanisms=["frank-wolfe"])
-    with pytest.raises(dpm.SpecificationError, match="runs"):
+    with pytest.raises(dpm.errors.SpecificationError, match="runs"):
         program().plan(1.0).simulate(runs=0)
 
 
@@ -186,5 +186,5 @@ def test_a_regression_draws_its_predictions() -> None:
     proved = {name: line for name, line in lines(figure, 1).items() if name in ("sufficient-statistics",)}
     assert proved and all(line.get_linestyle() == "-" for line in proved.values())
     assert "predicted" in figure.axes[0].get_ylabel() and "proved" in figure.axes[1].get_ylabel()
-    with pytest.raises(dpm.SpecificationError, match="regression"):
+    with pytest.raises(dpm.errors.SpecificationError, match="regression"):
         plan.simulate()

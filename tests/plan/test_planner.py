@@ -68,7 +68,7 @@ def test_names_are_unique_and_found():
 
 
 def test_unknown_names_list_the_known():
-    with pytest.raises(dpm.SpecificationError, match="no such mechanism") as caught:
+    with pytest.raises(dpm.errors.SpecificationError, match="no such mechanism") as caught:
         by_name("laplace")
     assert all(repr(mechanism.name) in caught.value.remedy for mechanism in PORTFOLIO)
 
@@ -166,7 +166,7 @@ def test_forcing_an_ineligible_one_says_why_and_what_would_do(mechanism):
     known = {c.mechanism: c for c in problem.plan(epsilon=1, as_printed=True).candidates}
     if known[mechanism].eligible or "leaves private constraints out" in known[mechanism].reason:
         return  # the latter where they are named, they serve
-    with pytest.raises(dpm.UnsupportedModelError) as caught:
+    with pytest.raises(dpm.errors.UnsupportedModelError) as caught:
         problem.plan(epsilon=1, mechanism=mechanism)
     assert known[mechanism].reason in str(caught.value)
     assert "'laplace-once'" in caught.value.remedy
@@ -234,7 +234,7 @@ def test_every_reason_and_statement_is_printed():
         for shown in (text, told):
             assert each.reason in shown and (each.forecast is None or each.forecast.work in shown)
         assert (": chosen" in told) == (each is plan.chosen)
-    with pytest.raises(dpm.SpecificationError, match="no mechanism 'magic'"):
+    with pytest.raises(dpm.errors.SpecificationError, match="no mechanism 'magic'"):
         plan.why("magic")
     page, compared = plan._repr_html_(), sum(each.forecast is not None for each in plan.candidates)
     assert page.count("<tr") == compared + 1
@@ -358,7 +358,7 @@ def test_points_need_every_variable_of_the_standard_form():
     c = dpm.Private(shape=2, name="c", unit="entry", linf=1)
     x = cp.Variable(2)
     problem = dpm.Problem(cp.Minimize(c @ x), [cp.norm1(x) <= 1])
-    with pytest.raises(dpm.SpecificationError, match="auxiliary variables"):
+    with pytest.raises(dpm.errors.SpecificationError, match="auxiliary variables"):
         problem.plan(epsilon=1, mechanism=VertexExponential(vertices=np.eye(2)))
 
 
@@ -383,13 +383,13 @@ def test_strict_takes_the_public_point_where_it_alone_can_promise(reason):
     need = dpm.Private(np.array([12.0, 75.0]) * scale, name="need", bounds=[0, 100 * scale], **declared)
     x = cp.Variable(2, nonneg=True)
     problem, budget = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= need]), dpm.Budget(1, 1e-6)
-    with pytest.warns(dpm.NoGuaranteeWarning, match="without data"):
+    with pytest.warns(dpm.errors.NoGuaranteeWarning, match="without data"):
         problem.solve(epsilon=1, delta=0 if reason == "no delta" else 1e-6, feasibility="strict", budget=budget)
     assert x.value == pytest.approx(100 * scale) and budget.spent.epsilon == 0
     assert "every private constraint holds" in problem.release.accuracy.statement
 
 
 def test_strict_without_delta_is_told_that_delta_is_what_it_needs():
-    with pytest.raises(dpm.UnsupportedModelError, match="takes delta > 0") as caught:
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="takes delta > 0") as caught:
         scalar_problem().plan(epsilon=1, feasibility="strict")
     assert "delta=1e-6" in caught.value.remedy and 'feasibility="safe"' in caught.value.remedy

@@ -75,7 +75,7 @@ def test_a_forecast_beyond_the_budget_is_refused_by_name(kind: str, registered: 
     plugin, budget = Plugin(GREEDY[kind]), dpm.Budget(100.0, 0.5)
     if registered:
         dpm.register_mechanism(plugin)
-    with pytest.raises(dpm.UnsupportedModelError, match="plugin"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="plugin"):
         demands().solve(epsilon=1.0, mechanism="plugin" if registered else plugin, budget=budget, rng=0)
     assert budget.spent.epsilon == 0 and plugin.runs == 0
     if registered:  # and it never ends a solve that another can serve
@@ -116,7 +116,7 @@ def test_a_registered_mechanism_is_compared_and_runs() -> None:
 
 @pytest.mark.parametrize("wrong", [3, Plugin, "laplace-once", None])
 def test_what_is_no_mechanism_is_not_registered(wrong: Any) -> None:
-    with pytest.raises(dpm.SpecificationError, match="no mechanism"):
+    with pytest.raises(dpm.errors.SpecificationError, match="no mechanism"):
         dpm.register_mechanism(wrong)
 
 
@@ -126,15 +126,15 @@ class Dinner(Plugin):
 
 def test_names_and_kinds_are_checked() -> None:
     dpm.register_mechanism(Plugin())
-    with pytest.raises(dpm.SpecificationError, match="there already"):
+    with pytest.raises(dpm.errors.SpecificationError, match="there already"):
         dpm.register_mechanism(Plugin())
-    with pytest.raises(dpm.SpecificationError, match="serves"):
+    with pytest.raises(dpm.errors.SpecificationError, match="serves"):
         dpm.register_mechanism(Dinner())
 
 
 NUMBERS = (ZeroDivisionError(), OverflowError(), FloatingPointError(), np.linalg.LinAlgError("singular"))
 DEFECTS = (IndexError("x"), NameError("x"), TypeError("x"), AttributeError("x"), KeyError("x"), AssertionError())
-ERRORS = (*NUMBERS, *DEFECTS, MemoryError(), dpm.SpecificationError("odd"))
+ERRORS = (*NUMBERS, *DEFECTS, MemoryError(), dpm.errors.SpecificationError("odd"))
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)
@@ -147,7 +147,7 @@ def test_a_mechanism_that_fails_to_plan_is_a_line_and_a_log_record(error: Except
     assert any("plugin" in record.getMessage() for record in caplog.records)
     line = next(c for c in problem.plan(1.0).candidates if c.mechanism == "plugin")
     assert not line.eligible and line.reason.startswith("failed: ")
-    with pytest.raises(dpm.UnsupportedModelError, match="plugin"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="plugin"):
         demands().solve(epsilon=1.0, mechanism="plugin", rng=0)
 
 
@@ -185,7 +185,7 @@ def test_numbers_are_blamed_for_arithmetic_only(error: Exception, monkeypatch: p
         raise error
 
     monkeypatch.setattr(Program, "lower_bounds", fail)
-    with pytest.raises(dpm.UnsupportedModelError, match=type(error).__name__) as caught:
+    with pytest.raises(dpm.errors.UnsupportedModelError, match=type(error).__name__) as caught:
         demands().plan(1.0)
     assert ("numbers of this model" in caught.value.why) == (error in NUMBERS)
     assert ("a defect" in caught.value.why) == (error in DEFECTS)

@@ -153,7 +153,7 @@ def test_the_other_cells_are_impossible() -> None:
 
 
 def test_unknown_name_lists_the_names_that_would_do() -> None:
-    with pytest.raises(dpm.SpecificationError) as refused:
+    with pytest.raises(dpm.errors.SpecificationError) as refused:
         by_name("laplce")
     assert all(mechanism.name in str(refused.value) for mechanism in PORTFOLIO)
 

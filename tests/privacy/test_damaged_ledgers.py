@@ -19,10 +19,9 @@ from pathlib import Path
 import pytest
 
 from dpmodel.cli import main
-from dpmodel.errors import DPModelError, SpecificationError
+from dpmodel.errors import DPModelError, NewLedgerWarning, SpecificationError
 from dpmodel.privacy import Budget
 from dpmodel.privacy import ledger as ledgers
-from dpmodel.privacy.ledger import NewLedgerWarning
 
 LABELS = ("demand plan", "naïve “label”", "", "a\0b", "x" * 3000, "ß" * 40)
 SPENT = 0.1 * len(LABELS)

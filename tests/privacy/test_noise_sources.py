@@ -7,17 +7,8 @@ import pytest
 from auditing import kolmogorov_distance, kolmogorov_limit
 from scipy.stats import laplace, norm
 
-from dpmodel.errors import SpecificationError
-from dpmodel.privacy import (
-    ExactSource,
-    Gaussian,
-    Laplace,
-    NotPrivateWarning,
-    SeededSource,
-    TruncatedLaplace,
-    noise_source,
-    opendp_source,
-)
+from dpmodel.errors import NotPrivateWarning, SpecificationError
+from dpmodel.privacy import ExactSource, Gaussian, Laplace, SeededSource, TruncatedLaplace, noise_source, opendp_source
 from dpmodel.privacy.opendp_source import OpenDPSource
 
 PRIVATE = [ExactSource(), OpenDPSource()]

@@ -154,7 +154,7 @@ def test_a_pickle_carries_no_value(problem):
     assert twin.is_dp()
     if problem.release is not None:
         assert twin.release.to_dict() == problem.release.to_dict()
-    with pytest.raises(dpm.MissingValueError):
+    with pytest.raises(dpm.errors.MissingValueError):
         twin.solve(epsilon=1, rng=7)
     twin.parameters()[0].value = SECRETS[:3]
     assert solve(twin) == solve(scalar(SECRETS))

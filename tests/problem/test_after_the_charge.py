@@ -84,7 +84,7 @@ def test_private_parameters_that_no_solution_depends_on_cost_nothing(x, objectiv
     assert any("does not depend on private data" in note for note in problem.release.notes)
     assert problem.value == problem.release.value
     assert problem.objective.value is None or value is not None
-    with pytest.raises(dpm.SpecificationError, match="nothing to plan"):
+    with pytest.raises(dpm.errors.SpecificationError, match="nothing to plan"):
         problem.plan(epsilon=1)
 
 

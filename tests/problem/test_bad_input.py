@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from bad_input import SECRET, assert_clean, private, scalar_problem
 
 import dpmodel as dpm
-from dpmodel import InfeasibleError, MissingValueError, SpecificationError, UnsupportedModelError
+from dpmodel.errors import InfeasibleError, MissingValueError, SpecificationError, UnsupportedModelError
 
 
 def refused(build, kind, *words, **options):
@@ -310,7 +310,7 @@ def test_budget_too_small():
     budget = dpm.Budget(0.5, 1e-7)
     problem = scalar_problem()
     for options in ({"epsilon": 0.6}, {"epsilon": 0.1, "delta": 1e-6, "mechanism": "gaussian-once"}):
-        with pytest.raises(dpm.BudgetExceededError, match="remaining") as caught:
+        with pytest.raises(dpm.errors.BudgetExceededError, match="remaining") as caught:
             problem.solve(budget=budget, rng=0, **options)
         assert_clean(caught.value)
         assert budget.history == ()

@@ -113,13 +113,13 @@ def test_private_coefficients_have_bands_that_widen() -> None:
 def test_other_problems_are_refused_with_what_to_draw_instead(monkeypatch: Any) -> None:
     need = dpm.Private(np.ones(3), name="need", unit="entry", linf=1)
     x = cp.Variable(3, nonneg=True)
-    with pytest.raises(dpm.SpecificationError, match="two variables"):
+    with pytest.raises(dpm.errors.SpecificationError, match="two variables"):
         dpm.Problem(cp.Minimize(cp.sum(x)), [x >= need]).plot()
     y = dpm.Private(np.ones(5), name="y", unit="entry", bounds=[-1, 1])
-    with pytest.raises(dpm.SpecificationError, match="regression"):
+    with pytest.raises(dpm.errors.SpecificationError, match="regression"):
         dpm.Problem(cp.Minimize(cp.sum_squares(cp.Constant(np.ones((5, 2))) @ cp.Variable(2) - y))).plot()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(dpm.MissingExtraError, match=r"\.\[plot\]"):
+    with pytest.raises(dpm.errors.MissingExtraError, match=r"\.\[plot\]"):
         hours().plot()
 
 

@@ -42,7 +42,7 @@ def test_every_solver_reaches_the_optimum_or_says_why_not(name: str, mechanism: 
     candidate = next(c for c in problem.plan(as_printed=True).candidates if c.mechanism == mechanism.name)
     if not candidate.eligible:
         assert candidate.reason
-        with pytest.raises(dpm.UnsupportedModelError):
+        with pytest.raises(dpm.errors.UnsupportedModelError):
             problem.solve(mechanism=mechanism.name)
         return
     value = problem.solve(mechanism=mechanism.name)
@@ -96,12 +96,12 @@ def test_an_epsilon_may_be_given_and_is_not_spent() -> None:
     problem = BUILD["known_total"]()
     problem.solve(epsilon=1, delta=1e-6)
     assert problem.release.spent == (0.0, 0.0)
-    with pytest.raises(dpm.SpecificationError):
+    with pytest.raises(dpm.errors.SpecificationError):
         problem.solve(epsilon=0)
-    with pytest.raises(dpm.SpecificationError, match="post-processing"):
+    with pytest.raises(dpm.errors.SpecificationError, match="post-processing"):
         problem.solve(feasibility=dpm.AllBut(rows=1))
     clipped = dpm.Problem(problem.objective, problem.constraints, clip=1.0)
-    with pytest.raises(dpm.SpecificationError, match="clip"):
+    with pytest.raises(dpm.errors.SpecificationError, match="clip"):
         clipped.solve()
 
 
@@ -121,7 +121,7 @@ def test_published_numbers_beside_private_ones_go_the_private_way() -> None:
     x = cp.Variable(2, nonneg=True)
     problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, noisy([1.0, 1.0]))), [x >= b])
     assert [cell.part for cell in problem.classify().cells] == ["scalar"]
-    with pytest.raises(dpm.SpecificationError):
+    with pytest.raises(dpm.errors.SpecificationError):
         problem.solve()
     problem.solve(epsilon=1, rng=0)
     assert problem.release.spent == (1.0, 0.0)
@@ -130,7 +130,7 @@ def test_published_numbers_beside_private_ones_go_the_private_way() -> None:
 def test_public_parameters_may_change_between_solves() -> None:
     total = cp.Parameter(name="total")
     x = cp.Variable(3, nonneg=True)
-    likelihood = dpm.neg_log_likelihood(x, dpm.Noisy([1.0, 2.0, 3.0], noise=dpm.Laplace(1.0)))
+    likelihood = dpm.neg_log_likelihood(x, dpm.Noisy([1.0, 2.0, 3.0], noise=dpm.noise.Laplace(1.0)))
     problem = dpm.Problem(cp.Minimize(likelihood), [cp.sum(x) == total])
     for value in (6.0, 9.0):
         total.value = value
@@ -140,10 +140,10 @@ def test_public_parameters_may_change_between_solves() -> None:
 
 def test_inconsistent_public_constraints_are_refused() -> None:
     x = cp.Variable(3, nonneg=True)
-    likelihood = dpm.neg_log_likelihood(x, dpm.Noisy([1.0, 2.0, 3.0], noise=dpm.Laplace(1.0)))
+    likelihood = dpm.neg_log_likelihood(x, dpm.Noisy([1.0, 2.0, 3.0], noise=dpm.noise.Laplace(1.0)))
     for wrong in ([cp.sum(x) == 6, cp.sum(x) == 7], [cp.sum(x) == -1], [cp.sum(x) == 6, x <= 1]):
         problem = dpm.Problem(cp.Minimize(likelihood), wrong)
-        with pytest.raises(dpm.InfeasibleError):
+        with pytest.raises(dpm.errors.InfeasibleError):
             problem.solve()
         assert problem.release is None
 
@@ -153,14 +153,14 @@ def test_private_problems_are_refused_by_solvers_of_published_numbers(mechanism:
     b = dpm.Private([2.0, 3.0], name="b", unit="entry", linf=1)
     x = cp.Variable(2, nonneg=True)
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
-    with pytest.raises(dpm.UnsupportedModelError, match="published"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="published"):
         problem.solve(epsilon=1, mechanism=mechanism.name)
     verdict = mechanism.eligible(BUILD["beyond_linear"]()._model(None), Options(0.0, 0.0))
     assert verdict.eligible == (mechanism.name == "general-solver")
 
 
 def test_private_data_never_passes_as_post_processing(unread: None) -> None:
-    counts = dpm.Noisy([1.0, 2.0], dpm.Laplace(1.0), name="counts")
+    counts = dpm.Noisy([1.0, 2.0], dpm.noise.Laplace(1.0), name="counts")
     x = cp.Variable(2, name="x")
     p = dpm.Private([31337.0, 2.0], name="p", unit="entry", linf=1)
     near = dpm.neg_log_likelihood(x, counts)
@@ -172,10 +172,10 @@ def test_private_data_never_passes_as_post_processing(unread: None) -> None:
         dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(bounded, counts))),
     )
     for problem in problems:
-        with pytest.raises((dpm.SpecificationError, dpm.UnsupportedModelError)):
+        with pytest.raises((dpm.errors.SpecificationError, dpm.errors.UnsupportedModelError)):
             problem.solve()
         assert problem.release is None
-    with pytest.raises(dpm.UnsupportedModelError):
+    with pytest.raises(dpm.errors.UnsupportedModelError):
         dpm.Problem(cp.Minimize(cp.sum(x)), [x >= p]).solve(epsilon=1.0, mechanism=GeneralSolver(solver="HIGHS"))
     added = dpm.Problem(cp.Minimize(near + cp.sum(p)))
     assert added.solve() is None  # the value would tell sum(p)
@@ -186,12 +186,12 @@ def test_private_data_never_passes_as_post_processing(unread: None) -> None:
 @pytest.mark.parametrize("how", ["unbiased", "controlled", "nearest"])
 def test_whole_numbers_keep_the_constraints(name: str, how: str) -> None:
     problem = BUILD[name]()
-    with pytest.raises(dpm.SpecificationError, match="solved"):
+    with pytest.raises(dpm.errors.SpecificationError, match="solved"):
         dpm.round_solution(problem)
     problem.solve()
     try:
         whole = dpm.round_solution(problem, how, rng=1)
-    except dpm.SpecificationError:
+    except dpm.errors.SpecificationError:
         assert how == "unbiased" and name == "table_with_margins"  # three margins: no unbiased way is known
         return
     for variable, value in whole.items():

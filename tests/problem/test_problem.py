@@ -171,7 +171,7 @@ def test_public_parameters_are_read_at_each_solve():
     cap.value = 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.simplefilter("ignore", dpm.NotPrivateWarning)
+        warnings.simplefilter("ignore", dpm.errors.NotPrivateWarning)
         assert problem.solve(epsilon=1, rng=1) == problem.release.value
     assert problem.release.status == "least_violation"
     assert problem.status == "optimal_inaccurate"
@@ -242,7 +242,7 @@ def test_an_exceeded_budget_is_refused_before_data_is_read(monkeypatch):
     problem, budget = _simple(), dpm.Budget(1.5)
     problem.solve(epsilon=1, budget=budget, rng=0)
     _no_reading(monkeypatch)
-    with pytest.raises(dpm.BudgetExceededError):
+    with pytest.raises(dpm.errors.BudgetExceededError):
         problem.solve(epsilon=1, budget=budget, rng=0)
     assert budget.spent.epsilon == 1
     assert problem.release is not None  # of the first solve, which was paid for
@@ -272,7 +272,7 @@ def test_a_ledger_file_outlives_the_budget_object(tmp_path):
     _simple().solve(epsilon=1, budget=dpm.Budget(1.5, ledger=path), rng=0)
     again = dpm.Budget(1.5, ledger=path)
     assert again.spent.epsilon == 1
-    with pytest.raises(dpm.BudgetExceededError):
+    with pytest.raises(dpm.errors.BudgetExceededError):
         _simple().solve(epsilon=1, budget=again, rng=0)
 
 
@@ -295,7 +295,7 @@ def test_two_threads_cannot_spend_more_than_the_budget():
             try:
                 problem.solve(epsilon=1, budget=budget, rng=10 * seed + number)
                 results.append(problem.release)
-            except dpm.BudgetExceededError:
+            except dpm.errors.BudgetExceededError:
                 results.append(None)
 
     _in_threads(work, (1, 2))
@@ -332,7 +332,7 @@ def test_nothing_private_is_solved_as_cvxpy_does():
     assert problem.release.guarantee.epsilon == 0
     assert budget.history == ()
     assert problem.is_dp()
-    with pytest.raises(dpm.SpecificationError, match="nothing to plan"):
+    with pytest.raises(dpm.errors.SpecificationError, match="nothing to plan"):
         problem.plan(epsilon=1)
 
 
@@ -383,7 +383,7 @@ def test_verbose_and_progress(capsys):
 
 def test_seeded_noise_says_that_it_is_not_private_and_repeats():
     one, two = _simple(), _simple()
-    with pytest.warns(dpm.NotPrivateWarning):
+    with pytest.warns(dpm.errors.NotPrivateWarning):
         one.solve(epsilon=1, rng=3)
     two.solve(epsilon=1, rng=np.random.default_rng(3))
     assert one.release.value == two.release.value

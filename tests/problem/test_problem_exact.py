@@ -64,11 +64,11 @@ def test_too_few_equations_are_refused_before_the_charge(neighbors, mechanism, e
     """As ``linalg.solve_equations`` does: the number told is the least with which the problem is served."""
     budget = dpm.Budget(epsilon=epsilon, delta=delta)
     problem, _, _ = equations(0.0, n=4, neighbors=neighbors)
-    with pytest.raises(dpm.UnsupportedModelError, match="at least") as refusal:
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="at least") as refusal:
         problem.solve(epsilon, delta, mechanism=mechanism, budget=budget, rng=1)
     assert budget.spent == (0.0, 0.0) and problem.release is None
     needed = int(re.search(r"at least (\d+) records are needed", str(refusal.value)).group(1))
-    with pytest.raises(dpm.UnsupportedModelError, match=f"at least {needed}"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match=f"at least {needed}"):
         equations(0.0, n=needed - 1, neighbors=neighbors)[0].plan(epsilon, delta, mechanism=mechanism)
     assert not equations(0.0, n=needed + 1, neighbors=neighbors)[0].plan(epsilon, delta).chosen.forecast.vacuous
 
@@ -182,9 +182,9 @@ def test_why_equalities_are_not_exact(make, reason) -> None:
 def test_fractions_in_public_coefficients_and_pure_budgets_are_refused() -> None:
     A = dpm.Private(shape=(9, 2), name="A", unit="row", integer=True)
     x = cp.Variable(2)
-    with pytest.raises(dpm.UnsupportedModelError, match="not whole"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="not whole"):
         dpm.Problem(cp.Minimize(0), [0.5 * A @ x == 1]).plan(1.0, 1e-6, feasibility=dpm.Exact())
-    with pytest.raises(dpm.UnsupportedModelError, match="delta > 0"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="delta > 0"):
         dpm.Problem(cp.Minimize(0), [A @ x == 1]).plan(1.0, feasibility=dpm.Exact())
 
 
@@ -203,7 +203,7 @@ def test_inequalities_with_a_margin_hold_exactly() -> None:
 
 def test_a_target_becomes_a_public_constraint() -> None:
     problem, x, (G, h) = inequalities(target=True)
-    with pytest.raises(dpm.SpecificationError, match="Target"):
+    with pytest.raises(dpm.errors.SpecificationError, match="Target"):
         problem.plan(2.0, 1e-6, feasibility=dpm.Exact(margin=0.1))
     problem.solve(2.0, 1e-6, rng=1, feasibility=dpm.Exact(0.1), goal=dpm.Target(0.05), mechanism="rescaling-perceptron")
     assert float(np.sum(x.value)) <= 0.05 + 1e-7
@@ -216,7 +216,7 @@ def test_a_target_for_an_objective_with_a_private_constant_is_refused() -> None:
     b = dpm.Private(shape=(9,), name="b", unit="entry", records=people)
     x = cp.Variable(2)
     problem = dpm.Problem(cp.Minimize(cp.sum(x) + cp.sum(b)), [A @ x <= b, x >= -1])
-    with pytest.raises(dpm.SpecificationError, match="private constant"):
+    with pytest.raises(dpm.errors.SpecificationError, match="private constant"):
         problem.plan(1.0, 1e-6, feasibility=dpm.Exact(0.1), goal=dpm.Target(1.0))
 
 
@@ -246,23 +246,28 @@ def test_whole_inequalities_know_their_bound() -> None:
 
 def wrong_requests():
     problem = inequalities(60)[0]
-    yield problem, {"feasibility": "exact"}, dpm.SpecificationError, "dpm.Exact"
-    yield problem, {"feasibility": dpm.Exact(0.0)}, dpm.SpecificationError, "margin is not"
-    yield problem, {"feasibility": dpm.Exact(2.0)}, dpm.SpecificationError, "margin is not"
-    yield problem, {"feasibility": dpm.Exact(True)}, dpm.SpecificationError, "margin is not"
-    yield problem, {"feasibility": dpm.Exact(0.1), "goal": dpm.Penalty(1.0)}, dpm.SpecificationError, "Penalty"
-    yield problem, {"feasibility": dpm.Exact()}, dpm.UnsupportedModelError, "margin"
+    yield problem, {"feasibility": "exact"}, dpm.errors.SpecificationError, "dpm.Exact"
+    yield problem, {"feasibility": dpm.Exact(0.0)}, dpm.errors.SpecificationError, "margin is not"
+    yield problem, {"feasibility": dpm.Exact(2.0)}, dpm.errors.SpecificationError, "margin is not"
+    yield problem, {"feasibility": dpm.Exact(True)}, dpm.errors.SpecificationError, "margin is not"
+    yield problem, {"feasibility": dpm.Exact(0.1), "goal": dpm.Penalty(1.0)}, dpm.errors.SpecificationError, "Penalty"
+    yield problem, {"feasibility": dpm.Exact()}, dpm.errors.UnsupportedModelError, "margin"
     rows = equations(n=50)[0]
-    yield rows, {"feasibility": dpm.Exact(), "mechanism": "hinge-descent"}, dpm.UnsupportedModelError, "hinge-descent"
+    yield (
+        rows,
+        {"feasibility": dpm.Exact(), "mechanism": "hinge-descent"},
+        dpm.errors.UnsupportedModelError,
+        "hinge-descent",
+    )
     X = dpm.Private(shape=(9, 2), unit="row", bounds=[-1, 1])
     public = dpm.Problem(cp.Minimize(cp.sum_squares(X @ cp.Variable(2) - 1)))
-    yield public, {"feasibility": dpm.Exact()}, dpm.SpecificationError, "Exact"
-    yield equations(n=50)[0], {"feasibility": dpm.Exact(0.1)}, dpm.SpecificationError, "for private equal"
+    yield public, {"feasibility": dpm.Exact()}, dpm.errors.SpecificationError, "Exact"
+    yield equations(n=50)[0], {"feasibility": dpm.Exact(0.1)}, dpm.errors.SpecificationError, "for private equal"
     shared = dpm.Private(shape=(9, 2), unit="all", l1=1)
     yield (
         dpm.Problem(cp.Minimize(0), [shared @ cp.Variable(2) <= 1]),
         {"feasibility": dpm.Exact()},
-        dpm.UnsupportedModelError,
+        dpm.errors.UnsupportedModelError,
         "9",
     )
 
@@ -278,7 +283,7 @@ def test_wrong_requests_spend_nothing(problem, asked, error, words) -> None:
 @pytest.mark.slow
 def test_too_few_public_records_are_refused_with_the_number_needed() -> None:
     problem, _, _ = inequalities(12)
-    with pytest.raises(dpm.UnsupportedModelError, match="too few records for any guarantee: 12"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="too few records for any guarantee: 12"):
         problem.solve(0.1, 1e-6, feasibility=dpm.Exact(margin=0.01))
 
 
@@ -304,13 +309,13 @@ def test_fractions_of_an_exact_point_are_told() -> None:
 def test_exact_satisfaction_without_private_constraints_is_refused() -> None:
     x = cp.Variable(2, nonneg=True)
     value = dpm.Private([1.0, 2.0], name="value", unit="entry", linf=1)
-    with pytest.raises(dpm.SpecificationError, match="without private constraints"):
+    with pytest.raises(dpm.errors.SpecificationError, match="without private constraints"):
         dpm.Problem(cp.Maximize(value @ x), [cp.sum(x) == 1]).plan(1.0, feasibility=dpm.Exact())
 
 
 def test_only_exact_mechanisms_say_why_not_when_exactness_was_asked_for() -> None:
     x = cp.Variable(2)
     A = dpm.Private(shape=(50, 2), name="A", unit="row", max_l2=1)
-    with pytest.raises(dpm.UnsupportedModelError) as caught:
+    with pytest.raises(dpm.errors.UnsupportedModelError) as caught:
         dpm.Problem(cp.Minimize(cp.norm1(x)), [A @ x == 1]).plan(1.0, 1e-6, feasibility=dpm.Exact())
     assert "not declared whole" in caught.value.why and "laplace-once" not in caught.value.why

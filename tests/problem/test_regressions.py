@@ -114,12 +114,12 @@ def test_a_mechanism_with_settings_of_its_own():
 def test_mechanisms_of_the_other_kind_say_so():
     written = Written()
     problem = written.problem(cp.norm1(written.w) <= 1)
-    with pytest.raises(dpm.UnsupportedModelError, match="linear and cone programs"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="linear and cone programs"):
         problem.solve(epsilon=1, delta=1e-6, mechanism="laplace-once")
     c = dpm.Private(np.ones(3), name="c", l1=1)
     x = cp.Variable(3, nonneg=True)
     linear = dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1])
-    with pytest.raises(dpm.UnsupportedModelError, match="serves regressions"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="serves regressions"):
         linear.solve(epsilon=1, delta=1e-6, mechanism="noisy-descent")
     names = [[m.name for m in family] for family in (PORTFOLIO, REGRESSIONS)]
     assert all(len(set(family)) == len(family) for family in names)
@@ -144,7 +144,7 @@ def test_a_budget_is_charged_once_and_before_anything_is_read():
     problem = written.problem(cp.norm1(written.w) <= 1)
     problem.solve(epsilon=1, delta=1e-6, mechanism="sufficient-statistics", budget=budget, rng=0)
     assert tuple(budget.spent) == (1, 1e-6)
-    with pytest.raises(dpm.BudgetExceededError):
+    with pytest.raises(dpm.errors.BudgetExceededError):
         problem.solve(epsilon=0.1, delta=1e-7, mechanism="sufficient-statistics", budget=budget, rng=0)
     assert problem.release.spent == (1, 1e-6)
 
@@ -180,19 +180,19 @@ def budget():
 def test_rows_without_bounds(budget):
     written = Written(features={})
     problem = written.problem(cp.norm1(written.w) <= 1)
-    refused(lambda: problem.solve(1, 1e-6, budget=budget), dpm.SpecificationError, "X", "max_l2", budget=budget)
+    refused(lambda: problem.solve(1, 1e-6, budget=budget), dpm.errors.SpecificationError, "X", "max_l2", budget=budget)
 
 
 def test_labels_without_bounds(budget):
     written = Written(labels={})
     problem = written.problem(cp.norm1(written.w) <= 1)
-    refused(lambda: problem.solve(1, 1e-6, budget=budget), dpm.SpecificationError, "y", "bounds", budget=budget)
+    refused(lambda: problem.solve(1, 1e-6, budget=budget), dpm.errors.SpecificationError, "y", "bounds", budget=budget)
 
 
 def test_labels_declared_too_wide_for_signs(budget):
     written = Written(values=SIGNS, labels={"bounds": [0, 2]})
     problem = written.problem(objective=LOSSES["logistic"](written))
-    refused(lambda: problem.plan(1, 1e-6), dpm.SpecificationError, "y", "[-1, 1]", budget=budget)
+    refused(lambda: problem.plan(1, 1e-6), dpm.errors.SpecificationError, "y", "[-1, 1]", budget=budget)
 
 
 def test_missing_labels(budget):
@@ -207,7 +207,7 @@ def test_a_clip_where_there_is_no_regression(budget):
     c = dpm.Private(np.ones(3), name="c", l1=1)
     x = cp.Variable(3, nonneg=True)
     problem = dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1], clip=1.0)
-    refused(lambda: problem.solve(1, budget=budget), dpm.SpecificationError, "regression", budget=budget)
+    refused(lambda: problem.solve(1, budget=budget), dpm.errors.SpecificationError, "regression", budget=budget)
 
 
 @pytest.mark.parametrize(
@@ -224,14 +224,14 @@ def test_options_of_linear_programs(given, words, budget):
     written = Written()
     problem = written.problem(cp.norm1(written.w) <= 1)
     call = lambda: problem.solve(1, 1e-6, budget=budget, **given)  # noqa: E731
-    refused(call, dpm.SpecificationError, words, budget=budget)
+    refused(call, dpm.errors.SpecificationError, words, budget=budget)
 
 
 def test_unbounded_coefficients_where_the_mechanism_needs_a_set(budget):
     written = Written()
     problem = written.problem()
     call = lambda: problem.solve(1, 1e-6, mechanism="frank-wolfe", budget=budget)  # noqa: E731
-    refused(call, dpm.UnsupportedModelError, "vertices", "sufficient-statistics", budget=budget)
+    refused(call, dpm.errors.UnsupportedModelError, "vertices", "sufficient-statistics", budget=budget)
     problem.solve(1, 1e-6, mechanism="sufficient-statistics", budget=budget, rng=0)  # others need none
     assert np.abs(written.w.value - TRUTH).max() < 0.2
 
@@ -250,7 +250,7 @@ def test_a_free_intercept_beside_an_l1_ball(budget):
 def test_an_infeasible_set(budget):
     written = Written()
     problem = written.problem(cp.norm1(written.w) <= 1, cp.sum(written.w) >= 3)
-    with pytest.raises(dpm.InfeasibleError):
+    with pytest.raises(dpm.errors.InfeasibleError):
         problem.solve(1, 1e-6, budget=budget)
     assert budget.history == ()
 
@@ -281,7 +281,7 @@ def test_a_term_that_does_not_fit_is_named():
     written = Written()
     problem = written.problem(objective=written.squared() + cp.sum(cp.exp(written.X @ written.w)))
     text = ""
-    with pytest.raises(dpm.UnsupportedModelError) as caught:
+    with pytest.raises(dpm.errors.UnsupportedModelError) as caught:
         problem.classify()
     text = str(caught.value)
     assert "exp" in text and not problem.is_dp()

@@ -424,7 +424,7 @@ def test_sizes_are_those_of_the_standard_form():
 @pytest.mark.parametrize("name", ["scalar", "objective", "column"])
 @pytest.mark.parametrize("sensitivity", [0.25, 1, 7])
 def test_the_programs_of_the_theorems_drown_with_their_bound_beside_them(name, sensitivity):
-    gadget = dpm.gadgets.build(name, [0, 1, 1, 0], sensitivity=sensitivity)
+    gadget = dpm.teach.gadgets.build(name, [0, 1, 1, 0], sensitivity=sensitivity)
     cell = only_cell(gadget.problem)
     text = " ".join(str(gadget.problem.classify()).split())
     assert (

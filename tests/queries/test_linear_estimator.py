@@ -78,11 +78,11 @@ def test_what_takes_too_much_memory_is_refused_before(monkeypatch):
     fit = two_ways(20, 20)
     fit.solve()
     monkeypatch.setattr(linear_estimator, "_GIGABYTES", 1e-9)
-    with pytest.raises(dpm.UnsupportedModelError, match="GB") as error:
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="GB") as error:
         dpm.intervals(fit, "a")
     assert "standard_errors" in str(error.value)
     monkeypatch.setattr(linear_estimator, "_factorised", lambda *_: (_ for _ in ()).throw(MemoryError))
-    with pytest.raises(dpm.UnsupportedModelError, match="standard_errors"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="standard_errors"):
         dpm.intervals(fit, "a")
 
 
@@ -108,7 +108,7 @@ def test_crossing_sums_of_single_cells_are_not_filled_up(monkeypatch):
     found = dpm.intervals(fit, ("a", "b"), repetitions=20)
     assert np.isfinite(found.high).all()
     monkeypatch.setattr(linear_estimator, "_GIGABYTES", 23 * (3 * 81) ** 2 / 1e9)
-    with pytest.raises(dpm.UnsupportedModelError, match="standard_errors"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="standard_errors"):
         dpm.intervals(fit, ("a", "b"), repetitions=20)
 
 

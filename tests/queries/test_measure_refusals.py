@@ -14,13 +14,14 @@ from dpmodel.errors import (
     BudgetExceededError,
     ImpossibilityError,
     MissingValueError,
+    NotPrivateWarning,
     SpecificationError,
     UnsupportedModelError,
 )
 from dpmodel.execute import RunError
 from dpmodel.marks import Private, Records
 from dpmodel.marks.noisy import Noisy
-from dpmodel.privacy import Budget, NotPrivateWarning, SeededSource
+from dpmodel.privacy import Budget, SeededSource
 from dpmodel.privacy.distributions import Laplace
 from dpmodel.queries.measure import measure
 

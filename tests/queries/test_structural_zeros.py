@@ -121,12 +121,12 @@ def test_cells_are_counted_where_the_domain_is_too_large():
     assert (fit.over, fit.tables.size) == ("domain", 10)
     fit.solve()
     np.testing.assert_allclose(fit.marginal("a").values, fit.marginal(("g",)).values)
-    with pytest.raises(dpm.SpecificationError, match="to_series"):
+    with pytest.raises(dpm.errors.SpecificationError, match="to_series"):
         _ = fit.table
     pairs = {("a", "b"): Noisy(np.ones((10, 10)), noise=Laplace(1.0))}
     assert consistent_table(pairs, domain=sizes, structural_zeros=chain[:10]).over == "marginals"
-    with pytest.raises(dpm.SpecificationError, match="more structural zeros"):
+    with pytest.raises(dpm.errors.SpecificationError, match="more structural zeros"):
         consistent_table(pairs, domain=sizes, structural_zeros=chain[:10], over="domain")
     nothing = [{"a": list(range(10))}]
-    with pytest.raises(dpm.InfeasibleError, match="no cell"):
+    with pytest.raises(dpm.errors.InfeasibleError, match="no cell"):
         consistent_table(pairs, domain=sizes, structural_zeros=nothing)

@@ -330,7 +330,7 @@ def test_remedies_of_rounding_are_none_that_fail_as_well(total, over):
     try:
         fit.solve(round="unbiased")
         assert total == 30.0
-    except dpm.SpecificationError as error:
+    except dpm.errors.SpecificationError as error:
         assert "how=" not in str(error)
         if "round='controlled'" not in error.remedy:
             assert total == 30.5
@@ -343,7 +343,7 @@ def test_remedies_of_rounding_are_none_that_fail_as_well(total, over):
 def test_plans_count_the_rounding(how):
     lines = crossed(known={(): 30.0}).plan(round=how).lower_bounds
     assert any(line.startswith(f"rounding ({how})") and "about" in line for line in lines)
-    with pytest.raises(dpm.SpecificationError, match="round="):
+    with pytest.raises(dpm.errors.SpecificationError, match="round="):
         crossed().plan(round="up")
 
 

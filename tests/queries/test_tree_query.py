@@ -253,5 +253,5 @@ def test_totals_that_the_bounds_cannot_meet():
 
 def test_private_counts_are_whole() -> None:
     """Rounding 0.5 and 1.5, which one record tells apart, would move a sum by two."""
-    with pytest.raises(dpm.SpecificationError, match="whole"):
+    with pytest.raises(dpm.errors.SpecificationError, match="whole"):
         dpm.tree_query(2).private([0.5, 3.0])

@@ -184,7 +184,7 @@ def test_scales_of_symmetric_values_stay_with_their_entries(values: list[list[fl
     """Values cannot tell rows from columns where they are symmetric."""
     scale = np.array([[1.0, 10], [100, 1000]])
     x = cp.Variable((2, 2))
-    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, dpm.Noisy(values, noise=dpm.Gaussian(scale)))))
+    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, dpm.Noisy(values, noise=dpm.noise.Gaussian(scale)))))
     problem.solve()
     assert dpm.standard_errors(problem, x, repetitions=400) == pytest.approx(scale, rel=0.25)
     low, high = dpm.intervals(problem, x)
@@ -193,7 +193,7 @@ def test_scales_of_symmetric_values_stay_with_their_entries(values: list[list[fl
 
 def test_penalties_do_not_shift_intervals() -> None:
     """They are no measurements of standard deviation one."""
-    y = dpm.Noisy([10.0, 20.0, 30.0], noise=dpm.Laplace(2.0))
+    y = dpm.Noisy([10.0, 20.0, 30.0], noise=dpm.noise.Laplace(2.0))
     x = cp.Variable(3)
     problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, y) + 0.05 * cp.sum_squares(x)))
     problem.solve()
@@ -203,7 +203,7 @@ def test_penalties_do_not_shift_intervals() -> None:
 
 def test_penalties_keep_what_they_pull_towards_in_refits() -> None:
     """|x| on an entry without a measurement: every refit puts it at 0, however far out the solution was moved to."""
-    y = dpm.Noisy([1.0, 2.0], noise=dpm.Laplace(1.0))
+    y = dpm.Noisy([1.0, 2.0], noise=dpm.noise.Laplace(1.0))
     x = cp.Variable(3)
     problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x[:2], y) + 0.1 * cp.abs(x[2] - 4)))
     problem.solve()
@@ -214,8 +214,8 @@ def test_penalties_keep_what_they_pull_towards_in_refits() -> None:
 
 def test_published_numbers_outside_a_likelihood_have_no_refits() -> None:
     """Refits do not know the noise of what stands in constraints, or of a publication that enters in part."""
-    y = dpm.Noisy(np.arange(4.0), noise=dpm.Laplace(1.0), name="counts")
-    bound = dpm.Noisy(np.zeros(4), noise=dpm.Laplace(1.0), name="bound")
+    y = dpm.Noisy(np.arange(4.0), noise=dpm.noise.Laplace(1.0), name="counts")
+    bound = dpm.Noisy(np.zeros(4), noise=dpm.noise.Laplace(1.0), name="bound")
     x = cp.Variable(4)
     part = cp.norm1(x[:2] - published(y)[:2]) + cp.sum_squares(x)
     for loss, constraints, name in (
@@ -225,7 +225,7 @@ def test_published_numbers_outside_a_likelihood_have_no_refits() -> None:
         problem = dpm.Problem(cp.Minimize(loss), constraints)
         problem.solve()
         for ask in (dpm.standard_errors, dpm.intervals):
-            with pytest.raises(dpm.UnsupportedModelError, match=f"{name} enters in another way"):
+            with pytest.raises(dpm.errors.UnsupportedModelError, match=f"{name} enters in another way"):
                 ask(problem, x)
 
 

@@ -131,7 +131,7 @@ def test_what_is_drawn_follows_the_loss_that_was_asked_for():
     [({"loss": "median"}, "loss="), ({"weights": {(): 1.0}, "total": 3}, "the total, which is")],
 )
 def test_bad_input_is_refused(sensitivity, words):
-    with pytest.raises(dpm.SpecificationError, match=words):
+    with pytest.raises(dpm.errors.SpecificationError, match=words):
         query_release(None, [("a", "b")], domain={"a": 2, "b": 3}, **sensitivity)
 
 

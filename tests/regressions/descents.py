@@ -15,7 +15,8 @@ from regressions import regression
 from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, Product, Simplex
 from dpmodel.compile.regression.losses import Loss
 from dpmodel.compile.regression.rows import Rows
-from dpmodel.privacy import NotPrivateWarning, SeededSource
+from dpmodel.errors import NotPrivateWarning
+from dpmodel.privacy import SeededSource
 from dpmodel.regressions.model import PrivateRegression
 
 N = 40

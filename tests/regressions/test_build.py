@@ -13,8 +13,8 @@ import pytest
 import scipy.sparse as sp
 
 from dpmodel.compile.regression.recognise import recognise
-from dpmodel.errors import InfeasibleError, MissingValueError, SpecificationError
-from dpmodel.marks.private import Private, PublicPatternWarning
+from dpmodel.errors import InfeasibleError, MissingValueError, PublicPatternWarning, SpecificationError
+from dpmodel.marks.private import Private
 from dpmodel.marks.records import Records
 from dpmodel.regressions.build import private_regression
 from dpmodel.regressions.model import PrivateRegression

@@ -134,8 +134,8 @@ def test_statements_proved_for_any_data_hold() -> None:
 
 def test_what_says_nothing_warns_before_the_charge() -> None:
     asked, budget = problem(n=20), dpm.Budget(1.0)
-    with warnings.catch_warnings(), pytest.raises(dpm.NoGuaranteeWarning, match="frank-wolfe promises no more"):
-        warnings.simplefilter("error", dpm.NoGuaranteeWarning)
+    with warnings.catch_warnings(), pytest.raises(dpm.errors.NoGuaranteeWarning, match="frank-wolfe promises no more"):
+        warnings.simplefilter("error", dpm.errors.NoGuaranteeWarning)
         asked.solve(epsilon=1e-3, rng=0, budget=budget, mechanism="frank-wolfe")
     assert budget.spent.epsilon == 0 and asked.release is None
     asked.solve(epsilon=1e-3, rng=0, budget=budget, mechanism="public-only")
@@ -174,7 +174,7 @@ def test_settings_of_a_mechanism_reach_every_output() -> None:
     plan = problem().plan(1.0, 1e-6, mechanism=NoisyDescent(steps=4))
     assert plan.chosen.forecast is not None
     assert [noise["steps"] for noise in plan.chosen.forecast.noise["outputs"]] == [4, 4]
-    with pytest.raises(dpm.UnsupportedModelError, match="cannot serve"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="cannot serve"):
         problem().plan(1.0, mechanism="objective-perturbation")
 
 
@@ -210,7 +210,7 @@ def test_a_forecast_of_more_than_the_budget_is_refused(monkeypatch: pytest.Monke
     """Runs without composition would spend twice what was asked; the plan takes what reads nothing."""
     monkeypatch.setattr(each_output, "_total", lambda spent, share, whole: sum(spent))
     monkeypatch.setattr(each_output, "_basic", lambda model, options: options)
-    with pytest.raises(dpm.UnsupportedModelError, match="would spend epsilon 2"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="would spend epsilon 2"):
         problem().plan(1.0, mechanism="sufficient-statistics")
 
 

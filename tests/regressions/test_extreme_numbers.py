@@ -102,12 +102,12 @@ def test_objective_perturbation_judges_without_failing(epsilon: float, loss: str
 
 @pytest.mark.parametrize("value", [1e-300, 1e300, 0.0, -1.0, math.inf, math.nan, 10**400, "1", True])
 def test_clips_that_no_noise_hides_are_refused(value: Any) -> None:
-    with pytest.raises(dpm.SpecificationError):
+    with pytest.raises(dpm.errors.SpecificationError):
         checked_clip(value)
 
 
 @pytest.mark.parametrize("name", ["l1", "l2", "linf", "max_l1", "max_l2", "max_linf"])
 def test_declared_sizes_beyond_double_precision_are_refused(name: str) -> None:
     for value in (10**400,) if name.startswith("max") else (10**400, 1e-300, 1e300):
-        with pytest.raises(dpm.SpecificationError):
+        with pytest.raises(dpm.errors.SpecificationError):
             dpm.Private([1.0, 2.0], **{name: value})  # type: ignore[arg-type]

@@ -132,7 +132,7 @@ def ratings(n: int) -> tuple[dpm.Problem, np.ndarray, cp.Variable, cp.Variable]:
 def test_little_data_gets_the_best_constant_for_nothing() -> None:
     problem, X, w, b = ratings(60)
     budget = dpm.Budget(1.0)
-    with pytest.warns(dpm.NoGuaranteeWarning):
+    with pytest.warns(dpm.errors.NoGuaranteeWarning):
         problem.solve(0.02, budget=budget, rng=0)
     assert problem.release is not None and problem.release.mechanism == "public-only"
     assert problem.release.guarantee.epsilon == 0 and not budget.history

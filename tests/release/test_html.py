@@ -30,7 +30,7 @@ def shown() -> dict[str, str]:
         "tree": problem.explain(tree=True),
         "release": problem.release,
         "budget": budget,
-        "noisy": dpm.Noisy(np.arange(3.0), noise=dpm.Laplace(1.0), name=EVIL),
+        "noisy": dpm.Noisy(np.arange(3.0), noise=dpm.noise.Laplace(1.0), name=EVIL),
         "dataset": dpm.Dataset(frame, domain={EVIL: ["<script>", "b"]}),
         "query release": dpm.query_release(frame, [(EVIL,)], domain={EVIL: ["<script>", "b"]}),
     }

@@ -42,14 +42,14 @@ def regression() -> dpm.Problem:
 
 
 def published() -> dpm.Problem:
-    noisy = dpm.Noisy([3.0, -1.0], dpm.Laplace(1.0), name="counts")
+    noisy = dpm.Noisy([3.0, -1.0], dpm.noise.Laplace(1.0), name="counts")
     return dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(cp.Variable(2, nonneg=True, name="x"), noisy)))
 
 
 PROBLEMS = (program, unbounded_rows, regression, published)
 
 
-@pytest.mark.filterwarnings("ignore::dpmodel.NoGuaranteeWarning")
+@pytest.mark.filterwarnings("ignore::dpmodel.errors.NoGuaranteeWarning")
 @pytest.mark.parametrize("build", PROBLEMS)
 def test_what_a_problem_says_comes_back(build: Any) -> None:
     problem = build()
@@ -160,14 +160,14 @@ def test_damaged_text_is_refused_with_the_place_or_reads_as_something_that_print
     for text in texts(written.to_json(), 150):
         try:
             read = kind.from_json(text)
-        except dpm.SpecificationError as error:
+        except dpm.errors.SpecificationError as error:
             assert f"no {kind.__name__} in JSON" in error.what and error.remedy
             assert error.__context__ is None or error.__suppress_context__
             placed += ": at " in error.what
         else:
             assert str(read) and repr(read) and read._repr_html_() and json.loads(read.to_json())
     assert placed > 40
-    with pytest.raises(dpm.SpecificationError, match="no JSON"):
+    with pytest.raises(dpm.errors.SpecificationError, match="no JSON"):
         kind.from_json(None)
 
 

@@ -54,7 +54,7 @@ def test_each_figure_draws_alone_on_given_axes_and_in_a_notebook(name: str, solv
     axes = Figure().subplots()
     assert draw(ax=axes) is axes.figure and axes.get_title() in texts(figure)
     assert "matplotlib.pyplot" not in sys.modules, "no state and no window"
-    with pytest.raises(dpm.SpecificationError, match="Axes"):
+    with pytest.raises(dpm.errors.SpecificationError, match="Axes"):
         draw(ax=3)
 
 
@@ -62,7 +62,7 @@ def test_each_figure_draws_alone_on_given_axes_and_in_a_notebook(name: str, solv
 def test_without_matplotlib_the_error_names_the_extra(name: str, solved: dpm.Problem, monkeypatch: Any) -> None:
     draw = DRAWS[name](solved)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(dpm.MissingExtraError, match=r"\.\[plot\]"):
+    with pytest.raises(dpm.errors.MissingExtraError, match=r"\.\[plot\]"):
         draw()
 
 
@@ -85,7 +85,7 @@ def test_the_cells_of_a_model_are_lit(solved: dpm.Problem) -> None:
     lit = [p for p in impossible.plot().axes[0].patches if p.get_linewidth() == 3]
     red = next(p for p in dpm.taxonomy().plot().axes[0].patches if p.get_gid() == "objective c:high")
     assert not impossible.solvable and lit[0].get_facecolor() == red.get_facecolor()
-    with pytest.raises(dpm.SpecificationError, match="no cell"):
+    with pytest.raises(dpm.errors.SpecificationError, match="no cell"):
         dpm.Problem(cp.Minimize(cp.Variable(nonneg=True))).classify().plot()
 
 
@@ -129,7 +129,7 @@ def test_what_moves_no_constraint_says_so() -> None:
     x = cp.Variable(2, bounds=[0, 1], name="x")
     problem = dpm.Problem(cp.Minimize(cost @ x), [cp.sum(x) == 1])
     problem.solve(epsilon=1, rng=0)
-    with pytest.raises(dpm.SpecificationError, match="moved no constraint"):
+    with pytest.raises(dpm.errors.SpecificationError, match="moved no constraint"):
         problem.release.plot_constraints()
 
 
@@ -137,10 +137,10 @@ def test_released_values_with_names_and_intervals(solved: dpm.Problem) -> None:
     figure = solved.release.plot_values("x")
     assert figure.axes[0].lines[0].get_xdata().tolist() == solved.release.variables["x"].tolist()
     assert "no interval of a single one is known" in texts(figure)
-    with pytest.raises(dpm.SpecificationError, match="no variable"):
+    with pytest.raises(dpm.errors.SpecificationError, match="no variable"):
         solved.release.plot_values("y")
 
-    noisy = dpm.Noisy([3.0, -1.0, 8.0], dpm.Laplace(1.0), name="counts")
+    noisy = dpm.Noisy([3.0, -1.0, 8.0], dpm.noise.Laplace(1.0), name="counts")
     x = cp.Variable(3, nonneg=True, name="x")
     fit = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, noisy)))
     fit.solve()
@@ -148,7 +148,7 @@ def test_released_values_with_names_and_intervals(solved: dpm.Problem) -> None:
     figure = fit.release.plot_values(intervals=ends)
     drawn = figure.axes[0].collections[0].get_segments()
     assert [[s[0][0], s[1][0]] for s in drawn] == np.transpose([ends.low, ends.high]).tolist()
-    with pytest.raises(dpm.SpecificationError, match="intervals for 2"):
+    with pytest.raises(dpm.errors.SpecificationError, match="intervals for 2"):
         fit.release.plot_values(intervals=([0, 0], [1, 1]))
     low, high = np.array(ends.low), np.array(ends.high)
     high[0] = np.inf

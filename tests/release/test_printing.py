@@ -96,7 +96,7 @@ def test_notebooks_show_tables_of_what_is_public() -> None:
     budget.charge(0.5, label="<first>")
     people = dpm.Dataset(pl.DataFrame({"town": ["Ulm"] * 4177}), domain={"town": ["<Bonn>", "Ulm"]})
     queries = dpm.query_release(people, [("town",)])
-    noisy = dpm.Noisy([1.0, 2.0], noise=dpm.Laplace(1.0), labels=(("town", ("<Bonn>", "Ulm")),))
+    noisy = dpm.Noisy([1.0, 2.0], noise=dpm.noise.Laplace(1.0), labels=(("town", ("<Bonn>", "Ulm")),))
     for shown, words in (
         (budget, ("&lt;first&gt;", "left", "1.5")),
         (people, ("&lt;Bonn&gt;, Ulm", "bounds or categories")),

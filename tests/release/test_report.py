@@ -60,7 +60,7 @@ def test_one_page_with_everything(solved: dpm.Problem, tmp_path: Path) -> None:
         assert candidate.mechanism in text
     for used in re.findall(r'(?:href="|url\()#([^")]+)', text):
         assert used in page.ids
-    with pytest.raises(dpm.SpecificationError, match="no HTML form"):
+    with pytest.raises(dpm.errors.SpecificationError, match="no HTML form"):
         release.report(tmp_path / "no.html", 3)
     assert not (tmp_path / "no.html").exists()
 
@@ -81,6 +81,6 @@ def test_a_release_that_was_read_back_gives_the_same_page(solved: dpm.Problem, t
 
 def test_a_post_processing_and_a_regression_have_pages_too(tmp_path: Path) -> None:
     x = cp.Variable(2, nonneg=True, name="x")
-    fit = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, dpm.Noisy([3.0, -1.0], dpm.Laplace(1.0), name="n"))))
+    fit = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, dpm.Noisy([3.0, -1.0], dpm.noise.Laplace(1.0), name="n"))))
     fit.solve()
     assert "<svg" in fit.release.report(tmp_path / "f.html").read_text(encoding="utf-8")

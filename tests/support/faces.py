@@ -253,7 +253,7 @@ FACES.append(_query_release("auto"))
 
 
 def _likelihood(counts: Data, epsilon: float, delta: float, **more: Any) -> Any:
-    noisy = dpm.Noisy(np.arange(4.0), noise=dpm.Laplace(1.0))
+    noisy = dpm.Noisy(np.arange(4.0), noise=dpm.noise.Laplace(1.0))
     x = cp.Variable(4, nonneg=True)
     problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, noisy)), [cp.sum(x) == 6])
     problem.solve(epsilon, delta, **more)

@@ -21,7 +21,9 @@ def model(build: Build) -> Build:
     return build
 
 
-def noisy(values: Any, distribution: Any = dpm.Laplace, scale: Any = 1.0, seed: int = 0, name: str = "") -> dpm.Noisy:
+def noisy(
+    values: Any, distribution: Any = dpm.noise.Laplace, scale: Any = 1.0, seed: int = 0, name: str = ""
+) -> dpm.Noisy:
     noise = distribution(scale)
     values = np.asarray(values, dtype=float)
     return dpm.Noisy(values + noise.sample(values.shape, np.random.default_rng(seed)), noise=noise, name=name)
@@ -53,7 +55,7 @@ def gaussian_tree() -> dpm.Problem:
     tree = Tree.complete(9, 3)
     x = cp.Variable(tree.size, name="nodes")
     counts = tree.sums(np.arange(9.0))
-    likelihood = dpm.neg_log_likelihood(x, noisy(counts, dpm.Gaussian, 2.0))
+    likelihood = dpm.neg_log_likelihood(x, noisy(counts, dpm.noise.Gaussian, 2.0))
     return dpm.Problem(cp.Minimize(likelihood), [tree.consistency @ x == 0])
 
 
@@ -63,7 +65,7 @@ def gaussian_counts() -> dpm.Problem:
     tree = Tree.complete(9, 3)
     x = cp.Variable(tree.size, nonneg=True, name="nodes")
     counts = tree.sums(np.array([0.0, 0, 0, 5, 0, 0, 1, 0, 0]))
-    likelihood = dpm.neg_log_likelihood(x, noisy(counts, dpm.Gaussian, 2.0))
+    likelihood = dpm.neg_log_likelihood(x, noisy(counts, dpm.noise.Gaussian, 2.0))
     return dpm.Problem(cp.Minimize(likelihood), [tree.consistency @ x == 0])
 
 
@@ -104,7 +106,7 @@ def overlapping_margins() -> dpm.Problem:
     """Two noisy margins of one table, of different distributions."""
     true = table().reshape(4, 2)
     x = cp.Variable((4, 2), nonneg=True, name="table")
-    rows = dpm.neg_log_likelihood(cp.sum(x, axis=1), noisy(true.sum(axis=1), dpm.Gaussian, 1.5))
+    rows = dpm.neg_log_likelihood(cp.sum(x, axis=1), noisy(true.sum(axis=1), dpm.noise.Gaussian, 1.5))
     columns = dpm.neg_log_likelihood(cp.sum(x, axis=0), noisy(true.sum(axis=0), scale=3.0, seed=1))
     return dpm.Problem(cp.Minimize(rows + columns + 0.1 * cp.sum_squares(x)))
 
@@ -122,14 +124,14 @@ def strategy() -> dpm.Problem:
 def chain() -> dpm.Problem:
     """A cumulative histogram: it never falls."""
     x = cp.Variable(7, name="cumulative")
-    likelihood = dpm.neg_log_likelihood(x, noisy(np.cumsum([0.0, 0, 3, 0, 4, 0, 1]), dpm.Gaussian, 2.0))
+    likelihood = dpm.neg_log_likelihood(x, noisy(np.cumsum([0.0, 0, 3, 0, 4, 0, 1]), dpm.noise.Gaussian, 2.0))
     return dpm.Problem(cp.Minimize(likelihood), [x[1:] >= x[:-1]])
 
 
 @model
 def known_total() -> dpm.Problem:
     x = cp.Variable(5, nonneg=True, name="counts")
-    likelihood = dpm.neg_log_likelihood(x, noisy([4.0, 0, 0, 1, 5], dpm.DiscreteLaplace, 2.0))
+    likelihood = dpm.neg_log_likelihood(x, noisy([4.0, 0, 0, 1, 5], dpm.noise.DiscreteLaplace, 2.0))
     return dpm.Problem(cp.Minimize(likelihood), [cp.sum(x) == 10])
 
 

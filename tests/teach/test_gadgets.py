@@ -117,7 +117,7 @@ def test_neighbors_may_be_named():
     ],
 )
 def test_neighbors_that_are_none(kind, arguments, words):
-    with pytest.raises(dpm.SpecificationError, match=words):
+    with pytest.raises(dpm.errors.SpecificationError, match=words):
         make(kind, BALANCED).neighbor(*arguments)
 
 
@@ -142,7 +142,7 @@ def test_declared_changes_make_it_solvable(kind):
     gadget = make(kind, BALANCED, 0.5)
     (cell,) = gadget.problem.classify().cells
     assert cell.level == "low" and cell.solvable and cell.sensitivity["linf"] == 0.5
-    with pytest.warns(dpm.NoGuaranteeWarning):  # solvable, and six bits are too few to promise anything
+    with pytest.warns(dpm.errors.NoGuaranteeWarning):  # solvable, and six bits are too few to promise anything
         gadget.problem.solve(epsilon=1, mechanism="laplace-once", rng=0)
     assert gadget.error(gadget.variable.value) >= 0
     assert gadget.problem.release.guarantee.epsilon == 1
@@ -206,7 +206,7 @@ def test_the_error_is_the_loss_in_the_objective(kind):
     ],
 )
 def test_points_without_an_error(kind, x, words):
-    with pytest.raises(dpm.SpecificationError, match=words):
+    with pytest.raises(dpm.errors.SpecificationError, match=words):
         make(kind, BALANCED).error(x)
 
 
@@ -266,7 +266,7 @@ SECRET = 0.123456789
     ],
 )
 def test_each_wrong_database_has_its_own_error(kind, bits, words):
-    with pytest.raises(dpm.SpecificationError, match=words) as refused:
+    with pytest.raises(dpm.errors.SpecificationError, match=words) as refused:
         make(kind, bits)
     assert str(SECRET) not in str(refused.value)
     assert refused.value.remedy
@@ -281,7 +281,7 @@ def test_any_bits_do_where_no_balance_is_asked_for():
 
 @pytest.mark.parametrize("sensitivity", [0, -1, math.inf, math.nan, True, "1"])
 def test_bad_changes(sensitivity):
-    with pytest.raises(dpm.SpecificationError, match="sensitivity"):
+    with pytest.raises(dpm.errors.SpecificationError, match="sensitivity"):
         gadgets.scalar([0, 1], sensitivity=sensitivity)
 
 
@@ -289,9 +289,9 @@ def test_gadgets_by_theorem():
     for theorem, part in (("Theorem 36", "scalar"), ("Theorem 37", "objective"), ("Theorem 38", "column")):
         assert gadgets.build(theorem, BALANCED).part == part
     for name in ("Theorem 35", "row", None, 36):
-        with pytest.raises(dpm.SpecificationError, match="no gadget"):
+        with pytest.raises(dpm.errors.SpecificationError, match="no gadget"):
             gadgets.build(name, BALANCED)
-    with pytest.raises(dpm.SpecificationError, match="sharp"):
+    with pytest.raises(dpm.errors.SpecificationError, match="sharp"):
         gadgets.build("scalar", BALANCED, sharp=True)
 
 

@@ -56,5 +56,5 @@ def test_other_words_are_refused() -> None:
     for part, level, theorem, verdict in itertools.product(("rows", "row"), ("low", "big"), ("", "37"), ("", "maybe")):
         if (part, level, theorem, verdict) == ("row", "low", "", ""):
             continue
-        with pytest.raises(dpm.SpecificationError, match="answer"):
+        with pytest.raises(dpm.errors.SpecificationError, match="answer"):
             question.answer(part, level, theorem, verdict)

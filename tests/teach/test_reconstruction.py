@@ -109,7 +109,7 @@ def test_it_attacks_the_solution_and_not_the_sealed_bits():
     ],
 )
 def test_what_cannot_be_attacked(arguments, options, words):
-    with pytest.raises(dpm.SpecificationError, match=words):
+    with pytest.raises(dpm.errors.SpecificationError, match=words):
         gadgets.reconstruct(*arguments, **options)
 
 
@@ -156,7 +156,7 @@ def test_randomised_response_attains_the_floor_of_the_sharper_gadget():
 
 @pytest.mark.parametrize(("bits", "epsilon"), [([0, 2], 1.0), ([0, 1], 0.0), ([0, 1], -1.0), ([], 1.0)])
 def test_randomised_response_refuses(bits, epsilon):
-    with pytest.raises(dpm.SpecificationError):
+    with pytest.raises(dpm.errors.SpecificationError):
         gadgets.randomised_response(bits, epsilon, rng=0)
 
 
@@ -167,7 +167,7 @@ BETA, RUNS = 0.2, 80
 @pytest.fixture(scope="module")
 def shown() -> gadgets.Demonstration:
     with warnings.catch_warnings():  # the demonstration states lower bounds: what it runs must not warn besides
-        warnings.simplefilter("error", dpm.NoGuaranteeWarning)
+        warnings.simplefilter("error", dpm.errors.NoGuaranteeWarning)
         return gadgets.demonstrate(n=10, epsilons=(0.4,), delta=1e-6, beta=BETA, repetitions=RUNS, rng=7)
 
 
@@ -253,7 +253,7 @@ def test_the_printed_objective_has_the_printed_floor():
     ],
 )
 def test_a_demonstration_refuses(options, words):
-    with pytest.raises(dpm.SpecificationError, match=words):
+    with pytest.raises(dpm.errors.SpecificationError, match=words):
         gadgets.demonstrate(**options)
 
 
@@ -273,14 +273,14 @@ def test_the_table_of_floors():
     assert "####" in text and "Theorem 36" in text
     assert "<table" in lines._repr_html_()
     assert "#" not in str(gadgets.lower_bounds((20.0,)))
-    with pytest.raises(dpm.SpecificationError, match="no epsilon"):
+    with pytest.raises(dpm.errors.SpecificationError, match="no epsilon"):
         gadgets.lower_bounds(())
 
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(dpm.MissingExtraError, match=r"\.\[plot\]"):
+    with pytest.raises(dpm.errors.MissingExtraError, match=r"\.\[plot\]"):
         gadgets.figure()
 
 
@@ -302,8 +302,8 @@ def test_the_figure(tmp_path, shown):
     assert "matplotlib.pyplot" not in sys.modules, "no state and no window"
     assert "<svg" in drawn._repr_svg_()  # shown by notebooks as it is
     assert panels[0].get_legend_handles_labels()[1][0] == "lower bound"
-    with pytest.raises(dpm.SpecificationError, match="delta"):
+    with pytest.raises(dpm.errors.SpecificationError, match="delta"):
         gadgets.figure(shown, delta=0.5)
-    with pytest.raises(dpm.SpecificationError, match="above 0"):
+    with pytest.raises(dpm.errors.SpecificationError, match="above 0"):
         gadgets.figure(epsilons=(0.0, 1.0))
     gadgets.figure(epsilons=(1.0,), beta=0.01)

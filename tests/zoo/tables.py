@@ -96,7 +96,7 @@ def unequal_levels(n: int, data: np.random.Generator, budget: dpm.Budget, noise:
     """A whole published well and n parts published badly (scales 3 and 8): each level should come out no worse."""
     parts = data.poisson(200, n).astype(float)
     places = dpm.hierarchy({"whole": None} | {f"part {k}": "whole" for k in range(n)})
-    whole_distribution, part_distribution = dpm.Laplace(8.0), dpm.Laplace(3.0)
+    whole_distribution, part_distribution = dpm.noise.Laplace(8.0), dpm.noise.Laplace(3.0)
     whole = dpm.Noisy(parts.sum() + whole_distribution.sample((1,), noise), noise=whole_distribution, name="whole")
     each = dpm.Noisy(parts + part_distribution.sample((n,), noise), noise=part_distribution, name="parts")
     fitted = places.fit({0: whole, 1: each})
@@ -116,9 +116,9 @@ def age_by_work_by_district(
     truth[0, 2] = 0
     domain = {"age": n, "works": ["no", "yes", "retired"], "district": n}
     distributions = {
-        ("age", "works"): dpm.Laplace(4.0),
-        ("works", "district"): dpm.Gaussian(6.0),
-        ("age", "district"): dpm.Laplace(6.0),
+        ("age", "works"): dpm.noise.Laplace(4.0),
+        ("works", "district"): dpm.noise.Gaussian(6.0),
+        ("age", "district"): dpm.noise.Laplace(6.0),
     }
     axes = {("age", "works"): 2, ("works", "district"): 0, ("age", "district"): 1}
     published = {}
@@ -157,7 +157,9 @@ def commuters(n: int, data: np.random.Generator, budget: dpm.Budget, noise: np.r
 def waiting_list(n: int, data: np.random.Generator, budget: dpm.Budget, noise: np.random.Generator) -> Levels:
     """How many still wait after each week: never more than the week before. Isotonic, written in CVXPY."""
     waits = np.sort(data.poisson(40 * np.exp(-np.arange(n) / (n / 3))))[::-1].astype(float)
-    noisy = dpm.Noisy(waits + dpm.Gaussian(5.0).sample((n,), noise), noise=dpm.Gaussian(5.0), name="waiting")
+    noisy = dpm.Noisy(
+        waits + dpm.noise.Gaussian(5.0).sample((n,), noise), noise=dpm.noise.Gaussian(5.0), name="waiting"
+    )
     x = cp.Variable(n, nonneg=True, name="waiting")
     dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, noisy)), [cp.diff(x) <= 0]).solve()
     return {"weeks": (waits, np.asarray(noisy.value), x.value)}

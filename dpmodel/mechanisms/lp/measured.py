@@ -16,10 +16,10 @@ from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.compile.form import entry_ends
 from dpmodel.compile.public_set import base_program
 from dpmodel.contract import Options
-from dpmodel.errors import SpecificationError
+from dpmodel.errors import NotPrivateWarning, SpecificationError
 from dpmodel.mechanisms.lp.engines.synthetic_rows import SyntheticLP, drawn_databases
 from dpmodel.numerics.cone_program import solve_cone_program
-from dpmodel.privacy import NotPrivateWarning, SeededSource
+from dpmodel.privacy import SeededSource
 
 
 def measured(mechanism: Any, model: PrivateLP, options: Options, runs: int) -> dict[str, list[float]]:

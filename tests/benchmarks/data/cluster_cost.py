@@ -100,7 +100,7 @@ def main() -> int:
             try:
                 work = planned.plan(1.0, 1e-9, mechanism=name).chosen.forecast
                 model(watched, options.columns, logistic).solve(1.0, 1e-9, mechanism=name, rng=0)
-            except dpm.UnsupportedModelError:
+            except dpm.errors.UnsupportedModelError:
                 continue
             sent, back = watched.sent / watched.passes, watched.back / watched.passes
             moved = short(options.workers * (sent + back) / 1e6)

@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from dpmodel.contract import Options
+from dpmodel.errors import NotPrivateWarning
 from dpmodel.exact.dp_lp import DP_LP
 from dpmodel.exact.dp_lp_forecast import synthetic_program
 from dpmodel.exact.flats import satisfied, slack_rows
 from dpmodel.exact.model import PrivateInequalities
-from dpmodel.privacy import NotPrivateWarning, SeededSource
+from dpmodel.privacy import SeededSource
 
 
 def measure(

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from dpmodel.contract import Options
+from dpmodel.errors import NotPrivateWarning
 from dpmodel.exact.cones import KINDS, instance
 from dpmodel.exact.model import PrivateInequalities
-from dpmodel.privacy import NotPrivateWarning, SeededSource
+from dpmodel.privacy import SeededSource
 
 MECHANISMS = {
     "hinge-descent": "dpmodel.exact.hinge_descent:HINGE_DESCENT",

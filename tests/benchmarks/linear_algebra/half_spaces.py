@@ -29,12 +29,12 @@ from typing import Any
 import numpy as np
 
 from dpmodel.contract import YES, Options
-from dpmodel.errors import DPModelError
+from dpmodel.errors import DPModelError, NotPrivateWarning
 from dpmodel.exact.model import PrivateInequalities
 from dpmodel.models.systems import system
 from dpmodel.plan.planner import make_plan
 from dpmodel.plan.registry import KINDS
-from dpmodel.privacy import NotPrivateWarning, SeededSource
+from dpmodel.privacy import SeededSource
 from tests.benchmarks.linear_algebra.data import HalfSpace, half_space
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, quartiles, short, spread
 

@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from dpmodel.contract import Options
+from dpmodel.errors import NotPrivateWarning
 from dpmodel.exact.model import PrivatePoints
 from dpmodel.exact.pin_hull import PIN_HULL
 from dpmodel.exact.tukey_depth import TUKEY_DEPTH
-from dpmodel.privacy import NotPrivateWarning, SeededSource
+from dpmodel.privacy import SeededSource
 from tests.benchmarks.measuring import Expectations, Table, header, parser, short
 from tests.support.hull_membership import in_hull
 

@@ -122,7 +122,7 @@ def main() -> int:
     cli.add_argument("--child", choices=tuple(CASES), help="(internal) measure memory in this process")
     cli.add_argument("--data-only", action="store_true", help="(internal)")
     given = cli.parse_args()
-    warnings.simplefilter("ignore", dpm.PossibleLeakWarning)
+    warnings.simplefilter("ignore", dpm.errors.PossibleLeakWarning)
     if given.child:
         child(given.child, given.scale, not given.data_only)
         return 0

@@ -184,7 +184,7 @@ def main() -> int:
         "--child", choices=("ours", "plain", "ours data", "plain data"), help="(internal) measure in this process"
     )
     given = cli.parse_args()
-    warnings.simplefilter("ignore", dpm.PossibleLeakWarning)
+    warnings.simplefilter("ignore", dpm.errors.PossibleLeakWarning)
     sizes = [int(size) for size in given.sizes]
     if given.child:
         child(given.child, given.cases[0], sizes[0])

@@ -150,5 +150,5 @@ def violation(lp: LP, x: np.ndarray) -> float:
 
 def quiet() -> None:
     """Seeded noise and constants that are public: both are meant here."""
-    warnings.simplefilter("ignore", dpm.NotPrivateWarning)
-    warnings.simplefilter("ignore", dpm.PossibleLeakWarning)
+    warnings.simplefilter("ignore", dpm.errors.NotPrivateWarning)
+    warnings.simplefilter("ignore", dpm.errors.PossibleLeakWarning)

@@ -40,7 +40,7 @@ def frank_wolfe() -> None:
 def exact_tree() -> None:
     counts = np.arange(8.0)
     nodes = np.r_[counts, counts.reshape(4, 2).sum(1), counts.sum()]
-    noisy = dpm.Noisy(nodes + 0.5, dpm.Laplace(2.0))
+    noisy = dpm.Noisy(nodes + 0.5, dpm.noise.Laplace(2.0))
     x = cp.Variable(8, nonneg=True)
     nested = cp.hstack([x, cp.sum(cp.reshape(x, (4, 2), order="C"), axis=1), cp.sum(x)])
     dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(nested, noisy))).solve()

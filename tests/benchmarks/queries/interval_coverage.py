@@ -25,7 +25,7 @@ def shares(histogram: np.ndarray, level: float, trials: int, refits: int) -> dic
     found: dict[str, tuple[list[np.ndarray], list[np.ndarray]]] = {method: ([], []) for method in METHODS}
     for trial in range(trials):
         noise = np.random.default_rng(trial).laplace(scale=6.0, size=tree.size)
-        fit = tree.fit(dpm.Noisy(exact + noise, noise=dpm.Laplace(6.0)))
+        fit = tree.fit(dpm.Noisy(exact + noise, noise=dpm.noise.Laplace(6.0)))
         fit.solve()
         rows = fit.ranges_matrix([*range(32), 0], [*range(1, 33), 32])
         for method, (inside, widths) in found.items():

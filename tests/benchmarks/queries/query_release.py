@@ -37,7 +37,8 @@ from typing import Any
 
 import numpy as np
 
-from dpmodel.privacy import NotPrivateWarning, gaussian_mu, zcdp_rho
+from dpmodel.errors import NotPrivateWarning
+from dpmodel.privacy import gaussian_mu, zcdp_rho
 from dpmodel.queries import Domain, query_release
 from dpmodel.queries.workload import counts, sums
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, short, spread

@@ -56,7 +56,7 @@ def main() -> int:
             for place, (level, scale) in enumerate(zip(places.levels, scales, strict=True)):
                 exact = truth[places.tree.levels[level]]
                 values = exact + rng.laplace(scale=scale, size=exact.size)
-                noisy[level] = dpm.Noisy(values, noise=dpm.Laplace(scale))
+                noisy[level] = dpm.Noisy(values, noise=dpm.noise.Laplace(scale))
                 found["published"][place] += np.abs(values - exact).mean() / given.runs
             for form in ("likelihood", "least-squares", "auto"):
                 fit = places.fit(noisy, form=form)

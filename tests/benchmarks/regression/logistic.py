@@ -29,8 +29,9 @@ from sklearn.metrics import roc_auc_score
 from sklearn.svm import LinearSVC
 
 from dpmodel.contract import Options
+from dpmodel.errors import NotPrivateWarning
 from dpmodel.mechanisms.spend import Spend
-from dpmodel.privacy import NotPrivateWarning, SeededSource
+from dpmodel.privacy import SeededSource
 from dpmodel.regressions.descent import NOISY_DESCENT, SUBSAMPLED_DESCENT
 from dpmodel.regressions.noisy_gradient import Settings, StepNoise, descend, descent_metric, private_gradient
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, spread

@@ -15,8 +15,8 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
-from dpmodel.learn import CompositionWarning, PrivateLogisticRegression
-from dpmodel.privacy import NotPrivateWarning
+from dpmodel.errors import CompositionWarning, NotPrivateWarning
+from dpmodel.learn import PrivateLogisticRegression
 from tests.benchmarks.measuring import Table, header, parser, spread
 
 N, P = 10_000, 10

@@ -19,7 +19,8 @@ import numpy as np
 
 from dpmodel.as_printed.adassp import ADASSP_AS_PRINTED
 from dpmodel.contract import Options
-from dpmodel.privacy import NotPrivateWarning, SeededSource
+from dpmodel.errors import NotPrivateWarning
+from dpmodel.privacy import SeededSource
 from dpmodel.regressions.sufficient_statistics import SUFFICIENT_STATISTICS
 from tests.benchmarks.measuring import Expectations, data_path, header, parser
 from tests.support.regressions import regression

@@ -123,7 +123,7 @@ def test_coefficients_need_no_bound_on_x() -> None:
     problem.solve(1.0, rng=0)
     alpha = problem.release.accuracy.violation_alpha
     assert problem.release.accuracy.proved and (10 - A @ x.value).max() <= alpha < 10
-    with pytest.raises(dpm.UnsupportedModelError, match="no public bound on x"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="no public bound on x"):
         problem.plan(1.0, feasibility="relaxed")
 
 

@@ -244,7 +244,7 @@ def two_sides() -> dpm.Problem:
     return dpm.Problem(cp.Minimize(x[0]), [x >= b, x <= b + 2])
 
 
-@pytest.mark.filterwarnings("ignore::dpmodel.NoGuaranteeWarning")
+@pytest.mark.filterwarnings("ignore::dpmodel.errors.NoGuaranteeWarning")
 @pytest.mark.parametrize("name", LEFT)
 def test_a_plan_promises_every_row_only_where_a_point_is_left(name: str) -> None:
     """Where it does, no draw lists a row; noise ten times as large as any number."""

@@ -275,7 +275,7 @@ def test_a_strict_promise_is_refused_where_the_clamp_would_break_it() -> None:
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
     plan = problem.plan(1.0, 1e-6, feasibility="strict")
     assert "clamped" in plan.why("strict-truncated-laplace") and plan.chosen.mechanism == "public-only"
-    with pytest.raises(dpm.UnsupportedModelError, match="clamped"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="clamped"):
         problem.plan(1.0, 1e-6, feasibility="strict", mechanism="strict-truncated-laplace")
 
 

@@ -444,8 +444,8 @@ def test_numbers_that_overflow_end_no_solve_and_give_no_warning() -> None:
     for mechanism in ("dense-multiplicative-weights", "noisy-hinge-descent", "point-exponential"):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            warnings.simplefilter("ignore", dpm.NotPrivateWarning)
-            warnings.simplefilter("ignore", dpm.NoGuaranteeWarning)
+            warnings.simplefilter("ignore", dpm.errors.NotPrivateWarning)
+            warnings.simplefilter("ignore", dpm.errors.NoGuaranteeWarning)
             problem.solve(10.0, 1e-6, mechanism=mechanism, rng=0)
         assert x.value is not None and np.isfinite(x.value).all()
 

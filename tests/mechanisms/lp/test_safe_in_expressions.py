@@ -67,7 +67,7 @@ def test_safe_refuses_before_the_charge_or_gives_a_point_that_keeps_its_word(ato
     for seed in range(SEEDS):
         try:
             problem.solve(epsilon=40, beta=BETA, feasibility="safe", budget=budget, rng=seed)
-        except dpm.UnsupportedModelError:
+        except dpm.errors.UnsupportedModelError:
             assert budget.spent.epsilon == 0 and held == "free"
             return
         release = problem.release

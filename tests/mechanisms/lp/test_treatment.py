@@ -202,7 +202,7 @@ def test_private_equalities_cannot_be_safe(feasibility: str) -> None:
     x, budget = cp.Variable(2, bounds=[0, 9], name="x"), dpm.Budget(1, 1e-6)
     need = dpm.Private([1.0, 2.0], name="need", unit="entry", linf=1, bounds=[0, 5])
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x == need])
-    with pytest.raises(dpm.UnsupportedModelError, match="equality"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="equality"):
         problem.solve(epsilon=1, delta=1e-6, rng=0, feasibility=feasibility, budget=budget)
     assert budget.spent.epsilon == 0
 
@@ -233,7 +233,7 @@ def test_safe_takes_the_noise_that_tightens_least() -> None:
     assert plan.chosen.mechanism == "gaussian-once"
 
 
-@pytest.mark.filterwarnings("ignore::dpmodel.NoGuaranteeWarning")
+@pytest.mark.filterwarnings("ignore::dpmodel.errors.NoGuaranteeWarning")
 @pytest.mark.parametrize("feasibility", ["safe", "strict"])
 @pytest.mark.parametrize("bounds", [(0.9, 1.1), (0.5, 1.5)])
 @pytest.mark.parametrize("sides", [False, True])

@@ -315,7 +315,7 @@ def test_strict_refuses_with_a_reason(why: str) -> None:
     b = Private([5.0], name="b", **declared)
     x = cp.Variable(1, nonneg=True)
     problem = dpm.Problem(cp.Maximize(cp.sum(x)), write(b, x))  # no public point is the best for all data
-    with pytest.raises((dpm.InfeasibleError, dpm.UnsupportedModelError), match="strict") as error:
+    with pytest.raises((dpm.errors.InfeasibleError, dpm.errors.UnsupportedModelError), match="strict") as error:
         problem.solve(epsilon=1.0, delta=delta, feasibility="strict", rng=1)
     assert words in str(error.value)
 
@@ -440,7 +440,7 @@ def test_unbounded_and_infeasible_public_parts_are_told_apart() -> None:
     b = Private([1.0], name="b", l1=1.0)
     x = cp.Variable(1)
     unbounded = dpm.Problem(cp.Minimize(cp.sum(x)), [x <= b])
-    with pytest.raises(dpm.UnsupportedModelError, match="no bound"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="no bound"):
         unbounded.solve(epsilon=1.0, rng=1)
-    with pytest.raises(dpm.InfeasibleError, match="public"):
+    with pytest.raises(dpm.errors.InfeasibleError, match="public"):
         dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b, x <= 0, x >= 1]).solve(epsilon=1.0, rng=1)

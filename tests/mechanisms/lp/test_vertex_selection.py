@@ -140,7 +140,7 @@ def test_given_points() -> None:
         problem.solve(epsilon=1e6, mechanism=VertexExponential(vertices=given), rng=1)
         assert np.r_[x.value, y.value].tolist() in rows
         assert x.value.tolist() == [0.0, 1.0] or x.value.tolist() == [-1.0, 1.0]
-    with pytest.raises(dpm.SpecificationError, match="violates"):
+    with pytest.raises(dpm.errors.SpecificationError, match="violates"):
         problem.plan(1.0, mechanism=VertexExponential(vertices=[[1.0, 1.0, 1.0]]))
 
 
@@ -148,11 +148,11 @@ def test_given_points_are_checked_against_cones_and_integers() -> None:
     c = Private([1.0, 2.0], unit="entry", linf=1, name="c")
     x = cp.Variable(2)
     in_a_cone = dpm.Problem(cp.Maximize(c @ x), [cp.norm(x) <= 1])
-    with pytest.raises(dpm.SpecificationError):
+    with pytest.raises(dpm.errors.SpecificationError):
         in_a_cone.plan(1, 1e-6, mechanism=VertexExponential(vertices=[[5, 5], [7, 7]]))
     whole = cp.Variable(2, integer=True)
     integers = dpm.Problem(cp.Maximize(c @ whole), [whole >= 0, whole <= 3])
-    with pytest.raises(dpm.SpecificationError, match="integer"):
+    with pytest.raises(dpm.errors.SpecificationError, match="integer"):
         integers.plan(1, 1e-6, mechanism=VertexExponential(vertices=[[0.5, 1], [1, 1]]))
 
 

@@ -236,9 +236,9 @@ def test_squares_with_whole_numbers_want_a_solver_for_both(monkeypatch):
 
 def test_highs_is_not_given_squares_with_whole_numbers() -> None:
     x = cp.Variable(3, integer=True)
-    y = dpm.Noisy([1.5, 2.0, 3.0], noise=dpm.Gaussian(1.0))
+    y = dpm.Noisy([1.5, 2.0, 3.0], noise=dpm.noise.Gaussian(1.0))
     problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, y)), [cp.sum(x) == 6, x[0] - x[1] <= 1])
-    with pytest.raises(dpm.UnsupportedModelError, match="HiGHS does not take squared errors with integers"):
+    with pytest.raises(dpm.errors.UnsupportedModelError, match="HiGHS does not take squared errors with integers"):
         problem.solve(solver="HIGHS")
 
 
@@ -277,7 +277,7 @@ def test_residuals_far_smaller_than_the_counts(size: float) -> None:
     """Interior points stop at 1e-9 of the numbers they see, which at sums of 10,000 is 0.7% of the objective."""
     rng = np.random.default_rng(0)
     true, A = np.rint(rng.random(8) * size), rng.integers(0, 2, (14, 8)).astype(float)
-    y = dpm.Noisy(A @ true + rng.normal(size=14), noise=dpm.Gaussian(1.0))
+    y = dpm.Noisy(A @ true + rng.normal(size=14), noise=dpm.noise.Gaussian(1.0))
     x, z = cp.Variable(8, nonneg=True), cp.Variable(8)
     problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(A @ x, y)), [x[0] - x[1] == true[0] - true[1]])
     value = problem.solve(mechanism="general-solver")
@@ -291,7 +291,10 @@ def test_bounds_far_from_the_solution() -> None:
     """Measured from near the solution, they are 4,000 residuals away: with them Clarabel runs out of steps."""
     A = np.array([[1.0, 0, -1, 0], [-1, -1, 0, 0], [1, 0, 1, 0], [1, -1, -1, -1], [1, 1, -1, 1]])
     values = np.array([5368.7, -2004504.4, 2004081.2, -993605.8, 2004317.4])
-    total, sums = dpm.Noisy(4002463.7, noise=dpm.Laplace(500.0)), dpm.Noisy(values, noise=dpm.Gaussian(3000.0))
+    total, sums = (
+        dpm.Noisy(4002463.7, noise=dpm.noise.Laplace(500.0)),
+        dpm.Noisy(values, noise=dpm.noise.Gaussian(3000.0)),
+    )
     x = cp.Variable(4, nonneg=True)
     loss = dpm.neg_log_likelihood(cp.sum(x), total) + dpm.neg_log_likelihood(A @ x, sums)
     problem, free = dpm.Problem(cp.Minimize(loss)), cp.Variable(4)
@@ -303,7 +306,7 @@ def test_bounds_far_from_the_solution() -> None:
 
 def test_a_far_bound_that_binds_after_all() -> None:
     x = cp.Variable(3, bounds=[-200.0, 1e6])
-    y = dpm.Noisy([0.5, 0.0, -0.25], noise=dpm.Gaussian(1.0))
+    y = dpm.Noisy([0.5, 0.0, -0.25], noise=dpm.noise.Gaussian(1.0))
     problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, y) + 1000 * cp.sum(x)), [x[0] <= 1e5])
     problem.solve(mechanism="general-solver")
     assert x.value == pytest.approx(np.full(3, -200.0), abs=1e-4)

@@ -19,13 +19,14 @@ import numpy as np
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Options, no_progress
+from dpmodel.errors import NotPrivateWarning
 from dpmodel.mechanisms.lp.engines.contract import Engine, Promise
 from dpmodel.mechanisms.lp.engines.routes import Route, best_route, private_objective, with_promise
 from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, databases
 from dpmodel.mechanisms.lp.fewer_records import as_noisy, fewer_records
 from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.numerics.public_facts import cached
-from dpmodel.privacy import NotPrivateWarning, SeededSource
+from dpmodel.privacy import SeededSource
 
 # Numbers read in the runs with one of the settings: beyond the first one database has to do, beyond the second none.
 # A projection onto a set with several public rows takes about as long as reading so many.

@@ -17,13 +17,14 @@ from dpmodel._types import Floats, PrivateArray
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import ThetaBlock
 from dpmodel.contract import Options
+from dpmodel.errors import NotPrivateWarning
 from dpmodel.marks.magnitude import scale_units
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.fewer_records import as_noisy, fewer_records
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
 from dpmodel.mechanisms.lp.public.mechanism import PUBLIC_ONLY
 from dpmodel.numerics.public_facts import cached
-from dpmodel.privacy import NotPrivateWarning, PublicGenerator, SeededSource, public_generator
+from dpmodel.privacy import PublicGenerator, SeededSource, public_generator
 
 # Databases drawn, and the spread of the logarithm of how popular columns are in them: ballots of public votes have
 # at least that (chosen on four elections, tests/benchmarks/programs/set_cover.py).
