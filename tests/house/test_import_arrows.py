@@ -37,6 +37,7 @@ LEVEL = {
     # The bottom: what everybody may use and what knows nobody above.
     "privacy": 10,
     "release": 10,
+    "noise": 11,
     "errors": 5,
     "users_line": 0,
     "_types": 0,

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
+from dpmodel.plan import select_mechanism
 from dpmodel.privacy import noise
 
 
@@ -206,7 +207,7 @@ def test_no_error_class_of_the_package_stands_outside_the_base():
 def test_select_mechanism_documents_its_decision_table():
     from dpmodel.plan.registry import KINDS
 
-    doc = dpm.select_mechanism.__doc__
+    doc = select_mechanism.__doc__
     for mechanism in (each for kind in KINDS.values() for each in kind.mechanisms):
         assert mechanism.name in doc or mechanism.serves.as_printed, mechanism.name
 
@@ -215,8 +216,8 @@ def test_select_mechanism_takes_the_least_forecast(problem):
     plan = problem.plan(epsilon=1, delta=1e-6, compare="all")
     eligible = [c for c in plan.candidates if c.eligible]
     assert len(eligible) >= 2
-    assert dpm.select_mechanism(plan.candidates).forecast.alpha == min(c.forecast.alpha for c in eligible)
-    assert dpm.select_mechanism([c for c in plan.candidates if not c.eligible]) is None
+    assert select_mechanism(plan.candidates).forecast.alpha == min(c.forecast.alpha for c in eligible)
+    assert select_mechanism([c for c in plan.candidates if not c.eligible]) is None
 
 
 def test_default_noise_is_exact():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.plan import planner
+from dpmodel.plan import planner, select_mechanism
 
 
 def costs(linf: float = 2.0) -> dpm.Problem:
@@ -114,7 +114,7 @@ def test_the_public_point_wins_where_noise_hides_more_than_the_ranges_leave_unkn
     for epsilon, best in ((0.01, "public-only"), (5.0, "laplace-once")):
         plan = demands().plan(epsilon)
         two = [c for c in plan.candidates if c.mechanism in ("public-only", "laplace-once")]
-        chosen = dpm.select_mechanism(two, plan.options)
+        chosen = select_mechanism(two, plan.options)
         assert chosen is not None and chosen.mechanism == best and chosen.forecast is not None
         assert (chosen.forecast.epsilon == 0) == (best == "public-only")
 
