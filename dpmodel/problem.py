@@ -21,9 +21,6 @@ from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.mathematics import model_html, model_latex, model_text
 from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.compile.refusals import warn_of_leaves, warn_of_no_private, where_used
-from dpmodel.compile.regression.fewer_rows import recognise_blocks
-from dpmodel.compile.regression.multinomial import recognise_regression
-from dpmodel.compile.regression.recognise import Outputs, Recognised
 from dpmodel.compile.rows import FewRows, few_rows, row_maker, rows_read
 from dpmodel.contract import AllBut, Exact, Model, Options, Penalty, Search, Target, checked_solver_options
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
@@ -47,6 +44,8 @@ from dpmodel.programs.classifier import Classification, classify
 from dpmodel.programs.expressions import ExpressionTree, expression_tree
 from dpmodel.regressions.build import private_outputs, private_regression
 from dpmodel.regressions.model import AnyRegression
+from dpmodel.regressions.multinomial import recognise_blocks, recognise_regression
+from dpmodel.regressions.read import Outputs, Recognised
 from dpmodel.release.release import Accuracy, Guarantee, Release
 from dpmodel.text import shortened
 

@@ -10,12 +10,12 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.compile.regression.rows import Rows
 from dpmodel.contract import Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast
 from dpmodel.privacy import NoiseSource, gaussian_mu
 from dpmodel.regressions.excess import excess_forecast
 from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.sufficient_statistics import (
     Normals,
     Population,

@@ -11,13 +11,13 @@ import scipy.sparse as sp
 from scipy.special import ndtr
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.compile.regression.rows import Rows
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, gaussian_mu, public_generator
 from dpmodel.regressions.excess import excess_forecast
 from dpmodel.regressions.model import PrivateRegression, public_point
+from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.synthetic import SimulatedRisk, simulated_risks
 from dpmodel.text import number
 

@@ -10,8 +10,7 @@ from dpmodel._types import PrivateArray
 from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.form import StandardForm, private_theta
 from dpmodel.compile.public_set import PublicSet
-from dpmodel.compile.regression.rows import cached_rows
-from dpmodel.compile.rows import BlockRows, MemoryRows
+from dpmodel.compile.rows import BlockRows, MemoryRows, cached_rows
 from dpmodel.contract import Verdict
 from dpmodel.marks.rows import MOST_BLOCKS
 from dpmodel.numerics.public_facts import PublicFacts

@@ -20,18 +20,30 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.compile.affine_map import AffineMap, coordinates_of
+from dpmodel.compile.atoms import is_private, kind
 from dpmodel.compile.bridge import Lowered, lower
 from dpmodel.compile.form import StandardForm, require_private_values
 from dpmodel.compile.refusals import refuse_blocks, short
-from dpmodel.compile.regression.forms import is_private, kind
-from dpmodel.compile.regression.rows import cached_rows
 from dpmodel.errors import DPModelError, SourceError, SpecificationError, UnsupportedModelError
 from dpmodel.marks import vault
 from dpmodel.marks.private import Private
 from dpmodel.marks.rows import Limits, RowSource
 
+_CACHED = 1 << 17  # entries of features in one part of the rows
 T = TypeVar("T")
 R = TypeVar("R", covariant=True)
+
+
+def added(a: T, b: T) -> T:
+    """The sum of two arrays, numbers, or tuples of them."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return tuple(map(added, a, b))  # type: ignore[return-value]
+    return a + b  # type: ignore[operator, no-any-return]
+
+
+def cached_rows(width: int) -> int:
+    """Rows of so many features that stay in a processor's cache."""
+    return max(256, _CACHED // max(width, 1))
 
 
 class PartReader(Protocol[R]):

@@ -13,18 +13,16 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.compile.affine_map import ThetaBlock
-from dpmodel.compile.regression.domain import Domain
-from dpmodel.compile.regression.domain_general import ConvexSet
-from dpmodel.compile.regression.domain_of import domain_of
-from dpmodel.compile.regression.features import Features, Label
-from dpmodel.compile.regression.outputs import PublicColumns
-from dpmodel.compile.regression.read_rows import reader, reader_of_all
-from dpmodel.compile.regression.recognise import Outputs, Recognised
-from dpmodel.compile.regression.row_bounds import RowBounds
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.records import DEFAULT_RECORDS, refuse_unnamed
 from dpmodel.programs.classifier import Cell, Classification, record_words
+from dpmodel.regressions.features import Features, Label, RowBounds
 from dpmodel.regressions.model import PrivateMultinomial, PrivateOutputs, PrivateRegression
+from dpmodel.regressions.outputs import PublicColumns
+from dpmodel.regressions.read import Outputs, Recognised
+from dpmodel.regressions.read_sets import ConvexSet, domain_of
+from dpmodel.regressions.rows import reader, reader_of_all
+from dpmodel.regressions.sets import Domain
 
 _NORMS = (1.0, 2.0, math.inf)
 _KEYS = ("l1", "l2", "linf")

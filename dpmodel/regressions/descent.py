@@ -11,8 +11,6 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.compile.regression.losses import Loss
-from dpmodel.compile.regression.rows import WHOLE, Rows, Table
 from dpmodel.contract import Mechanism, Options, Outcome, Progress, Serves, Verdict, counted, no_progress
 from dpmodel.forecast import Bound, ExcessRisk, Forecast
 from dpmodel.mechanisms.spend import Spend
@@ -20,6 +18,7 @@ from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import LEAST_DELTA, NoiseSource, PoissonCoins, poisson_coins, subsampled_multiplier
 from dpmodel.regressions.descent_search import DescentPlan, Search, clipped, judge_descent
 from dpmodel.regressions.excess import PureToo, clip_note, excess_forecast
+from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import (
     Averaging,
@@ -31,6 +30,7 @@ from dpmodel.regressions.noisy_gradient import (
     part_gradient,
     private_gradient,
 )
+from dpmodel.regressions.rows import WHOLE, Rows, Table
 
 
 def averaged_excess(noise: StepNoise, settings: Settings, beta: float) -> float | None:

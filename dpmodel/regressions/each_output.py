@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpmodel.compile.regression.rows import Reader, Table
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.forecast import ExcessRisk, Forecast, Known, capped
 from dpmodel.privacy import NoiseSource, gaussian_epsilon, gaussian_mu
 from dpmodel.regressions.excess import PureToo, excess_words, known_of, predicted_by
 from dpmodel.regressions.model import PrivateOutputs, PrivateRegression
+from dpmodel.regressions.rows import Reader, Table
 
 _DOWN = 1 - 1e-9  # shares are rounded down
 

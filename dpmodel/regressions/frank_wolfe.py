@@ -11,7 +11,6 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.compile.regression.domain import L1Ball
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast
 from dpmodel.numerics.public_facts import cached
@@ -19,6 +18,7 @@ from dpmodel.privacy import NoiseSource, exponential_mechanism, per_step, permut
 from dpmodel.regressions.excess import clip_note, excess_forecast
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.populations import simulated_reaches
+from dpmodel.regressions.sets import L1Ball
 from dpmodel.regressions.walk import (
     Pick,
     Shape,

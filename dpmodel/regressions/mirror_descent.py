@@ -12,7 +12,6 @@ import numpy as np
 from scipy.optimize import brentq
 
 from dpmodel._types import Floats
-from dpmodel.compile.regression.domain import Domain, Simplex
 from dpmodel.contract import Options, Outcome, Progress, Verdict, counted
 from dpmodel.forecast import Forecast
 from dpmodel.mechanisms.spend import Spend
@@ -41,6 +40,7 @@ from dpmodel.regressions.noisy_gradient import (
     private_gradient,
 )
 from dpmodel.regressions.populations import Populations
+from dpmodel.regressions.sets import Domain, Simplex
 from dpmodel.regressions.synthetic import populations_of, side_by_side
 
 _ROUNDS = 8  # of false position where points are simulated

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.compile.regression.domain import Domain
-from dpmodel.compile.regression.losses import Loss
-from dpmodel.compile.regression.outputs import PublicColumns
-from dpmodel.compile.regression.penalty import Penalty
-from dpmodel.compile.regression.row_bounds import RowBounds
-from dpmodel.compile.regression.rows import Reader, Rows, Table
 from dpmodel.marks.private import Private
 from dpmodel.numerics.public_facts import PublicFacts, cached
 from dpmodel.programs.classifier import Classification
+from dpmodel.regressions.features import RowBounds
+from dpmodel.regressions.losses import Loss
+from dpmodel.regressions.outputs import PublicColumns
+from dpmodel.regressions.penalties import Penalty
+from dpmodel.regressions.rows import Reader, Rows, Table
+from dpmodel.regressions.sets import Domain
 
 if TYPE_CHECKING:
-    from dpmodel.compile.regression.public_part import PublicPart
+    from dpmodel.regressions.public import PublicPart
 
 
 @dataclass(frozen=True)

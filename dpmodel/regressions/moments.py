@@ -24,9 +24,10 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 
 from dpmodel._types import Floats
-from dpmodel.compile.regression.row_bounds import RowBounds
-from dpmodel.compile.regression.rows import Rows, Table, added
+from dpmodel.compile.rows import added
+from dpmodel.regressions.features import RowBounds
 from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.rows import Rows, Table
 
 # Rows per partial sum: rounding grows like the rows of one plus the number of them.
 CHUNK = 4096

@@ -11,14 +11,14 @@ from typing import Any, Literal
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.compile.regression.domain import Domain, Product
-from dpmodel.compile.regression.losses import Loss
-from dpmodel.compile.regression.row_bounds import RowBounds
-from dpmodel.compile.regression.rows import Rows, Table
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource
+from dpmodel.regressions.features import RowBounds
+from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression, public_point
+from dpmodel.regressions.rows import Rows, Table
+from dpmodel.regressions.sets import Domain, Product
 
 # Sets whose constraints are on single coefficients: they project, and shrink, in any diagonal coordinates.
 SEPARABLE = ("free", "box", "linf")

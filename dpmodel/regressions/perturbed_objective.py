@@ -17,11 +17,11 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.compile.regression.domain import Box, Domain, L1Ball, L2Ball, Product, Simplex
-from dpmodel.compile.regression.losses import Loss, softmax
-from dpmodel.compile.regression.penalty import Penalty
-from dpmodel.compile.regression.rows import Rows, Table
 from dpmodel.numerics.accelerated import accelerated
+from dpmodel.regressions.losses import Loss, softmax
+from dpmodel.regressions.penalties import Penalty
+from dpmodel.regressions.rows import Rows, Table
+from dpmodel.regressions.sets import Box, Domain, L1Ball, L2Ball, Product, Simplex
 
 _STIFF = 10.0  # the multiplier method's penalty over a bound on the Hessian, in the end
 _GROWTH = 10.0  # of that penalty in a round; soft at first, so that few kinks lie on the way of a step

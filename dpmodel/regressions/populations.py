@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from dpmodel._types import Floats, Integers
-from dpmodel.compile.regression.losses import sigmoid, softmax, softplus
+from dpmodel.regressions.losses import sigmoid, softmax, softplus
 from dpmodel.regressions.model import PrivateRegression, public_point, shift_of
 
 _TABLE = np.concatenate([[0.0], np.geomspace(1e-3, 1e4, 99)])

@@ -10,13 +10,13 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.compile.regression.rows import Rows
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
 from dpmodel.regressions.excess import excess_forecast
 from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.synthetic import populations_of
 
 # Points of the grid: about one for each rank that the noise can tell from the next.

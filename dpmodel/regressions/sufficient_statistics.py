@@ -12,8 +12,6 @@ import numpy as np
 import scipy.linalg
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.compile.regression.domain import Domain, FreeSpace, L1Ball, L2Ball, Simplex
-from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.contract import YES, Options, Outcome, Progress, Verdict
 from dpmodel.forecast import Forecast
 from dpmodel.mechanisms.spend import Spend
@@ -32,6 +30,8 @@ from dpmodel.regressions.moments import (
     summed,
     to_vector,
 )
+from dpmodel.regressions.penalties import Penalty
+from dpmodel.regressions.sets import Domain, FreeSpace, L1Ball, L2Ball, Simplex
 from dpmodel.regressions.synthetic import SimulatedRisk, simulated_risks
 
 # Sets whose projection is a formula.

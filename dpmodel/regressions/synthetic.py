@@ -21,10 +21,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from dpmodel._types import Floats, Integers
-from dpmodel.compile.regression.losses import sigmoid
-from dpmodel.compile.regression.row_bounds import length
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import public_generator
+from dpmodel.regressions.features import length
+from dpmodel.regressions.losses import sigmoid
 from dpmodel.regressions.model import PrivateRegression, public_point, shift_of
 from dpmodel.regressions.populations import BALANCE, SIGNAL, ClassPopulations, Labels, Populations, class_truths
 

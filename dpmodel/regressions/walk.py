@@ -13,15 +13,15 @@ import scipy.sparse as sp
 from scipy.special import log_ndtr, ndtr
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.compile.regression.losses import Loss
-from dpmodel.compile.regression.rows import Rows, Table
 from dpmodel.contract import Progress, counted, no_progress
 from dpmodel.errors import SpecificationError
 from dpmodel.numerics.public_facts import cached
 from dpmodel.regressions.descent_search import coarsened, moved
+from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import part_gradient
 from dpmodel.regressions.populations import Populations
+from dpmodel.regressions.rows import Rows, Table
 from dpmodel.regressions.synthetic import SimulatedRisk, populations_of, side_by_side, simulated_risks
 
 

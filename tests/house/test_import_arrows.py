@@ -243,7 +243,7 @@ def test_private_values_are_read_where_they_may_be():
         "dpmodel.marks.private",
         "dpmodel.compile.form",
         "dpmodel.compile.rows",
-        "dpmodel.compile.regression.read_rows",
+        "dpmodel.regressions.rows",
     }
     rooms = {"mechanisms", "kernels", "programs", "regressions", "released", "exact", "as_printed"}
     reading = {FILES[path] for path, names in attributes().items() if names & {"read_private", "read_rows"}}

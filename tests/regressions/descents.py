@@ -12,12 +12,12 @@ import numpy as np
 import scipy.sparse as sp
 from regressions import regression
 
-from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, Product, Simplex
-from dpmodel.compile.regression.losses import Loss
-from dpmodel.compile.regression.rows import Rows
 from dpmodel.errors import NotPrivateWarning
 from dpmodel.privacy import SeededSource
+from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.rows import Rows
+from dpmodel.regressions.sets import Box, Domain, FreeSpace, L1Ball, Product, Simplex
 
 N = 40
 

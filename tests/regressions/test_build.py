@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.compile.regression.recognise import recognise
 from dpmodel.errors import InfeasibleError, MissingValueError, PublicPatternWarning, SpecificationError
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import Records
 from dpmodel.regressions.build import private_regression
 from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.read import recognise
 
 N = 6
 PUBLIC = np.linspace(-1, 2, 2 * N).reshape(N, 2)

@@ -12,17 +12,17 @@ import scipy.sparse as sp
 from families import REGRESSIONS
 from regressions import regression
 
-from dpmodel.compile.regression.domain import FreeSpace, L1Ball, L2Ball
-from dpmodel.compile.regression.losses import Loss
-from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.contract import Mechanism, Options
 from dpmodel.privacy import SeededSource
 from dpmodel.regressions.descent import NoisyDescent, SubsampledDescent
 from dpmodel.regressions.frank_wolfe import FrankWolfe
 from dpmodel.regressions.gaussian_frank_wolfe import GaussianFrankWolfe
+from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.mirror_descent import MirrorDescent
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.objective_perturbation import ObjectivePerturbation
+from dpmodel.regressions.penalties import Penalty
+from dpmodel.regressions.sets import FreeSpace, L1Ball, L2Ball
 from dpmodel.regressions.sufficient_statistics import MOST_COLUMNS
 
 OPTIONS, PURE = Options(1.0, 1e-6), Options(1.0, 0.0)

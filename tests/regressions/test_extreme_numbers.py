@@ -12,7 +12,6 @@ from families import REGRESSIONS
 from regressions import regression
 
 import dpmodel as dpm
-from dpmodel.compile.regression.domain import L1Ball, L2Ball
 from dpmodel.contract import Options
 from dpmodel.models.regression import Regression, checked_clip
 from dpmodel.plan.planner import _candidate
@@ -23,6 +22,7 @@ from dpmodel.regressions.gaussian_frank_wolfe import GaussianFrankWolfe
 from dpmodel.regressions.mirror_descent import MirrorDescent
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.objective_perturbation import ObjectivePerturbation
+from dpmodel.regressions.sets import L1Ball, L2Ball
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning"),

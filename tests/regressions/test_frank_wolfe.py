@@ -18,14 +18,14 @@ from regressions import objective, regression
 from scipy.stats import binom
 
 from dpmodel.as_printed.frank_wolfe import FRANK_WOLFE_AS_PRINTED
-from dpmodel.compile.regression.domain import Box, FreeSpace, L1Ball, Product
-from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.contract import Options
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
 from dpmodel.regressions import frank_wolfe
 from dpmodel.regressions.frank_wolfe import FRANK_WOLFE, FrankWolfe, private_walk, selection_epsilon
 from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.penalties import Penalty
+from dpmodel.regressions.sets import Box, FreeSpace, L1Ball, Product
 from dpmodel.regressions.synthetic import side_by_side, simulated_risks
 from dpmodel.regressions.walk import Steps, excess_bound, walked
 

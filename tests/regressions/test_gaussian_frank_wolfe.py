@@ -14,11 +14,11 @@ from descents import Replay, random_pair, replayed, spent
 from regressions import objective, regression
 from scipy.stats import binom
 
-from dpmodel.compile.regression.domain import L1Ball, L2Ball
 from dpmodel.contract import Options, no_progress
 from dpmodel.privacy import SeededSource, gaussian_mu
 from dpmodel.regressions.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE, GaussianFrankWolfe, _noisy
 from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.sets import L1Ball, L2Ball
 
 FALSE_ALARM = 1e-7
 CLOSE = 4e-3

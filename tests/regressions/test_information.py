@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from regressions import regression
 
-from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, L2Ball, Product
 from dpmodel.contract import Options
 from dpmodel.forecast import ExcessRisk
 from dpmodel.regressions.descent import NOISY_DESCENT
@@ -18,6 +17,7 @@ from dpmodel.regressions.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE
 from dpmodel.regressions.mirror_descent import MIRROR_DESCENT
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.objective_perturbation import OBJECTIVE_PERTURBATION
+from dpmodel.regressions.sets import Box, Domain, FreeSpace, L1Ball, L2Ball, Product
 
 DELTA = 1e-6
 

@@ -11,7 +11,6 @@ from descents import seeded
 from regressions import objective, regression
 from scipy.stats import binom
 
-from dpmodel.compile.regression.domain import L1Ball, L2Ball, Simplex
 from dpmodel.contract import Mechanism, Options
 from dpmodel.regressions.mirror_descent import (
     MIRROR_DESCENT,
@@ -22,6 +21,7 @@ from dpmodel.regressions.mirror_descent import (
     Shape,
     mirror_maps,
 )
+from dpmodel.regressions.sets import L1Ball, L2Ball, Simplex
 
 OPTIONS = Options(1.0, 1e-6)
 SIZE, RADIUS = 4, 2.0

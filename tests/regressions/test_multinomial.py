@@ -16,20 +16,20 @@ from descents import Replay, moves, replayed, seeded
 from scipy.optimize import minimize
 
 import dpmodel as dpm
-from dpmodel.compile.regression.domain import Box, FreeSpace
-from dpmodel.compile.regression.losses import Softmax, softmax
-from dpmodel.compile.regression.penalty import Penalty
-from dpmodel.compile.regression.row_bounds import RowBounds
-from dpmodel.compile.regression.rows import Rows
 from dpmodel.contract import Options
 from dpmodel.marks.row_sources import MemoryBlocks
 from dpmodel.marks.rows import SourceRows
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import gaussian_mu
 from dpmodel.programs.classifier import Classification
+from dpmodel.regressions.features import RowBounds
+from dpmodel.regressions.losses import Softmax, softmax
 from dpmodel.regressions.model import PrivateMultinomial
 from dpmodel.regressions.noisy_gradient import Settings, StepNoise, descend, descent_metric, private_gradient
+from dpmodel.regressions.penalties import Penalty
 from dpmodel.regressions.populations import ClassPopulations
+from dpmodel.regressions.rows import Rows
+from dpmodel.regressions.sets import Box, FreeSpace
 from dpmodel.regressions.several_classes import (
     MULTINOMIAL_DESCENT,
     MULTINOMIAL_OBJECTIVE_PERTURBATION,
@@ -325,7 +325,7 @@ def test_it_learns_and_says_so() -> None:
 
 def test_two_classes_are_a_logistic_regression() -> None:
     """``w_1 - w_0`` minimises the logistic loss, so the noise of a step has its reach times the square root of two."""
-    from dpmodel.compile.regression.losses import Loss
+    from dpmodel.regressions.losses import Loss
 
     one, two = Softmax(classes=2), Loss("binary_logistic")
     for spread in (0.0, 0.5, 3.0):

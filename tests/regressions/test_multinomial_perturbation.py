@@ -14,13 +14,11 @@ from descents import Replay
 from scipy.stats import norm
 from test_multinomial import OPTIONS, drawn, multinomial, objective
 
-from dpmodel.compile.regression.domain import Box, L2Ball
-from dpmodel.compile.regression.losses import Softmax, softmax
-from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.contract import Options
 from dpmodel.privacy import SeededSource, gaussian_delta
 from dpmodel.regressions import objective_perturbation as module
 from dpmodel.regressions import perturbed_objective
+from dpmodel.regressions.losses import Softmax, softmax
 from dpmodel.regressions.model import PrivateMultinomial
 from dpmodel.regressions.objective_perturbation import (
     Design,
@@ -31,11 +29,13 @@ from dpmodel.regressions.objective_perturbation import (
     perturbed,
     ridge_for,
 )
+from dpmodel.regressions.penalties import Penalty
 from dpmodel.regressions.perturbed_objective import (
     PerturbedObjective,
     bending,
     classes_gram,
 )
+from dpmodel.regressions.sets import Box, L2Ball
 from dpmodel.regressions.several_classes import (
     MULTINOMIAL_DESCENT,
     MULTINOMIAL_OBJECTIVE_PERTURBATION,

@@ -15,15 +15,15 @@ from regressions import objective, regression
 from scipy.optimize import minimize
 from scipy.stats import binom
 
-from dpmodel.compile.regression.domain import Box, L2Ball
-from dpmodel.compile.regression.penalty import Penalty
-from dpmodel.compile.regression.rows import Rows
 from dpmodel.contract import Options
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import gaussian_mu
 from dpmodel.regressions import noisy_gradient as descent_steps
 from dpmodel.regressions.descent import NOISY_DESCENT, NoisyDescent
 from dpmodel.regressions.noisy_gradient import Settings, StepNoise, descend, descent_metric, private_gradient
+from dpmodel.regressions.penalties import Penalty
+from dpmodel.regressions.rows import Rows
+from dpmodel.regressions.sets import Box, L2Ball
 
 OPTIONS = Options(1.0, 1e-6)
 PURE = Options(1.0, 0.0)

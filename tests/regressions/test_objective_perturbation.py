@@ -13,13 +13,11 @@ from descents import Replay
 from regressions import objective, regression
 from scipy.stats import binom, norm
 
-from dpmodel.compile.regression.domain import FreeSpace, L1Ball, L2Ball
-from dpmodel.compile.regression.losses import Loss
-from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.contract import Options
 from dpmodel.privacy import SeededSource
 from dpmodel.regressions import objective_perturbation as module
 from dpmodel.regressions import perturbed_objective
+from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.objective_perturbation import (
     OBJECTIVE_PERTURBATION,
@@ -32,6 +30,8 @@ from dpmodel.regressions.objective_perturbation import (
     perturbed,
     ridge_for,
 )
+from dpmodel.regressions.penalties import Penalty
+from dpmodel.regressions.sets import FreeSpace, L1Ball, L2Ball
 from dpmodel.regressions.synthetic import simulated_risks
 
 FALSE_ALARM = 1e-7

@@ -12,12 +12,10 @@ from descents import Replay
 from regressions import regression
 from test_objective_perturbation import DELTA, EPSILON, LOSSES, labels, problem, rows_of
 
-from dpmodel.compile.regression.domain import Box, FreeSpace, L1Ball, L2Ball, Product
-from dpmodel.compile.regression.losses import Loss
-from dpmodel.compile.regression.penalty import Penalty
 from dpmodel.contract import Options
 from dpmodel.regressions import objective_perturbation as module
 from dpmodel.regressions import perturbed_objective
+from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.objective_perturbation import (
     OBJECTIVE_PERTURBATION,
@@ -26,6 +24,8 @@ from dpmodel.regressions.objective_perturbation import (
     perturbed,
     ridge_for,
 )
+from dpmodel.regressions.penalties import Penalty
+from dpmodel.regressions.sets import Box, FreeSpace, L1Ball, L2Ball, Product
 
 SETS = {
     "free": FreeSpace(5),

@@ -15,16 +15,16 @@ from regressions import objective, regression
 from scipy.optimize import minimize_scalar
 
 import dpmodel as dpm
-from dpmodel.compile.regression.domain import Box, Domain, L1Ball, L2Ball
-from dpmodel.compile.regression.losses import Loss
-from dpmodel.compile.regression.penalty import Penalty
-from dpmodel.compile.regression.rows import Rows
 from dpmodel.contract import Options
 from dpmodel.forecast import _LUCK
 from dpmodel.privacy import SeededSource, public_generator
 from dpmodel.regressions.excess import excess_forecast, known_of
+from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression, objective_range, public_excess, public_point
+from dpmodel.regressions.penalties import Penalty
 from dpmodel.regressions.public_only import PUBLIC_ONLY_REGRESSION
+from dpmodel.regressions.rows import Rows
+from dpmodel.regressions.sets import Box, Domain, L1Ball, L2Ball
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 

@@ -13,14 +13,14 @@ from descents import Replay, seeded
 from regressions import objective, regression
 from scipy.optimize import minimize
 
-from dpmodel.compile.regression.domain import L1Ball
-from dpmodel.compile.regression.losses import Loss
-from dpmodel.compile.regression.rows import Rows
 from dpmodel.contract import Options
 from dpmodel.regressions import pure_objective_perturbation as pure
+from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.perturbed_objective import PerturbedObjective
 from dpmodel.regressions.pure_objective_perturbation import PURE_OBJECTIVE_PERTURBATION
+from dpmodel.regressions.rows import Rows
+from dpmodel.regressions.sets import L1Ball
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 

@@ -6,12 +6,12 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, L2Ball, Product, Simplex
 from dpmodel.regressions.perturbed_objective import (
     SimplePart,
     minimise_quadratic,
     solve_positive,
 )
+from dpmodel.regressions.sets import Box, Domain, FreeSpace, L1Ball, L2Ball, Product, Simplex
 
 P = 20
 PARTS: dict[str, tuple[Domain, float]] = {

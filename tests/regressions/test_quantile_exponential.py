@@ -14,12 +14,12 @@ from descents import Replay, seeded
 from regressions import objective, regression
 
 import dpmodel as dpm
-from dpmodel.compile.regression.domain import Box
-from dpmodel.compile.regression.losses import Loss
-from dpmodel.compile.regression.rows import Rows
 from dpmodel.contract import Options
+from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.quantile_exponential import QUANTILE_EXPONENTIAL, grid_of
+from dpmodel.regressions.rows import Rows
+from dpmodel.regressions.sets import Box
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from regressions import regression
 
-from dpmodel.compile.regression.domain import FreeSpace, L1Ball, L2Ball
-from dpmodel.compile.regression.losses import Loss
+from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.rates import lasso_lower_bound, lipschitz_lower_bound, regression_lower_bounds
+from dpmodel.regressions.sets import FreeSpace, L1Ball, L2Ball
 
 
 def lasso(n: int = 1000, p: int = 200, *, bound: float = 1.0, radius: float = 1.0, **how: Any) -> PrivateRegression:

@@ -12,14 +12,14 @@ import scipy.sparse as sp
 from regressions import regression
 
 from dpmodel._types import PrivateArray
-from dpmodel.compile.regression import rows as rows_module
-from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, L2Ball, Product, Simplex
-from dpmodel.compile.regression.row_bounds import RowBounds
-from dpmodel.compile.regression.rows import WHOLE, Rows
+from dpmodel.marks.dataset.matrices import rows as rows_module
 from dpmodel.marks.private import Private
 from dpmodel.marks.values import Handed
 from dpmodel.marks.vault import unseal
+from dpmodel.regressions.features import RowBounds
 from dpmodel.regressions.mirror_descent import mirror_maps
+from dpmodel.regressions.rows import WHOLE, Rows
+from dpmodel.regressions.sets import Box, Domain, FreeSpace, L1Ball, L2Ball, Product, Simplex
 from dpmodel.regressions.synthetic import populations_of, simulated_risks
 
 BALL = L1Ball(4, 0.7)

@@ -10,8 +10,8 @@ import pytest
 from regressions import regression
 
 import dpmodel as dpm
-from dpmodel.compile.regression.losses import Loss
 from dpmodel.regressions.descent_search import Search, choosers
+from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.synthetic import side_by_side, simulated_risks, weak_risk
 
 LOSSES = [Loss("squared"), Loss("absolute"), Loss("huber", 0.2), Loss("quantile", 0.3), Loss("logistic"), Loss("hinge")]

@@ -21,8 +21,6 @@ from dpmodel.as_printed import stochastic_mirror_descent
 from dpmodel.as_printed.adassp import ADASSP_AS_PRINTED
 from dpmodel.as_printed.frank_wolfe import FrankWolfeAsPrinted
 from dpmodel.as_printed.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
-from dpmodel.compile.regression.domain import L1Ball, L2Ball
-from dpmodel.compile.regression.rows import Rows
 from dpmodel.contract import Options
 from dpmodel.privacy import gaussian_mu, pure_composition_delta, zcdp_rho
 from dpmodel.regressions import frank_wolfe
@@ -32,6 +30,8 @@ from dpmodel.regressions.gaussian_frank_wolfe import GaussianFrankWolfe
 from dpmodel.regressions.mirror_descent import MirrorDescent
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.objective_perturbation import ObjectivePerturbation
+from dpmodel.regressions.rows import Rows
+from dpmodel.regressions.sets import L1Ball, L2Ball
 from dpmodel.regressions.sufficient_statistics import SUFFICIENT_STATISTICS
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")

@@ -26,11 +26,11 @@ from dpmodel.as_printed.stochastic_mirror_descent import (
     shuffled_epsilon,
     whole_epsilon,
 )
-from dpmodel.compile.regression.domain import L2Ball
-from dpmodel.compile.regression.losses import Loss
 from dpmodel.contract import Options
 from dpmodel.privacy import SeededSource, gaussian_delta
+from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.sets import L2Ball
 from dpmodel.regressions.synthetic import simulated_risks
 
 FALSE_ALARM = 1e-7

@@ -13,7 +13,6 @@ from auditing import epsilon_lower_bound
 from descents import Replay, model_of, moves, neighbour, random_pair, replayed, seeded
 from regressions import objective, regression
 
-from dpmodel.compile.regression.rows import Rows
 from dpmodel.contract import Options
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import poisson_sample, subsampled_epsilon, subsampled_multiplier
@@ -25,6 +24,7 @@ from dpmodel.regressions.descent import (
     sampled_gradient,
 )
 from dpmodel.regressions.noisy_gradient import Settings, descend, descent_metric
+from dpmodel.regressions.rows import Rows
 
 OPTIONS = Options(1.0, 1e-6)
 

@@ -14,9 +14,6 @@ from descents import Replay
 from regressions import objective, regression
 
 from dpmodel.as_printed.adassp import ADASSP_AS_PRINTED
-from dpmodel.compile.regression.domain import L1Ball, L2Ball
-from dpmodel.compile.regression.public_part import PublicPart
-from dpmodel.compile.regression.rows import Rows
 from dpmodel.contract import Mechanism, Options
 from dpmodel.privacy import SeededSource, gaussian_mu
 from dpmodel.regressions import sufficient_statistics as statistics_forecast
@@ -35,6 +32,9 @@ from dpmodel.regressions.moments import (
     summed,
     to_vector,
 )
+from dpmodel.regressions.public import PublicPart
+from dpmodel.regressions.rows import Rows
+from dpmodel.regressions.sets import L1Ball, L2Ball
 from dpmodel.regressions.sufficient_statistics import (
     SUFFICIENT_STATISTICS,
     accelerated,

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.compile.regression.domain import Domain, FreeSpace
-from dpmodel.compile.regression.losses import Loss
-from dpmodel.compile.regression.penalty import Penalty
-from dpmodel.compile.regression.row_bounds import RowBounds
-from dpmodel.compile.regression.rows import Rows
 from dpmodel.programs.classifier import Classification
+from dpmodel.regressions.features import RowBounds
+from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.penalties import Penalty
+from dpmodel.regressions.rows import Rows
+from dpmodel.regressions.sets import Domain, FreeSpace
 
 
 def regression(

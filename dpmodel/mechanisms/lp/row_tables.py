@@ -15,8 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.compile.regression.rows import added
-from dpmodel.compile.rows import BlockRows, MemoryRows, RecordRows, summed
+from dpmodel.compile.rows import BlockRows, MemoryRows, RecordRows, added, summed
 
 T = TypeVar("T")
 # Relative rows whose own width is below this (their numbers are zero or nearly subnormal) read ``0 <= 0``.

@@ -36,9 +36,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dpmodel as dpm
-from dpmodel.compile.regression.losses import Loss
 from dpmodel.marks.row_sources import DaskBlocks, MemoryBlocks, ParquetBlocks
 from dpmodel.marks.rows import RowSource, SourceRows
+from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.moments import layout_of, summed
 from dpmodel.regressions.noisy_gradient import part_gradient
 from tests.benchmarks.measuring import PACKAGES, Expectations, Table, header, parser

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.compile.regression.domain import L1Ball
 from dpmodel.contract import Options
 from dpmodel.privacy import ExactSource, SeededSource
 from dpmodel.privacy.opendp_source import OpenDPSource
 from dpmodel.regressions.frank_wolfe import FrankWolfe
+from dpmodel.regressions.sets import L1Ball
 from tests.support.regressions import regression
 
 

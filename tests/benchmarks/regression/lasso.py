@@ -14,11 +14,11 @@ from dataclasses import replace
 import numpy as np
 
 from dpmodel.as_printed.frank_wolfe import FRANK_WOLFE_AS_PRINTED
-from dpmodel.compile.regression.domain import L1Ball
 from dpmodel.contract import Options
 from dpmodel.privacy import SeededSource
 from dpmodel.regressions.frank_wolfe import FRANK_WOLFE, FrankWolfe
 from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.sets import L1Ball
 from tests.benchmarks.measuring import parser
 from tests.support.regressions import objective, regression
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpmodel.compile.regression.losses import Loss
+from dpmodel.regressions.losses import Loss
 
 LOSSES = [
     Loss("squared"),

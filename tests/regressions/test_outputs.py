@@ -10,15 +10,15 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from regression_spellings import MIX, PUBLIC, ROOTS, SHIFT, Leaves, N, P
-from test_regression import fill, minimise
+from test_read import fill, minimise
 
 import dpmodel as dpm
-from dpmodel.compile.regression import outputs as regression_outputs
-from dpmodel.compile.regression.recognise import Outputs, Recognised, recognise
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.marks import vault
+from dpmodel.regressions import outputs as regression_outputs
 from dpmodel.regressions.build import private_outputs
 from dpmodel.regressions.model import PrivateOutputs
+from dpmodel.regressions.read import Outputs, Recognised, recognise
 
 K = 2
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from regression_spellings import SPELLINGS, Leaves, N
 
-from dpmodel.compile.regression.features import Features, Label
-from dpmodel.compile.regression.fewer_rows import recognise_blocks
-from dpmodel.compile.regression.recognise import recognise
 from dpmodel.errors import DPModelError
 from dpmodel.marks.private import Private
 from dpmodel.marks.rows import RowSource, SourceRows
+from dpmodel.regressions.features import Features, Label
+from dpmodel.regressions.multinomial import recognise_blocks
+from dpmodel.regressions.read import recognise
 
 
 class Nowhere(RowSource):

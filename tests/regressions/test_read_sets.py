@@ -8,11 +8,10 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from dpmodel.compile.regression.domain import Box, FreeSpace, L1Ball, L2Ball, Product, Simplex
-from dpmodel.compile.regression.domain_general import ConvexSet
-from dpmodel.compile.regression.domain_of import domain_of
-from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.errors import InfeasibleError, MissingValueError, UnsupportedModelError
+from dpmodel.regressions.public import PublicPart
+from dpmodel.regressions.read_sets import ConvexSet, domain_of
+from dpmodel.regressions.sets import Box, FreeSpace, L1Ball, L2Ball, Product, Simplex
 
 P = 4
 C = 1.5

@@ -12,20 +12,19 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
+from dpmodel.compile.atoms import is_private, kind
 from dpmodel.compile.refusals import short
-from dpmodel.compile.regression.features import Features, Label
-from dpmodel.compile.regression.forms import NotPerRecord, is_private, kind, unfit
-from dpmodel.compile.regression.loss_terms import take_apart
-from dpmodel.compile.regression.losses import Loss
-from dpmodel.compile.regression.match import match
-from dpmodel.compile.regression.outputs import split
-from dpmodel.compile.regression.penalty import Penalty
-from dpmodel.compile.regression.points import Point, at_a_random_point
-from dpmodel.compile.regression.predictions import Prediction, close, read_predictions
-from dpmodel.compile.regression.public_part import PublicPart
-from dpmodel.compile.regression.read_penalty import read_penalty, whole_penalty
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.marks.private import Private
+from dpmodel.regressions.features import Features, Label
+from dpmodel.regressions.forms import NotPerRecord, unfit
+from dpmodel.regressions.losses import Loss
+from dpmodel.regressions.match import match
+from dpmodel.regressions.outputs import split
+from dpmodel.regressions.penalties import Penalty, read_penalty, whole_penalty
+from dpmodel.regressions.predictions import Point, Prediction, at_a_random_point, close, read_predictions
+from dpmodel.regressions.public import PublicPart
+from dpmodel.regressions.terms import take_apart
 
 # The claimed normal form and the user's objective are compared at this many random points, to this accuracy.
 _POINTS = 3

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from models import MODELS
 from regression_spellings import PUBLIC, ROOTS, SHIFT, Leaves, N, P
-from test_regression import minimise
+from test_read import minimise
 
-from dpmodel.compile.regression.recognise import recognise
 from dpmodel.errors import DPModelError, MissingValueError, SpecificationError, UnsupportedModelError
 from dpmodel.marks import Private, Records
 from dpmodel.problem import Problem
+from dpmodel.regressions.read import recognise
 
 TRAPS: dict[str, tuple[Any, ...]] = {  # name -> (objective, words of the message)
     "margins of each record": (lambda m: cp.sum(cp.pos(SHIFT + 2 - m.margin)), "maximum", "margin", "cp.pos(1 -"),

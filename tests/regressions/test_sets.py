@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpmodel.compile.regression.domain import Box, Domain, FreeSpace, L1Ball, L2Ball, Product, Simplex, onto_simplex
 from dpmodel.errors import UnsupportedModelError
+from dpmodel.regressions.sets import Box, Domain, FreeSpace, L1Ball, L2Ball, Product, Simplex, onto_simplex
 
 ORDERS = (1.0, 2.0, math.inf)
 

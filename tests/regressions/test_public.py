@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpmodel import Private
-from dpmodel.compile.regression.public_part import PublicPart, positive_part
 from dpmodel.errors import InfeasibleError, MissingValueError, UnsupportedModelError
+from dpmodel.regressions.public import PublicPart, positive_part
 
 P = 5
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpmodel.compile.regression.row_bounds import RowBounds, length
-from dpmodel.compile.regression.rows import Rows
+from dpmodel.regressions.features import RowBounds, length
+from dpmodel.regressions.rows import Rows
 
 INF = math.inf
 CASES = {

@@ -15,12 +15,13 @@ import cvxpy as cp
 import numpy as np
 
 from dpmodel._types import Floats
+from dpmodel.compile.atoms import exponent, is_number, is_private, kind, rebuilt
 from dpmodel.compile.refusals import constraint_label, short
-from dpmodel.compile.regression.forms import exponent, is_number, is_private, kind, rebuilt, summands
-from dpmodel.compile.regression.points import Point, at_a_random_point
-from dpmodel.compile.regression.public_part import PublicPart
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.marks.private import Private
+from dpmodel.regressions.forms import summands
+from dpmodel.regressions.predictions import Point, at_a_random_point
+from dpmodel.regressions.public import PublicPart
 
 _ENTRYWISE = ("abs", "power", "huber", "logistic", "maximum", "minimum")
 # Attributes of variables that speak of each entry by itself.

@@ -13,15 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from regression_spellings import SPELLINGS, Leaves, N
 
-from dpmodel.compile.regression.features import Features, tidy
-from dpmodel.compile.regression.recognise import recognise
 from dpmodel.errors import SpecificationError
-from dpmodel.marks.private import Private
-from dpmodel.marks.records import Records
+from dpmodel.marks import Private, Records
 from dpmodel.regressions import build as regression_model
 from dpmodel.regressions.build import private_regression
+from dpmodel.regressions.features import Features, tidy
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.rates import lasso_lower_bound
+from dpmodel.regressions.read import recognise
 
 ORDERS = (1.0, 2.0, math.inf)
 

@@ -13,14 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from regression_spellings import MIX, PUBLIC, ROOTS, SCALES, SHIFT, SPELLINGS, Leaves, N
 
-from dpmodel.compile.regression import loops as regression_loops
-from dpmodel.compile.regression import recognise as module
-from dpmodel.compile.regression.recognise import Recognised, recognise
 from dpmodel.errors import UnsupportedModelError
-from dpmodel.marks import vault
-from dpmodel.marks.private import Private
-from dpmodel.marks.records import Records
+from dpmodel.marks import Private, Records, vault
+from dpmodel.regressions import read as module
+from dpmodel.regressions import terms as regression_loops
 from dpmodel.regressions.build import private_regression
+from dpmodel.regressions.read import Recognised, recognise
 
 
 def minimise(expression: Any, *constraints: Any) -> cp.Problem:

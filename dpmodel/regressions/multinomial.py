@@ -1,14 +1,20 @@
-"""Multinomial regressions: ``cp.sum(cp.log_sum_exp(X @ W, axis=1)) - cp.sum(cp.multiply(Y, X @ W))``.
+"""Multinomial regressions, and regressions over rows in blocks.
 
-With ``cp.logistic`` of every score in place of ``cp.log_sum_exp`` of a row it is a sum of logistic regressions, one for
-each column of W. As such it is read: what the features, the labels, the weights and the coefficients of a score are.
-Then the user's own objective and the multinomial one of these parts are compared at random points.
+``cp.sum(cp.log_sum_exp(X @ W, axis=1)) - cp.sum(cp.multiply(Y, X @ W))``: with ``cp.logistic`` of every score in place
+of ``cp.log_sum_exp`` of a row it is a sum of logistic regressions, one for each column of W. As such it is read: what
+the features, the labels, the weights and the coefficients of a score are. Then the user's own objective and the
+multinomial one of these parts are compared at random points.
+
+A regression over rows in blocks is recognised on a few rows: nothing as long as the data is ever made. What is
+recognised of the small model (loss, scale, coefficients, penalty) is that of the large one, whose parameters are put
+back.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cvxpy as cp
@@ -16,16 +22,19 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.compile.refusals import short
-from dpmodel.compile.regression.features import Features, Label, tidy
-from dpmodel.compile.regression.forms import is_number, is_private, kind, summands, unfit, vector_of
-from dpmodel.compile.regression.losses import Softmax
-from dpmodel.compile.regression.outputs import Split, split
-from dpmodel.compile.regression.predictions import close
-from dpmodel.compile.regression.public_part import PublicPart
-from dpmodel.compile.regression.read_penalty import read_penalty, whole_penalty
-from dpmodel.compile.regression.recognise import Outputs, Recognised, certify, has_rows, recognise, refuse_hidden
+from dpmodel.compile.atoms import is_number, is_private, kind
+from dpmodel.compile.refusals import refuse_blocks, short
+from dpmodel.compile.rows import CutRows, rows_of_one_source
 from dpmodel.errors import UnsupportedModelError
+from dpmodel.marks.private import Private
+from dpmodel.regressions.features import Features, Label, tidy
+from dpmodel.regressions.forms import summands, unfit, vector_of
+from dpmodel.regressions.losses import Softmax
+from dpmodel.regressions.outputs import Split, split
+from dpmodel.regressions.penalties import read_penalty, whole_penalty
+from dpmodel.regressions.predictions import close
+from dpmodel.regressions.public import PublicPart
+from dpmodel.regressions.read import Outputs, Recognised, certify, has_rows, recognise, refuse_hidden
 
 _REMEDY = (
     "cp.sum(cp.log_sum_exp(X @ W + b, axis=1)) - cp.sum(cp.multiply(Y, X @ W + b)) with one-hot rows Y, W of a column "
@@ -219,3 +228,65 @@ def _labels(rows: Any, parts: list[Recognised]) -> Label | Floats:
     maps = [sp.eye_array(each.owned) if each.map is None else each.map for each in features]
     joined = Features(first.parameter, tidy(sp.hstack(maps, format="csr")), first.turned)
     return Label(joined, np.ones(()), np.zeros(()))
+
+
+# ------------------------------------------------------------------ rows in blocks
+
+
+def recognise_blocks(problem: cp.Problem) -> Recognised | Outputs | None:
+    """As ``recognise``, for a problem with private parameters ``in_blocks``; None where private parameters stand in
+    constraints, which no regression has.
+
+    Raises
+    ------
+    UnsupportedModelError, SpecificationError
+        For an objective that is no regression over the rows of one source; before any budget is spent.
+    """
+    private = [p for p in problem.parameters() if isinstance(p, Private)]
+    count = rows_of_one_source(private)
+    if any(isinstance(p, Private) for c in problem.constraints for p in c.parameters()):
+        return None
+    objective = problem.objective
+    roots = [objective.args[0], *(each for constraint in problem.constraints for each in constraint.args)]
+    small = _Small(CutRows(roots, private, count), objective.args[0])
+    found = recognise_regression(cp.Problem(type(objective)(small.rows.cut(small.loss)), problem.constraints))
+    if found is None:
+        refuse_blocks(private)
+    assert found is not None
+    if isinstance(found, Outputs):
+        return replace(found, parts=tuple(small.enlarged(part) for part in found.parts))
+    return small.enlarged(found)
+
+
+@dataclass(frozen=True)
+class _Small:
+    """``loss`` of all rows, and what cuts them."""
+
+    rows: CutRows
+    loss: Any
+
+    def enlarged(self, found: Recognised) -> Recognised:
+        """What was recognised, of the user's parameters. Public tables keep their few rows, which are all alike."""
+        label = found.label
+        ends = [label.scale, label.shift] if isinstance(label, Label) else [label]
+        tables = [found.offset, *ends, *(f for f, _ in found.blocks if not isinstance(f, Features))]
+        if found.weights is not None or not all(map(_alike, tables)):  # such as a running sum of ones
+            self.rows.refuse(self.loss, "public numbers in it differ from row to row")
+        if isinstance(label, Label):
+            scale, shift = (np.asarray(np.ravel(end)[0]) for end in (label.scale, label.shift))
+            label = replace(label, features=self._features(label.features), scale=scale, shift=shift)
+        return replace(
+            found,
+            count=self.rows.count,
+            blocks=tuple((self._features(f) if isinstance(f, Features) else f, start) for f, start in found.blocks),
+            label=label,
+        )
+
+    def _features(self, features: Features) -> Features:
+        return replace(features, parameter=self.rows.original(features.parameter))
+
+
+def _alike(table: Any) -> bool:
+    """Whether all rows of a public table are the same; of None and of one number for all rows, too."""
+    rows = np.atleast_1d(0.0 if table is None else table.toarray() if sp.issparse(table) else table)
+    return np.allclose(rows, rows[:1], rtol=1e-12, atol=0)

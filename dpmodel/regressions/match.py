@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.compile.regression.features import Features, Label
-from dpmodel.compile.regression.forms import unfit
-from dpmodel.compile.regression.losses import Loss, LossName
-from dpmodel.compile.regression.predictions import CLOSE, Affine, Read, close
+from dpmodel.regressions.features import Features, Label
+from dpmodel.regressions.forms import unfit
+from dpmodel.regressions.losses import Loss, LossName
+from dpmodel.regressions.predictions import CLOSE, Affine, Read, close
 
 _RESIDUAL = "one residual in all terms: X @ w - y, or with the same public multiple of the label, X @ w - 2 * y"
 _MARGIN = (
