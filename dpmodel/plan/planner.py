@@ -105,9 +105,9 @@ def select_mechanism(candidates: Sequence[Candidate], options: Options | None = 
     ================================  ===================================================================
     exact system                      usual winner
     ================================  ===================================================================
-    span, affine span, equations      stable-span; block-votes where a share of the vectors is corrupted
+    span, affine span, equations      stable-span
     inequalities, a public margin     hinge-descent or rescaling-perceptron, whichever misses less in public
-                                      simulation; dense-weights where the number of rows is public
+                                      simulation
     inequalities, integers            dp-lp, where equations may hide among them or no margin is known
     point in a hull                   tukey-depth while its candidates can be listed, else pin-hull
     ================================  ===================================================================

@@ -82,13 +82,11 @@ _HOMES: dict[type, tuple[str, ...]] = {
     ),
     PrivateVectors: (
         "exact.stable_span:STABLE_SPAN",
-        "mechanisms.linalg.block_votes:BLOCK_VOTES",
         "exact.stable_span_as_printed:STABLE_SPAN_AS_PRINTED",
     ),
     PrivateInequalities: (
         "exact.hinge_descent:HINGE_DESCENT",
         "exact.rescaling_perceptron:RESCALING_PERCEPTRON",
-        "mechanisms.linalg.dense_weights.mechanism:DENSE_WEIGHTS",
         "exact.dp_lp:DP_LP",
         "exact.algorithm_10:ALGORITHM_10",
         "exact.dp_lp_as_printed:DP_LP_AS_PRINTED",

@@ -26,7 +26,7 @@ def python_blocks(text: str) -> list[str]:
     return re.findall(r"^```(?:python|\{code-cell\}[^\n]*)\n(?::[^\n]*\n)*(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-# tests/linalg/test_docs.py and tests/house/test_table1_page.py run the code of these and look at what it does.
+# tests/exact/test_docs.py and tests/house/test_table1_page.py run the code of these and look at what it does.
 OWN_TESTS = {"guide/linear-algebra.md", "table1/index.md"}
 SLOW = {"guide/one-person-one-constraint.md", "guide/regressions.md", "start/reading-a-plan.md"}
 CODE = [

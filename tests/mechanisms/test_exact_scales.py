@@ -30,7 +30,7 @@ from dpmodel.privacy import accounting as subsampling
 from dpmodel.privacy import zcdp_rho
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-ROOM, HERE = Path(dpm.__file__).parent, Path(__file__).parent
+ROOM, TESTS = Path(dpm.__file__).parent, Path(__file__).parents[1]
 CLOSE = 4e-3  # rounding allowances enlarge scales by less than this share
 
 # Where noise is drawn: the face on whose neighbours half of it is found out, or the test that has the formula.
@@ -39,17 +39,15 @@ DRAWS = {
     "learn/search.py:every": "test_a_search_draws_what_its_proof_says",
     "learn/search.py:stopped": "test_a_search_draws_what_its_proof_says",
     "mechanisms/direct_measurement.py:run": "measure-laplace",
-    "mechanisms/linalg/block_votes.py:run": "test_votes_of_blocks_move_by_two",
-    "mechanisms/linalg/dense_weights/mechanism.py:run": "feasible_point-dense-weights",
-    "mechanisms/linalg/dp_lp/mechanism.py:_selected": "test_what_is_drawn_is_what_is_paid_for",
-    "mechanisms/linalg/dp_lp/mechanism.py:noisy_pull": "test_what_is_drawn_is_what_is_paid_for",
-    "mechanisms/linalg/dp_lp/mechanism.py:search": "test_what_is_drawn_is_what_is_paid_for",
-    "mechanisms/linalg/hinge_descent/mechanism.py:run": "feasible_point-hinge-descent",
-    "mechanisms/linalg/pin_hull/mechanism.py:_search": "test_what_is_drawn_is_what_is_planned",
-    "mechanisms/linalg/pin_hull/mechanism.py:run": "test_what_is_drawn_is_what_is_planned",
-    "mechanisms/linalg/rescaling_perceptron/mechanism.py:run": "feasible_point-rescaling-perceptron",
-    "mechanisms/linalg/stable_span/mechanism.py:_released": "span-stable-span",
-    "mechanisms/linalg/tukey_depth/mechanism.py:run": "point_in_hull-tukey-depth",
+    "exact/dp_lp.py:_selected": "test_what_is_drawn_is_what_is_paid_for",
+    "exact/dp_lp.py:noisy_pull": "test_what_is_drawn_is_what_is_paid_for",
+    "exact/dp_lp.py:search": "test_what_is_drawn_is_what_is_paid_for",
+    "exact/hinge_descent.py:run": "feasible_point-hinge-descent",
+    "exact/pin_hull.py:_search": "test_what_is_drawn_is_what_is_planned",
+    "exact/pin_hull.py:run": "test_what_is_drawn_is_what_is_planned",
+    "exact/rescaling_perceptron.py:run": "feasible_point-rescaling-perceptron",
+    "exact/stable_span.py:_released": "span-stable-span",
+    "exact/tukey_depth.py:run": "point_in_hull-tukey-depth",
     "mechanisms/lp/cheapest_point.py:run": "test_cheapest_point_spends_epsilon_on_the_moves_of_its_counts",
     "mechanisms/lp/cutting_planes/mechanism.py:_run": "many_caps-private-cutting-planes",
     "mechanisms/lp/dense_weights/oracles.py:minimise": "test_dense_weights_ask_for_the_rows_of_one_record",
@@ -62,10 +60,10 @@ DRAWS = {
     "mechanisms/lp/point_exponential/mechanism.py:point": "test_the_exact_privacy_loss",
     "mechanisms/lp/vertex_exponential/mechanism.py:run": "objective-vertex-exponential",
     "as_printed/adassp.py:run": "test_adassp_draws_what_its_paper_and_the_relation_demand",
-    "mechanisms/published/algorithm_10.py:_improved": "test_run_asks_for_the_planned_noise",
-    "mechanisms/published/algorithm_10.py:_perceptron": "test_run_asks_for_the_planned_noise",
-    "mechanisms/published/algorithm_10.py:noisy_average": "test_scales_are_those_of_the_paper",
-    "mechanisms/published/stable_span.py:index": "test_noise_of_the_printed_scales_doubled_for_replace_one",
+    "exact/algorithm_10.py:_improved": "test_run_asks_for_the_planned_noise",
+    "exact/algorithm_10.py:_perceptron": "test_run_asks_for_the_planned_noise",
+    "exact/algorithm_10.py:noisy_average": "test_scales_are_those_of_the_paper",
+    "exact/stable_span_as_printed.py:index": "test_noise_of_the_printed_scales_doubled_for_replace_one",
     "as_printed/stochastic_mirror_descent.py:fresh_pattern": "test_pattern_of_fresh_steps",
     "as_printed/stochastic_mirror_descent.py:run": "test_transcripts_of_neighbours",
     "regressions/noisy_gradient.py:draw": "test_random_neighbours_cost_all_of_the_budget_and_no_more",
@@ -81,7 +79,7 @@ DRAWS = {
 }  # fmt: skip
 # They draw about made-up data, for forecasts and demonstrations.
 PUBLIC = {
-    "mechanisms/linalg/synthetic.py:public_noise", "regressions/descent_search.py:simulated",
+    "exact/cones.py:public_noise", "regressions/descent_search.py:simulated",
     "regressions/gaussian_frank_wolfe.py:_simulated_pick", "teach/reconstruction.py:randomised_response",
 }  # fmt: skip
 
@@ -117,7 +115,7 @@ def test_every_place_that_draws_has_a_test() -> None:
         for where in places(text)
     }
     assert found == set(DRAWS) | PUBLIC
-    tests = set(re.findall(r"^def (test_\w+)", "\n".join(path.read_text() for path in HERE.rglob("*.py")), re.M))
+    tests = set(re.findall(r"^def (test_\w+)", "\n".join(path.read_text() for path in TESTS.rglob("*.py")), re.M))
     assert set(DRAWS.values()) <= tests | {str(face) for face in FACES}
     assert places("def f(x):\n    def g():\n        return x.gaussian\n    permute_and_flip(1)") == {"f", "g"}
 
@@ -144,7 +142,7 @@ def losses(face: Face, place: str, budget: tuple[float, float], seeds: range) ->
         yield drawn, first.lost(*charged)
 
 
-SLOW = {"many_caps-private-cutting-planes", "feasible_point-hinge-descent", "feasible_point-dense-weights",
+SLOW = {"many_caps-private-cutting-planes", "feasible_point-hinge-descent",
         "least_squares-sufficient-statistics"}  # fmt: skip
 ON_NEIGHBOURS = [
     pytest.param(face, place, id=place, marks=[pytest.mark.slow] if str(face) in SLOW else [])
@@ -228,16 +226,6 @@ def test_adassp_draws_what_its_paper_and_the_relation_demand(epsilon: float) -> 
     expected = [R**2 * unit, math.sqrt(2) * R**2 * unit, 2 * R * Y * unit]
     assert [draw.values[0].size for draw in draws] == [1, 3, 2]
     assert all(fits(draw.arguments[0], scale) for draw, scale in zip(draws, expected, strict=True))
-
-
-@pytest.mark.parametrize("epsilon", [0.5, 3.0])
-def test_votes_of_blocks_move_by_two(epsilon: float) -> None:
-    """One vote goes from one subspace to another: 2 in the 1-norm."""
-    rows = np.random.default_rng(0).integers(0, 7, (3000, 2)) @ [[1, 0, 2], [0, 1, 3]] % 7
-    given = {"field": dpm.linalg.GF(7), "corrupted": 0.01, "neighbors": "add-remove", "mechanism": "block-votes"}
-    draws = asked_of(lambda rng: dpm.linalg.span(rows, epsilon=epsilon, delta=1e-6, rng=rng, **given))
-    (votes,) = [draw for draw in draws if draw.distribution == "discrete_laplace"]
-    assert fits(votes.arguments[0], 2 / epsilon)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,6 @@ QUICK = {
     "people_for_least-cheapest-point", "least_squares-sufficient-statistics", "whole_equations-exact-equations",
     "span-stable-span", "measure-laplace", "point_in_hull-tukey-depth", "query_release-auto",
 }  # fmt: skip
-MINUTES = "feasible_point-dense-weights-0.001"  # little budget is many steps there
 
 
 def _cases(names: str, quick: list[Any], others: list[Any], faces: list[Face] = FACES) -> Any:
@@ -44,9 +43,8 @@ def _cases(names: str, quick: list[Any], others: list[Any], faces: list[Face] = 
     cases = []
     for face in faces:
         for value in (*quick, *others):
-            name = f"{face}-{value}"
-            default = str(face) in QUICK and value in quick and name != MINUTES
-            cases.append(pytest.param(face, value, id=name, marks=() if default else pytest.mark.slow))
+            default = str(face) in QUICK and value in quick
+            cases.append(pytest.param(face, value, id=f"{face}-{value}", marks=() if default else pytest.mark.slow))
     return pytest.mark.parametrize(("face", names), cases)
 
 

@@ -14,8 +14,6 @@ from dpmodel.exact import hinge_descent
 from dpmodel.exact import rescaling_perceptron as perceptron
 from dpmodel.exact.model import Found
 from dpmodel.forecast import Forecast, RowsMissed
-from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
-from dpmodel.mechanisms.linalg.dense_weights import plan as dense_plans
 
 
 @dataclass(frozen=True)
@@ -65,10 +63,6 @@ def widest(rows: Any, cone: np.ndarray) -> np.ndarray:
 def quick_forecasts(patch: Any) -> None:
     """Few simulations of few steps for one candidate: forecasts are worse and quick."""
     patch.setattr(hinge_descent, "_SIMULATED_STEPS", 50)
-    for module, names in (
-        (hinge_descent, ("_FEW_SEEDS", "_MANY_SEEDS")), (dense_weights, ("_MANY_SEEDS",)), (perceptron, ("_SEEDS",))
-    ):  # fmt: skip
+    for module, names in ((hinge_descent, ("_FEW_SEEDS", "_MANY_SEEDS")), (perceptron, ("_SEEDS",))):
         for name in names:
             patch.setattr(module, name, 3)
-    for name, only in (("_SHARES", 0.2), ("_RATES", 3.0), ("_STEPS", 50)):
-        patch.setattr(dense_plans, name, (only,))

@@ -155,7 +155,6 @@ for _function in (linalg.span, linalg.affine_span):
     FACES.append(_exact(_function, "stable-span", _one_row(_in_plane, [1, 2, 3, 4]), field=GF7))
 FACES += [
     _exact(linalg.span, "stable-span", _one_row(_in_plane, [0, 0, 0, 0]), field=linalg.QQ),
-    _exact(linalg.span, "block-votes", _one_row(_in_plane), field=GF7, corrupted=0.01),
     _exact(linalg.span, "stable-span-as-printed", _one_row(lambda r: _in_plane(r, 9000), [1, 2, 3, 4]), field=GF7),
 ]
 
@@ -189,7 +188,7 @@ def _whole_inequalities(rng: np.random.Generator) -> tuple[Data, Data]:
 
 FACES += [
     _exact(linalg.feasible_point, name, _inequalities, margin={"radius": 1, "within": 3})
-    for name in ("hinge-descent", "rescaling-perceptron", "dense-weights")
+    for name in ("hinge-descent", "rescaling-perceptron")
 ]
 FACES.append(_exact(linalg.feasible_point, "dp-lp", _whole_inequalities, bound=20))
 

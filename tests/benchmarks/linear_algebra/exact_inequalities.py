@@ -27,7 +27,6 @@ from dpmodel.privacy import SeededSource
 
 MECHANISMS = {
     "hinge-descent": "dpmodel.exact.hinge_descent:HINGE_DESCENT",
-    "dense-weights": "dpmodel.mechanisms.linalg.dense_weights.mechanism:DENSE_WEIGHTS",
 }
 
 

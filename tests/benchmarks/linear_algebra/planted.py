@@ -11,7 +11,7 @@ Every wrong equation that finds d others makes a set of dimension d + 1. So as s
 threshold, the largest dimension that passes, which Algorithm 2 releases, is the whole space: inconsistent. That is what
 ``published`` does, and ``largest``, the tightened release with that rule. ``stable-span`` releases the largest
 *consistent* span that passes, and ``told`` knows the share. All need right equations that wrong ones do not use up:
-share (d + 1) < 1. ``block-votes`` is told the share, too, and does not need that.
+share (d + 1) < 1.
 
     python -m tests.benchmarks.linear_algebra.planted [--sizes 2000 20000] [--fields QQ 2 7 256]
 """
@@ -34,7 +34,6 @@ from dpmodel.exact.partition import stable_partition
 from dpmodel.exact.stable_span import STABLE_SPAN
 from dpmodel.exact.stable_span_as_printed import STABLE_SPAN_AS_PRINTED
 from dpmodel.exact.subspaces import Basis
-from dpmodel.mechanisms.linalg.block_votes import BLOCK_VOTES
 from dpmodel.privacy import SeededSource
 from tests.benchmarks.linear_algebra.data import Planted, partitioned_once, planted, vectors
 from tests.benchmarks.measuring import Expectations, Table, header, parser, short
@@ -45,7 +44,6 @@ RELEASES: dict[str, tuple[Any, VectorTask, bool]] = {
     "largest": (STABLE_SPAN, "span", False),
     "stable-span": (STABLE_SPAN, "equations", False),
     "told": (STABLE_SPAN, "equations", True),
-    "block-votes": (BLOCK_VOTES, "equations", True),
 }
 
 
@@ -109,7 +107,7 @@ def main() -> int:
     expectations = Expectations()
     table = Table(
         ("field", 7), ("d", 2), ("share", 5), ("m", 6), ("wrong", 5), ("sets", 11), ("published", 20), ("largest", 20),
-        ("stable-span", 20), ("told", 16), ("block-votes", 16),
+        ("stable-span", 20), ("told", 16),
     )  # fmt: skip
     kept: dict[str, list[str]] = {name: [] for name in settings.releases if RELEASES[name][2]}
     broken: dict[str, list[str]] = {name: [] for name in kept}

@@ -15,24 +15,19 @@ from scipy.stats import norm
 
 from dpmodel.contract import Mechanism, Options
 from dpmodel.exact import hinge_descent
-from dpmodel.exact import hinge_descent as hinge_bounds
 from dpmodel.exact.cones import KINDS, CountNoise, GridRows, finisher, missed_counts
 from dpmodel.exact.rescaling_perceptron import RESCALING_PERCEPTRON, RescalingPerceptron, plan_search
-from dpmodel.mechanisms.linalg.dense_weights import mechanism as dense_weights
-from dpmodel.mechanisms.linalg.dense_weights import plan as dense_plans
 from dpmodel.privacy import ExactSource, SeededSource, gaussian_delta
 
 ONE, FOUR = Options(1.0, 1e-6), Options(4.0, 1e-6)
-HINGE, DENSE = hinge_descent.HINGE_DESCENT, dense_weights.DENSE_WEIGHTS
-ALL = [HINGE, DENSE, RESCALING_PERCEPTRON]
-DENSITY = 7
+HINGE = hinge_descent.HINGE_DESCENT
+BOTH = [HINGE, RESCALING_PERCEPTRON]
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dense weights by one plan, whatever simulations say, and hinge descent in few steps."""
-    monkeypatch.setattr(hinge_bounds, "_MOST_STEPS", 200)
-    monkeypatch.setattr(dense_weights, "best_plan", lambda m, r: dense_plans.dense_plan(m, r, DENSITY, 40, 3.0))
+    """Hinge descent in few steps."""
+    monkeypatch.setattr(hinge_descent, "_MOST_STEPS", 200)
 
 
 def names(mechanisms: Any) -> dict[str, Any]:
@@ -54,43 +49,37 @@ def within_budget(draws: list[tuple[str, float, int]], options: Options, sensiti
 
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
-@pytest.mark.parametrize("mechanism", **names([HINGE, DENSE]))
-def test_scales_compose_to_the_budget(quick: None, mechanism: Any, delta: float, neighbors: str) -> None:
-    size, options, twice = 3, Options(0.7, delta), neighbors == "replace-one"
+def test_scales_compose_to_the_budget(quick: None, delta: float, neighbors: str) -> None:
+    size, request, twice = 3, Options(0.7, delta), neighbors == "replace-one"
     model = planted_system(size, 0.3, 50, "uniform", 1, neighbors=neighbors)
-    draws = asked(mechanism, model, options)
-    steps = hinge_bounds.plan_hinge(model, options).steps if mechanism is HINGE else 40
-    sensitivity = (1.0 + twice) if mechanism is HINGE else 2 / DENSITY
-    assert [k for *_, k in draws] == [size] * steps + [3]
-    assert within_budget(draws, options, sensitivity, size)
+    draws = asked(HINGE, model, request)
+    sensitivity = 1.0 + twice
+    assert [k for *_, k in draws] == [size] * hinge_descent.plan_hinge(model, request).steps + [3]
+    assert within_budget(draws, request, sensitivity, size)
     assert not within_budget(
-        [(distribution, scale * 0.99, k) for distribution, scale, k in draws], options, sensitivity, size
+        [(distribution, scale * 0.99, k) for distribution, scale, k in draws], request, sensitivity, size
     )
-    if mechanism is HINGE and twice:
+    if twice:
         forgotten = replace(model, neighbors="add-remove", records=None)
-        assert not within_budget(asked(HINGE, forgotten, options), options, sensitivity, size)
+        assert not within_budget(asked(HINGE, forgotten, request), request, sensitivity, size)
 
 
-@pytest.mark.parametrize("mechanism", **names([HINGE, DENSE]))
-def test_nothing_that_is_asked_depends_on_the_data(
-    quick: None, mechanism: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The twin takes a single step where no row is active, or where there are fewer rows than the density."""
+def test_nothing_that_is_asked_depends_on_the_data(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin takes a single step where there are few rows."""
     easy = planted_system(3, 0.9, 100, "uniform", 1).read_rows()[0]
 
     def alike() -> bool:
         data = (np.zeros((0, 3)), -easy[:1], -easy, np.vstack([easy, -easy]))
-        each = [asked(mechanism, system(rows, 0.3, expected=100), ONE) for rows in data]
+        each = [asked(HINGE, system(rows, 0.3, expected=100), ONE) for rows in data]
         return all(draws == each[0] for draws in each)
 
     assert alike()
-    module, name = (hinge_descent, "descend") if mechanism is HINGE else (dense_weights, "weigh")
-    honest = getattr(module, name)
+    honest = hinge_descent.descend
 
     def stopping(rows: GridRows, model: Any, plan: Any, *rest: Any) -> Any:
-        return honest(rows, model, plan if rows.count >= DENSITY else replace(plan, steps=1), *rest)
+        return honest(rows, model, plan if rows.count >= 7 else replace(plan, steps=1), *rest)
 
-    monkeypatch.setattr(module, name, stopping)
+    monkeypatch.setattr(hinge_descent, "descend", stopping)
     assert not alike()
 
 
@@ -118,7 +107,6 @@ def slow(*cases: Any) -> list[Any]:
     [
         (HINGE, 5, 0.1), (RESCALING_PERCEPTRON, 5, 0.05),
         *slow((HINGE, 2, 0.3), (HINGE, 20, 0.2), (HINGE, 50, 0.05), (HINGE, 5, 0.01)),
-        *slow((DENSE, 2, 0.3), (DENSE, 5, 0.1), (DENSE, 20, 0.2)),
         *slow(*((RESCALING_PERCEPTRON, *c) for c in [(2, 0.3), (2, 0.005), (5, 0.01), (20, 0.05), (50, 0.2)])),
     ],
 )  # fmt: skip
@@ -133,7 +121,7 @@ def test_planted_systems_are_solved(mechanism: Any, size: int, margin: float) ->
         assert wrong <= 100 and abs(found.missed - wrong) <= 60
 
 
-@pytest.mark.parametrize("mechanism", **names([HINGE, RESCALING_PERCEPTRON]))
+@pytest.mark.parametrize("mechanism", **names(BOTH))
 def test_standard_form_with_public_rows(quick: None, mechanism: Any) -> None:
     """Private a'x <= b with 0 <= x <= 10 public: the answer is a point x, dense rows or sparse."""
     draw = np.random.default_rng(4)
@@ -151,7 +139,7 @@ def test_standard_form_with_public_rows(quick: None, mechanism: Any) -> None:
     np.testing.assert_allclose(*answers, atol=1e-6)
 
 
-@pytest.mark.parametrize("mechanism", **names(ALL))
+@pytest.mark.parametrize("mechanism", **names(BOTH))
 def test_zero_rows_and_no_rows_are_no_error(quick: None, mechanism: Any) -> None:
     none = mechanism.run(system(np.zeros((0, 4)), 0.3, expected=10), ONE, SeededSource(1))
     assert none.status == "found" and none.answer.shape == (4,)
@@ -159,11 +147,11 @@ def test_zero_rows_and_no_rows_are_no_error(quick: None, mechanism: Any) -> None
     A, b = model.read_rows()
     padded = replace(model, _rows=lambda: (np.vstack([A, np.zeros((50, 4))]), np.append(b, np.zeros(50))))
     answers = [mechanism.run(each, FOUR, SeededSource(1)).answer for each in (model, padded)]
-    np.testing.assert_allclose(*answers, atol=1e-3 if mechanism is DENSE else 0.0)  # zero rows have weights
+    np.testing.assert_array_equal(*answers)
 
 
 def test_the_private_noise_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hinge_bounds, "_MOST_STEPS", 25)
+    monkeypatch.setattr(hinge_descent, "_MOST_STEPS", 25)
     model = planted_system(2, 0.5, 3000, "uniform", 1)
     assert missed(model, HINGE.run(model, FOUR, ExactSource()).answer) <= 300
 
@@ -174,23 +162,13 @@ def test_answers_with_the_leading_variable_at_zero_are_lifted() -> None:
     assert y[0] > 0 and model.lowered(y)[0] >= 2
 
 
-@pytest.mark.parametrize(("mechanism", "margin", "most"), [(HINGE, 0.5, 0.3), (DENSE, 0.7, 0.5)])
-def test_the_proved_number_of_missed_rows_holds(
-    mechanism: Any, margin: float, most: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_proved_number_of_missed_rows_holds() -> None:
     """A run fails with probability beta = 0.05 at most: 5 of 5 would have a probability of 3e-7."""
-    n, empty = 2000 if mechanism is HINGE else 4000, system(np.zeros((0, 2)), margin)
-    empty = replace(empty, expected=n)
-    if mechanism is HINGE:
-        proved = hinge_bounds.proved_missed(empty, FOUR, hinge_bounds.plan_hinge(empty, FOUR))
-    else:
-        plan = dense_plans.candidates(empty, FOUR)[-1]
-        proved = dense_plans.proved_missed(empty, FOUR, plan)
-        assert plan.density <= proved
-        monkeypatch.setattr(dense_weights, "best_plan", lambda *_: plan)
-    assert proved < most * n
-    models = [planted_system(2, margin, n, KINDS[seed % 3], seed) for seed in range(5)]
-    found = [mechanism.run(model, FOUR, SeededSource(seed)) for seed, model in enumerate(models)]
+    empty = replace(system(np.zeros((0, 2)), 0.5), expected=2000)
+    proved = hinge_descent.proved_missed(empty, FOUR, hinge_descent.plan_hinge(empty, FOUR))
+    assert proved < 0.3 * 2000
+    models = [planted_system(2, 0.5, 2000, KINDS[seed % 3], seed) for seed in range(5)]
+    found = [HINGE.run(model, FOUR, SeededSource(seed)) for seed, model in enumerate(models)]
     assert sum(missed(m, f.answer) > proved for m, f in zip(models, found, strict=True)) < 5
 
 
@@ -206,14 +184,11 @@ def test_forecast_words_and_vacuity(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bad.vacuous and not bad.proved
     pure = HINGE.forecast(many, Options(1.0, 0.0))
     assert "nothing proved" in pure.statement and not pure.vacuous
-    dense = DENSE.forecast(system(np.zeros((0, 2)), 0.5, expected=1000), Options(1.0, 0.0))
-    assert not dense.vacuous and "simulations" in dense.statement and dense.error.missed <= 100
-    assert DENSE.forecast(few, Options(0.1, 1e-6)).vacuous
     perceptron = RESCALING_PERCEPTRON.forecast(planted_system(10, 0.05, 60, "margin", 0), ONE)
     assert perceptron.vacuous and perceptron.error.needed > 60
 
 
-@pytest.mark.parametrize("mechanism", **names([HINGE, RESCALING_PERCEPTRON]))
+@pytest.mark.parametrize("mechanism", **names(BOTH))
 def test_forecasts_read_no_rows_and_are_computed_once(mechanism: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def closed() -> Any:
         raise AssertionError("a forecast read private rows")
@@ -228,14 +203,13 @@ def test_forecasts_read_no_rows_and_are_computed_once(mechanism: Any, monkeypatc
 EMPTY = {"public": np.array([[1.0, 0.0], [-1.0, 0.0]]), "sides": np.array([1.0, -2.0]), "homogeneous": False}
 
 
-@pytest.mark.parametrize("mechanism", **names(ALL))
+@pytest.mark.parametrize("mechanism", **names(BOTH))
 def test_reasons_why_not(mechanism: Any) -> None:
     assert isinstance(mechanism, Mechanism)
     assert mechanism.eligible(system(np.zeros((0, 3)), 0.1), ONE).eligible
     for margin, words in ((None, "margin"), (1.5, "margin"), (math.nan, "margin"), (1e-9, "too small")):
         assert words in mechanism.eligible(system(np.zeros((0, 3)), margin), ONE).reason
     assert "no public point" in mechanism.eligible(system(np.zeros((0, 3)), 0.1, **EMPTY), ONE).reason
-    assert "rounding" in DENSE.eligible(system(np.zeros((0, 3)), 0.1, expected=2**33), ONE).reason
     assert "delta" in RESCALING_PERCEPTRON.eligible(system(np.zeros((0, 3)), 0.1), Options(1.0, 0.0)).reason
 
 

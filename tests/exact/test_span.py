@@ -75,7 +75,7 @@ def test_result_prints_and_is_plain_data():
     data = json.loads(json.dumps(found.to_dict()))
     assert data["dimension"] == 3 and data["basis"]["field"] == "GF(7)"
     assert "Subspace" in repr(found)
-    assert "block-votes" in str(found.plan)
+    assert "stable-span" in str(found.plan)
 
 
 def test_few_vectors_give_nothing_under_add_remove():

@@ -45,4 +45,4 @@ def test_every_function_and_mechanism_named_exists() -> None:
     for name in re.findall(r"`learn\.(\w+)`", DOCS):
         assert hasattr(pytest.importorskip("dpmodel.learn"), name), name
     known = {each.name for kind in dpm.plan.registry.KINDS.values() for each in kind.mechanisms}
-    assert set(re.findall(r"`((?:stable-span|block-votes|dp-lp)[a-z-]*)`", DOCS)) <= known
+    assert set(re.findall(r"`((?:stable-span|dp-lp)[a-z-]*)`", DOCS)) <= known

@@ -1,1 +1,0 @@
-"""Exact private linear algebra: vectors, inequalities and points, one record each."""

@@ -1,1 +1,0 @@
-"""Dense multiplicative weights over a cone."""
