@@ -212,6 +212,8 @@ class Serves:
     ``reads_blocks`` : all it reads of private rows are sums (``Table.map_reduce`` of regressions,
     ``RowTable.map_reduce`` of programs): then they may lie anywhere.
 
+    Regressions. ``classes`` : also multinomial ones, with several scores of a record.
+
     Programs. ``leaves_out`` : it promises nothing of some of the private constraints. Where each is of one record, few
     records can change little more than their own; elsewhere a constraint without a promise is no answer.
     ``exact`` : it satisfies private constraints exactly, all but a few. ``strict`` : it promises that all of them hold.
@@ -225,6 +227,7 @@ class Serves:
     cells: tuple[str, ...] = ()
     as_printed: bool = False
     reads_blocks: bool = False
+    classes: bool = False
     leaves_out: bool = False
     exact: bool = False
     strict: bool = False

@@ -28,7 +28,7 @@ from dpmodel.marks.private import Private
 from dpmodel.models.explanation import private_of
 from dpmodel.models.released import checked_point, collect, private_parameters
 from dpmodel.programs.classifier import record_words
-from dpmodel.regressions.model import AnyRegression, PrivateMultinomial, PrivateOutputs, PrivateRegression
+from dpmodel.regressions.model import AnyRegression, PrivateOutputs, PrivateRegression
 from dpmodel.regressions.rates import regression_lower_bounds
 from dpmodel.release.release import Release
 from dpmodel.text import number
@@ -58,11 +58,13 @@ class Regression(Model[AnyRegression]):
     def serves(self, mechanism: Any, options: Options) -> Verdict:
         if self.data.in_blocks and not mechanism.serves.reads_blocks:
             return Verdict(False, "it needs all rows in memory, and these lie in blocks")
+        if isinstance(self.data, PrivateRegression) and self.data.scores > 1 and not mechanism.serves.classes:
+            return Verdict(False, "it is for one prediction of a record, not for several classes at once")
         return YES
 
     def lower_bounds(self, options: Options) -> tuple[str, ...]:
-        if isinstance(self.data, PrivateOutputs | PrivateMultinomial):
-            return ()  # the theorems speak of one output
+        if isinstance(self.data, PrivateOutputs) or self.data.scores > 1:
+            return ()  # the theorems speak of one prediction of a record
         return regression_lower_bounds(self.data, options.epsilon, options.delta)
 
     @property

@@ -77,7 +77,7 @@ def select_mechanism(candidates: Sequence[Candidate], options: Options | None = 
     smooth losses                     objective-perturbation, with noisy-descent close by
     logistic losses, delta = 0        pure-objective-perturbation
     absolute, quantile: one number    quantile-exponential
-    large n, where time counts        subsampled-descent: fewer passes, a little more noise
+    large n, where time counts        mechanisms.NoisyDescent(rate=.05): fewer passes, a little more noise
     too few records for the budget    public-only: the best point that reads no data
     ================================  ===================================================================
 

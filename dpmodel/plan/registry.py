@@ -17,7 +17,7 @@ from dpmodel.contract import Mechanism, Outcome, Serves, Verdict, nearest
 from dpmodel.errors import SpecificationError
 from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.forecast import Forecast
-from dpmodel.regressions.model import PrivateMultinomial, PrivateOutputs, PrivateRegression
+from dpmodel.regressions.model import PrivateOutputs, PrivateRegression
 
 _LOG = logging.getLogger("dpmodel")
 
@@ -57,17 +57,10 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "regressions.mirror_descent:MIRROR_DESCENT",
         "regressions.objective_perturbation:OBJECTIVE_PERTURBATION",
         "regressions.pure_objective_perturbation:PURE_OBJECTIVE_PERTURBATION",
-        "regressions.descent:SUBSAMPLED_DESCENT",
         "regressions.gaussian_frank_wolfe:GAUSSIAN_FRANK_WOLFE",
         "as_printed.adassp:ADASSP_AS_PRINTED",
         "as_printed.frank_wolfe:FRANK_WOLFE_AS_PRINTED",
         "as_printed.stochastic_mirror_descent:STOCHASTIC_MIRROR_DESCENT",
-    ),
-    PrivateMultinomial: (
-        "regressions.several_classes:PUBLIC_ONLY_MULTINOMIAL",
-        "regressions.several_classes:MULTINOMIAL_DESCENT",
-        "regressions.several_classes:MULTINOMIAL_OBJECTIVE_PERTURBATION",
-        "regressions.several_classes:MULTINOMIAL_SUBSAMPLED",
     ),
     Postprocessing: (
         "mechanisms.postprocess.exact_tree.mechanism:EXACT_TREE",
@@ -138,7 +131,6 @@ _WORDS: dict[type, str] = {
     PrivateLP: "linear and cone programs with private parameters",
     PrivateRegression: "regressions",
     PrivateOutputs: "regressions of several outputs",
-    PrivateMultinomial: "multinomial regressions",
     Postprocessing: "post-processing of published numbers",
     PrivateVectors: "spans and equations, one vector per record",
     PrivateInequalities: "inequalities to be satisfied exactly, one per record",

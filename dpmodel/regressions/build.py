@@ -17,7 +17,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.marks.records import DEFAULT_RECORDS, refuse_unnamed
 from dpmodel.programs.classifier import Cell, Classification, record_words
 from dpmodel.regressions.features import Features, Label, RowBounds
-from dpmodel.regressions.model import PrivateMultinomial, PrivateOutputs, PrivateRegression
+from dpmodel.regressions.model import PrivateOutputs, PrivateRegression
 from dpmodel.regressions.outputs import PublicColumns
 from dpmodel.regressions.read import Outputs, Recognised
 from dpmodel.regressions.read_sets import ConvexSet, domain_of
@@ -54,7 +54,7 @@ def private_regression(recognised: Recognised, clip: float = math.inf) -> Privat
             remedy="no clip",
         )
     largest = 1.0 if weights is None else float(weights.max())
-    return (PrivateMultinomial if several else PrivateRegression)(
+    return PrivateRegression(
         loss=replace(recognised.loss, clip=clip),
         count=recognised.count,
         scale=recognised.scale,

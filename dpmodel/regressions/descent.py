@@ -1,18 +1,17 @@
-"""A bound on the excess of averaged noisy descent over a bounded set, with high probability."""
+"""Projected gradient descent with Gaussian (pure budgets: Laplace) noise on sums of derivatives over the rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.contract import Mechanism, Options, Outcome, Progress, Serves, Verdict, counted, no_progress
-from dpmodel.forecast import Bound, ExcessRisk, Forecast
+from dpmodel.contract import Options, Outcome, Progress, Serves, Verdict, counted
+from dpmodel.forecast import Forecast
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import LEAST_DELTA, NoiseSource, PoissonCoins, poisson_coins, subsampled_multiplier
@@ -32,54 +31,7 @@ from dpmodel.regressions.noisy_gradient import (
 )
 from dpmodel.regressions.rows import WHOLE, Rows, Table
 
-
-def averaged_excess(noise: StepNoise, settings: Settings, beta: float) -> float | None:
-    """Proved bound, or None where the theorem does not speak (momentum, other averages, Laplace noise, unbounded sets,
-    penalties that are not quadratic, several scores).
-
-    Theorem. Points u_t of a convex set U, ``u_{t+1} = P_U(u_t - h (g_t + x_t))``, g_t a subgradient of f at u_t with
-    ``|g_t| <= G``, x_t given the past N(0, s_t^2 I) with s_t <= s, plus a fixed N(0, r^2 I) vector x. The mean of the
-    T points has, with probability 1 - beta, ``f(mean) - f(u*) <= R^2 / (2 h T) + (h / 2)(G + N)^2 + D s sqrt(2 l / T) +
-    D Q`` with R = max |u_0 - u|, D the diameter, l = ln(3 / beta), ``N = s (sqrt(p) + sqrt(2 l / T)) + Q`` and
-    ``Q = r (sqrt(p) + sqrt(2 l))``.
-
-    Proof. Projection does not increase distances: ``<g_t + e_t, u_t - u*> <= (|u_t - u*|^2 - |u_{t+1} - u*|^2) / 2h +
-    (h/2) |g_t + e_t|^2``, e_t all noise of step t. Sum over t; convexity turns ``<g_t, u_t - u*>`` into excess. Given
-    the past ``<x_t, u* - u_t>`` is normal with variance at most s^2 D^2, so their sum has the tail of a normal of
-    variance T s^2 D^2 (supermartingale exp): the third term, except w.p. beta/3. ``|x| <= Q`` except w.p. beta/3
-    (Gaussian concentration of the norm), likewise ``sqrt(sum |x_t|^2) <= s (sqrt(T p) + sqrt(2 l))``, where scaling x_t
-    up to s only increases it. Minkowski in t bounds the root mean square of |g_t + e_t| by G + N.
-    """
-    model, metric, penalty = noise.model, noise.metric, noise.model.penalty
-    if (
-        settings.clip < math.inf
-        or settings.momentum
-        or settings.averaging != "all"
-        or noise.order != 2
-        or not penalty.smooth
-        or model.scores > 1
-    ):
-        return None
-    if not math.isfinite(model.prediction_bound) or not model.domain.bounded or not metric.diagonal:
-        return None
-    stretch = float((1 / metric.scale).max())  # |v| <= |w| max 1 / scale
-    diameter, far = stretch * model.domain.diameter(2.0), stretch * model.domain.norm(2.0)
-    center = float(np.linalg.norm(metric.coordinates(public_point(model))))
-    radius = min(diameter, far + center)
-    z, y = model.prediction_bound, model.row.label_bound
-    reach = model.loss.rest_bound(z, y) if settings.share > 0 else model.loss.derivative_bound(z, y)
-    p, steps, log = model.size, settings.steps, math.log(3 / beta)
-    wide, once = model.scale * noise.scale(reach), model.scale * noise.middle_scale
-    linear = float(np.linalg.norm(metric.sums(penalty.linear)))
-    public = float((2 * metric.scale * penalty.ridge).max(initial=0.0)) * model.domain.norm(2.0) + linear
-    derivative = model.weight * model.derivative_bound * metric.row.norm(2) + public
-    fixed = once * (math.sqrt(p) + math.sqrt(2 * log))
-    square = derivative + wide * (math.sqrt(p) + math.sqrt(2 * log / steps)) + fixed
-    bound = radius**2 / (2 * settings.step * steps) + settings.step / 2 * square * square
-    return bound + diameter * (wide * math.sqrt(2 * log / steps) + fixed)
-
-
-# ------------------------------------------------------------------------------------------ full batch
+_SAMPLED_STEPS = 64
 
 
 @dataclass(frozen=True)
@@ -88,7 +40,9 @@ class NoisyDescent(PureToo):
 
     Source
         Bassily, Smith and Thakurta 2014, section 2 (full-batch steps: Song, Chaudhuri and Sarwate 2013); AMU20 for
-        losses without smoothness; exact Gaussian composition: Dong, Roth and Su 2022, corollary 3.3.
+        losses without smoothness; exact Gaussian composition: Dong, Roth and Su 2022, corollary 3.3. Samples: Abadi et
+        al. 2016 (without clipping of whole gradients: derivatives are bounded); their accounting by privacy-loss
+        distributions: Koskela et al. 2020. Several classes: McCullagh and Nelder 1989, chapter 5 (the loss).
     Privacy
         Private rows enter only through ``M sum_i omega_i s_i a_i`` (M public: ``Metric``). Each step noises these p
         sums, scaled to how far one record moves them at the released point, so that every step costs the same mu
@@ -97,47 +51,86 @@ class NoisyDescent(PureToo):
         m(y) + rest (``Loss.middle``): ``M sum_i omega_i m(y_i) a_i`` is released once with a share of the budget, and
         steps release sums of the rest, which reaches half as far. T, step, momentum, share, averaging and clip are
         functions of public facts (``Search``); penalty, projection and averaging act on released numbers.
+
+        *Several classes.* What is noised is the matrix ``sum_i omega_i s_i (M a_i)'`` with s_i = p_i - y_i (K,), p_i =
+        softmax(W a_i), its K p entries together. ``|s (M a)'| = |s| |M a|`` in the Frobenius norm, and in the sum of
+        all entries with 1-norms, so that ``Metric.sensitivity`` holds with |s_i| in place of the size of a number.
+        ``|p - y|_2 < sqrt(2)`` whatever W is, so one record moves the sum by less than ``2 sqrt(2) |M a|``
+        (replace-one). Over all W no less will do: with two columns or more (the intercept is one) some W sets the
+        scores of two rows as far apart as one likes, however near they are to each other, and then s is nearly e_j -
+        e_k for the one and e_k - e_j for the other. At a released W it is less: ``Softmax.derivative_bound`` of the
+        largest difference of two scores (``sqrt(1 - 1/K)`` at W = 0). With the middles 1/K - y measured once, steps
+        noise p - 1/K, which is at most ``sqrt(1 - 1/K)`` long.
+
+        *Samples* (``rate`` q). Every step draws every record with probability q, by coins that stay secret, and
+        releases the sum over the drawn records with Gaussian noise of standard deviation ``multiplier`` times the
+        largest norm of one record's vector at the released point. So each step is dominated by one and the same pair
+        of mixtures, and T steps cost what ``subsampled_multiplier`` was solved for (replace-one: the pair of opposite
+        records; absent records without constant columns: one record against none). q is public.
     Utility
         Forecast: mean excess risk on simulated populations, with this noise and these settings. Where the set is
         bounded and plain averaging was asked for (momentum=False, averaging="all", no l1 or other penalty),
-        ``averaged_excess`` proves a bound that holds with probability 1 - beta.
+        ``averaged_excess`` proves a bound that holds with probability 1 - beta. Samples save work, not noise: for the
+        same time of descent steps on all records have no more noise.
     Cost
-        T passes over the features and T p noisy numbers, T <= 128, fewer for p > 1,200; a projection a step.
+        T passes over the features and T p noisy numbers, T <= 128, fewer for p > 1,200; a projection a step. With
+        samples q T passes and T n coins.
 
     Parameters
     ----------
     steps, momentum, averaging, middle : force T, forbid momentum, force what is averaged, forbid the middles.
+    rate : share of the records in a step, in (0, 1]; None: all, without coins.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, classes=True)
     steps: int | None = None
     momentum: bool = True
     averaging: Averaging | None = None
     middle: bool = True
+    rate: float | None = None
     name: str = "noisy-descent"
     source: str = "Bassily, Smith and Thakurta 2014; Dong, Roth and Su 2022 (exact Gaussian composition)"
 
+    def __post_init__(self) -> None:
+        if self.rate is not None and not 0 < self.rate <= 1:
+            raise SpecificationError(
+                f"rate={self.rate!r}",
+                why="it is the share of the records in a step",
+                remedy="rate=0.1, or None for all",
+            )
+
     def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
+        if self.rate is not None and options.delta < LEAST_DELTA:
+            return Verdict(False, f"samples are accounted for delta of at least {LEAST_DELTA:g}")
         return judge_descent(model, 1.0 if options.delta == 0 else 2.0)
 
     def plan(self, model: PrivateRegression, options: Options) -> DescentPlan:
         """Settings and their prediction, from public facts."""
         return _plan(model, self, options.epsilon, options.delta)
 
+    def noise(self, model: PrivateRegression, options: Options, settings: Settings) -> StepNoise:
+        """What steps with these settings need."""
+        return _noise(self.rate, model, options.epsilon, options.delta, settings)
+
     def forecast_as_given(self, model: PrivateRegression, options: Options) -> Forecast:
         plan = self.plan(model, options)
-        settings, noise = plan.settings, step_noise(model, _spend(options.epsilon, options.delta), plan.settings)
+        settings, noise = plan.settings, self.noise(model, options, plan.settings)
+        passes = f"{settings.steps} passes over the data"
+        details: dict[str, Any] = {
+            "share of the middles": settings.share,
+            "scale of the middles": noise.middle_scale,
+            "coordinates": "centred" if noise.metric.exchange is not None else "scaled columns",
+        }
+        if isinstance(noise, SampledNoise):
+            passes = f"{settings.steps * noise.rate:.3g} passes over the data in {settings.steps} steps"
+            details = {"sampling rate": noise.rate, "noise multiplier": noise.multiplier}
         return excess_forecast(
             model,
             options,
             predicted=plan.predicted,
             at_most=averaged_excess(noise, settings, options.beta),
-            work=f"{settings.steps} passes over the data, noise on {model.size} sums in each",
-            noise={
-                **noise.told(settings),
-                "share of the middles": settings.share,
-                "scale of the middles": noise.middle_scale,
-                "coordinates": "centred" if noise.metric.exchange is not None else "scaled columns",
-            },
+            work=f"{passes}, noise on {model.size} sums in each",
+            noise={**noise.told(settings), **details},
             caveats=clip_note(model, settings.clip),
         )
 
@@ -145,8 +138,11 @@ class NoisyDescent(PureToo):
         self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress
     ) -> Outcome:
         settings = self.plan(model, options).settings
-        steps = step_noise(model, _spend(options.epsilon, options.delta), settings)
-        gradient = private_gradient(steps, model.read_table(), noise)
+        steps, rows = self.noise(model, options, settings), model.read_table()
+        if isinstance(steps, SampledNoise):
+            gradient = sampled_gradient(steps, rows, noise)
+        else:
+            gradient = private_gradient(steps, rows, noise)
         step = counted(f"gradient descent, {settings.steps} steps", settings.steps, progress)
 
         def told(w: np.ndarray) -> np.ndarray:
@@ -157,22 +153,24 @@ class NoisyDescent(PureToo):
         return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))
 
 
-def step_noise(model: PrivateRegression, spend: Spend, settings: Settings) -> StepNoise:
-    """The noise of these settings."""
-    seen = clipped(model, settings.clip)
-    return StepNoise(seen, descent_metric(model), spend, settings.steps, settings.share)
-
-
-def _spend(epsilon: float, delta: float) -> Spend:
-    return Spend.of(epsilon, delta, gaussian_only=True)
+def _noise(rate: float | None, model: PrivateRegression, epsilon: float, delta: float, settings: Settings) -> StepNoise:
+    seen, metric = clipped(model, settings.clip), descent_metric(model)
+    if rate is None:
+        spend = Spend.of(epsilon, delta, gaussian_only=True)
+        return StepNoise(seen, metric, spend, settings.steps, settings.share)
+    multiplier = _multiplier(model, epsilon, delta, rate, settings.steps)
+    return SampledNoise(seen, metric, Spend(1.0, 1.0), settings.steps, 0.0, rate, multiplier)
 
 
 @cached
 def _plan(model: PrivateRegression, requested: NoisyDescent, epsilon: float, delta: float) -> DescentPlan:
-    spend = _spend(epsilon, delta)
+    noise = partial(_noise, requested.rate, model, epsilon, delta)
+    if requested.rate is not None:
+        full = replace(requested, rate=None, steps=None).plan(model, Options(epsilon, delta))
+        return Search(model, noise, pure=False, steps=requested.steps or _SAMPLED_STEPS).near(full.settings)
     return Search(
         model,
-        lambda settings: step_noise(model, spend, settings),
+        noise,
         pure=delta == 0,
         steps=requested.steps,
         momentum=requested.momentum,
@@ -181,20 +179,12 @@ def _plan(model: PrivateRegression, requested: NoisyDescent, epsilon: float, del
     ).best()
 
 
-NOISY_DESCENT = NoisyDescent()
-__all__ = ["NOISY_DESCENT", "NoisyDescent"]
-
-
-# ------------------------------------------------------------------------------------------ Poisson samples of the rows
-
-
-_STEPS = 64
-_PASSES = (2, 8)
-_LEAST_BATCH = 200  # expected records a step
-# More passes are taken where they forecast an excess smaller by this factor.
-_WORTH = 0.9
-# Settings of steps on all records that are found predict no more than this share's inverse of what others would.
-_MISSED = 0.8
+# ----------------------------------------------------------------------------------------------------- samples
+@cached
+def _multiplier(model: PrivateRegression, epsilon: float, delta: float, rate: float, steps: int) -> float:
+    # Neighbours differ in two vectors; an absent record without constant columns has none.
+    replaced = not model.row.absent or model.row.fixed(2.0) > 0
+    return subsampled_multiplier(epsilon, delta, rate, steps, replace=replaced)
 
 
 @dataclass(frozen=True)
@@ -226,107 +216,6 @@ class SampledNoise(StepNoise):
         return math.hypot(self.scale(1.0) / self.rate, math.sqrt(drawn))
 
 
-@dataclass(frozen=True)
-class SampledPlan:
-    """A plan of descent, with the sampling rate and the noise multiplier."""
-
-    descent: DescentPlan
-    rate: float
-    multiplier: float
-
-
-@dataclass(frozen=True)
-class SubsampledDescent(Mechanism[PrivateRegression]):
-    """Gradient steps on Poisson samples of the rows.
-
-    Source
-        Song, Chaudhuri and Sarwate 2013; Bassily, Smith and Thakurta 2014; Abadi et al. 2016 (without clipping of
-        whole gradients: derivatives are bounded); accounting by privacy-loss distributions: Koskela et al. 2020.
-    Privacy
-        Every step draws every record with probability q, by coins that stay secret, and releases ``M sum omega_i s_i
-        a_i`` over the drawn records with Gaussian noise of standard deviation ``multiplier`` times the largest norm of
-        one record's vector at the released point, so each step is dominated by one and the same pair of mixtures, and T
-        steps cost what ``subsampled_multiplier`` was solved for (replace-one: the pair of opposite records; absent
-        records without constant columns: one record against none). q, T and all settings are public facts.
-    Utility
-        Forecast by simulation, with the variance that sampling adds for derivatives of half their reach. Sampling saves
-        work, not noise: for the same time of descent full-batch steps have no more noise.
-    Cost
-        q T passes over the features (2 or 8), T p noisy numbers and T n coins.
-
-    Parameters
-    ----------
-    steps, rate : force T and the sampling rate.
-    """
-
-    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
-    steps: int | None = None
-    rate: float | None = None
-    name: str = "subsampled-descent"
-    source: str = "Bassily, Smith and Thakurta 2014; Abadi et al. 2016 (privacy-loss distributions)"
-
-    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
-        if options.delta < LEAST_DELTA:
-            return Verdict(False, f"subsampling is accounted for delta of at least {LEAST_DELTA:g}")
-        verdict = judge_descent(model, 2.0)
-        if verdict.eligible and self.rate is None and model.count * _PASSES[0] < _LEAST_BATCH * (self.steps or _STEPS):
-            return Verdict(False, f"samples of {model.count} rows would be too small to save work")
-        return verdict
-
-    def plan(self, model: PrivateRegression, options: Options) -> SampledPlan:
-        """Settings and their prediction, from public facts."""
-        return _sampled_plan(model, self, options.epsilon, options.delta)
-
-    def at_least(self, model: PrivateRegression, options: Options) -> Iterator[Bound]:
-        """Where losses are smooth and samples bring no less noise than as many steps on all records, such steps could
-        take any settings that are found here: the search for theirs may miss these by a little, no more."""
-        if self.steps is not None or self.rate is not None or not math.isfinite(model.loss.smoothness):
-            return
-        full = NOISY_DESCENT.plan(model, options)
-        settings = replace(full.settings, steps=_STEPS, share=0.0)
-        least = step_noise(model, Spend.of(options.epsilon, options.delta, gaussian_only=True), settings)
-        sampled = [
-            sampled_step_noise(model, settings, rate, _multiplier(model, options.epsilon, options.delta, rate, _STEPS))
-            for rate in _rates(_STEPS)
-        ]
-        if all(each.simulated_scale >= least.simulated_scale for each in sampled):
-            yield Bound(ExcessRisk(_MISSED * full.predicted))
-
-    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
-        plan = self.plan(model, options)
-        settings = plan.descent.settings
-        noise = sampled_step_noise(model, settings, plan.rate, plan.multiplier)
-        return excess_forecast(
-            model,
-            options,
-            predicted=plan.descent.predicted,
-            work=f"{settings.steps * plan.rate:.3g} passes over the data in {settings.steps} steps, "
-            f"noise on {model.size} sums in each",
-            noise={
-                **noise.told(settings),
-                "sampling rate": plan.rate,
-                "noise multiplier": plan.multiplier,
-            },
-            caveats=clip_note(model, settings.clip),
-        )
-
-    def run(
-        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Outcome:
-        plan = self.plan(model, options)
-        settings = plan.descent.settings
-        steps = sampled_step_noise(model, settings, plan.rate, plan.multiplier)
-        step = counted(f"gradient descent on samples, {settings.steps} steps", settings.steps, progress)
-        gradient = sampled_gradient(steps, model.read_table(), noise)
-
-        def told(w: Floats) -> Floats:
-            step()
-            return gradient(w)
-
-        points = descend(steps.model, steps.metric, settings, told)
-        return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))
-
-
 def sampled_gradient(noise: SampledNoise, rows: Table, source: NoiseSource) -> Gradient:
     """w -> noisy gradient of the data part from one sample, in the metric's coordinates."""
     model, metric, loss = noise.model, noise.metric, noise.model.loss
@@ -346,35 +235,53 @@ def part_sampled(part: Rows, coins: PoissonCoins, loss: Loss, w: Floats, reach: 
     return part_gradient(part.part(np.flatnonzero(coins.of(part.first, part.count))), loss, w, reach)
 
 
-def sampled_step_noise(model: PrivateRegression, settings: Settings, rate: float, multiplier: float) -> SampledNoise:
-    """The noise of these settings; its ``spend`` is not used: the multiplier says it all."""
-    seen = clipped(model, settings.clip)
-    return SampledNoise(seen, descent_metric(model), Spend(1.0, 1.0), settings.steps, 0.0, rate, multiplier)
+# ----------------------------------------------------------------------------------------------------- theorem
+def averaged_excess(noise: StepNoise, settings: Settings, beta: float) -> float | None:
+    """Proved bound, or None where the theorem does not speak (momentum, other averages, Laplace noise, unbounded sets,
+    penalties that are not quadratic, several scores).
+
+    Theorem. Points u_t of a convex set U, ``u_{t+1} = P_U(u_t - h (g_t + x_t))``, g_t a subgradient of f at u_t with
+    ``|g_t| <= G``, x_t given the past N(0, s_t^2 I) with s_t <= s, plus a fixed N(0, r^2 I) vector x. The mean of the
+    T points has, with probability 1 - beta, ``f(mean) - f(u*) <= R^2 / (2 h T) + (h / 2)(G + N)^2 + D s sqrt(2 l / T) +
+    D Q`` with R = max |u_0 - u|, D the diameter, l = ln(3 / beta), ``N = s (sqrt(p) + sqrt(2 l / T)) + Q`` and
+    ``Q = r (sqrt(p) + sqrt(2 l))``.
+
+    Proof. Projection does not increase distances: ``<g_t + e_t, u_t - u*> <= (|u_t - u*|^2 - |u_{t+1} - u*|^2) / 2h +
+    (h/2) |g_t + e_t|^2``, e_t all noise of step t. Sum over t; convexity turns ``<g_t, u_t - u*>`` into excess. Given
+    the past ``<x_t, u* - u_t>`` is normal with variance at most s^2 D^2, so their sum has the tail of a normal of
+    variance T s^2 D^2 (supermartingale exp): the third term, except w.p. beta/3. ``|x| <= Q`` except w.p. beta/3
+    (Gaussian concentration of the norm), likewise ``sqrt(sum |x_t|^2) <= s (sqrt(T p) + sqrt(2 l))``, where scaling x_t
+    up to s only increases it. Minkowski in t bounds the root mean square of |g_t + e_t| by G + N.
+    """
+    model, metric, penalty = noise.model, noise.metric, noise.model.penalty
+    if (
+        isinstance(noise, SampledNoise)
+        or settings.clip < math.inf
+        or settings.momentum
+        or settings.averaging != "all"
+        or noise.order != 2
+        or not penalty.smooth
+        or model.scores > 1
+    ):
+        return None
+    if not math.isfinite(model.prediction_bound) or not model.domain.bounded or not metric.diagonal:
+        return None
+    stretch = float((1 / metric.scale).max())  # |v| <= |w| max 1 / scale
+    diameter, far = stretch * model.domain.diameter(2.0), stretch * model.domain.norm(2.0)
+    center = float(np.linalg.norm(metric.coordinates(public_point(model))))
+    radius = min(diameter, far + center)
+    z, y = model.prediction_bound, model.row.label_bound
+    reach = model.loss.rest_bound(z, y) if settings.share > 0 else model.loss.derivative_bound(z, y)
+    p, steps, log = model.size, settings.steps, math.log(3 / beta)
+    wide, once = model.scale * noise.scale(reach), model.scale * noise.middle_scale
+    linear = float(np.linalg.norm(metric.sums(penalty.linear)))
+    public = float((2 * metric.scale * penalty.ridge).max(initial=0.0)) * model.domain.norm(2.0) + linear
+    derivative = model.weight * model.derivative_bound * metric.row.norm(2) + public
+    fixed = once * (math.sqrt(p) + math.sqrt(2 * log))
+    square = derivative + wide * (math.sqrt(p) + math.sqrt(2 * log / steps)) + fixed
+    bound = radius**2 / (2 * settings.step * steps) + settings.step / 2 * square * square
+    return bound + diameter * (wide * math.sqrt(2 * log / steps) + fixed)
 
 
-def _rates(steps: int) -> list[float]:
-    return [min(passes / steps, 1.0) for passes in _PASSES]
-
-
-def _multiplier(model: PrivateRegression, epsilon: float, delta: float, rate: float, steps: int) -> float:
-    # Neighbours differ in two vectors; an absent record without constant columns has none.
-    replaced = not model.row.absent or model.row.fixed(2.0) > 0
-    return subsampled_multiplier(epsilon, delta, rate, steps, replace=replaced)
-
-
-@cached
-def _sampled_plan(model: PrivateRegression, requested: SubsampledDescent, epsilon: float, delta: float) -> SampledPlan:
-    steps, found = requested.steps or _STEPS, NOISY_DESCENT.plan(model, Options(epsilon, delta)).settings
-    best = None
-    for rate in _rates(steps) if requested.rate is None else [requested.rate]:
-        multiplier = _multiplier(model, epsilon, delta, rate, steps)
-        noise = partial(sampled_step_noise, model, rate=rate, multiplier=multiplier)
-        plan = SampledPlan(Search(model, noise, pure=False, steps=steps).near(found), rate, multiplier)
-        if best is None or plan.descent.predicted < _WORTH * best.descent.predicted:
-            best = plan
-    assert best is not None
-    return best
-
-
-SUBSAMPLED_DESCENT = SubsampledDescent()
-__all__ = ["SUBSAMPLED_DESCENT", "SubsampledDescent"]
+NOISY_DESCENT = NoisyDescent()
+__all__ = ["NOISY_DESCENT", "NoisyDescent"]

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 class PrivateRegression(PublicFacts):
     """minimise ``scale * sum_i omega_i loss(a_i' w + o_i, y_i) + penalty(w)`` over w in ``domain``.
 
+    A multinomial model has K scores of a record, W (K, p) in place of w, and the loss ``losses.Softmax`` of them all.
+    W is the vector of its rows (K p,): so are ``domain`` and ``penalty``, while ``row`` bounds the p features that all
+    scores share. Derivatives are vectors (K,), their size is a norm; what stands for the size of predictions, on which
+    the derivative depends, is the largest difference of two scores.
+
     ``count`` : n, the public number of rows (under add-remove a capacity). ``row`` : bounds on rows and labels.
     ``total`` : ``sum_i omega_i`` (n without weights); ``largest_weight`` : max omega_i. ``offset_bound`` : max |o_i|;
     ``offset_range`` : least and largest o_i.
@@ -55,7 +60,7 @@ class PrivateRegression(PublicFacts):
     @property
     def scores(self) -> int:
         """How many predictions a record has, each with coefficients of its own: K of a multinomial model."""
-        return 1
+        return self.loss.scores
 
     @property
     def size(self) -> int:
@@ -69,22 +74,27 @@ class PrivateRegression(PublicFacts):
 
     @cached_property
     def prediction_bound(self) -> float:
-        """Largest |prediction| over the set and the rows allowed; inf where the set is unbounded."""
-        norms = (self.domain.norm(order) for order in (1.0, 2.0, float("inf")))
-        return self.row.prediction_bound(*norms) + self.offset_bound
+        """Largest |prediction| (of K scores: difference of two) over the set and the rows allowed; inf where the set is
+        unbounded."""
+        bound = self.row.prediction_bound(*(self.domain.norm(order) for order in (1.0, 2.0, math.inf)))
+        return bound + self.offset_bound if self.scores == 1 else 2 * bound
 
     @cached_property
     def derivative_bound(self) -> float:
-        """Largest |derivative of the loss| over the set and the rows allowed."""
-        return self.loss.derivative_bound(self.prediction_bound, self.row.label_bound)
+        """Largest |derivative of the loss| over the set and the rows allowed; of K scores the 2-norm, below sqrt(2)."""
+        return self.loss.derivative_bound(self.prediction_bound, self.row.label_bound if self.scores == 1 else 1.0)
 
     def reaches(self, w: Floats) -> Floats:
-        """(B,) largest |prediction| of w (B, size) over the rows allowed, without the offset."""
-        return self.row.reaches(w)
+        """(B,) largest |prediction| of w (B, size) over the rows allowed, without the offset; of K scores the largest
+        difference of two."""
+        return self.row.reaches(w) if self.scores == 1 else self.row.spreads(w.reshape(-1, self.scores, self.row.size))
 
     def gradient_sensitivity(self, order: float, reach: float | None = None) -> float:
         """How far one record moves ``sum_i omega_i s_i a_i``, |s_i| <= ``reach`` (default: the loss's derivative), with
-        an allowance for the rounding of two such sums in double precision."""
+        an allowance for the rounding of two such sums in double precision. Of K scores: the vector of the entries of
+        ``sum_i omega_i s_i a_i'``, s_i (K,) of norm at most ``reach`` in the same order."""
+        if reach is None and self.scores > 1:
+            reach = self.loss.measured(order).derivative_bound(self.prediction_bound, 1.0)
         reach = self.derivative_bound if reach is None else reach
         exact = self.largest_weight * self.row.sensitivity(reach, order)
         # n products and sums, each off by at most one part in 2^53 of the sum of sizes (any order of summation).
@@ -105,44 +115,6 @@ class PrivateRegression(PublicFacts):
         rows = self.read().in_memory
         assert rows is not None, "rows in blocks"
         return rows
-
-
-# -------------------------------------------------------------------------------- several classes
-
-
-@dataclass(frozen=True)
-class PrivateMultinomial(PrivateRegression):
-    """minimise ``scale * sum_i omega_i loss(W a_i, y_i) + penalty(W)`` over W in ``domain``, loss ``losses.Softmax``.
-
-    As ``PrivateRegression``, for W (K, p) as the vector of its rows, (K p,): so are ``domain`` and ``penalty``, while
-    ``row`` bounds the p features that all scores share. Derivatives are vectors (K,), their size is a norm; what
-    stands for the size of predictions, on which the derivative depends, is the largest difference of two scores.
-    """
-
-    @property
-    def scores(self) -> int:
-        return self.loss.scores
-
-    @cached_property
-    def prediction_bound(self) -> float:
-        """Largest difference of two scores over the set and the rows allowed; inf where the set is unbounded."""
-        norms = (self.domain.norm(order) for order in (1.0, 2.0, math.inf))
-        return 2 * self.row.prediction_bound(*norms)
-
-    def reaches(self, w: Floats) -> Floats:
-        return self.row.spreads(w.reshape(-1, self.scores, self.row.size))
-
-    @cached_property
-    def derivative_bound(self) -> float:
-        """Largest 2-norm of the derivative: less than sqrt(2)."""
-        return self.loss.derivative_bound(self.prediction_bound, 1.0)
-
-    def gradient_sensitivity(self, order: float, reach: float | None = None) -> float:
-        """How far one record moves ``sum_i omega_i s_i a_i'``, as the vector of its entries, for s_i (K,) of norm at
-        most ``reach`` in the same order (default: the loss's derivative)."""
-        if reach is None:
-            reach = self.loss.measured(order).derivative_bound(self.prediction_bound, 1.0)
-        return super().gradient_sensitivity(order, reach)
 
 
 # -------------------------------------------------------------------------------- several outputs

@@ -63,7 +63,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
     Source
         Chaudhuri, Monteleoni and Sarwate 2011; Kifer, Smith and Thakurta 2012 (Gaussian b, constraints); Iyengar et al.
         2019 (approximate minima); Redberg, Koskela and Wang 2023 (hockey-stick analysis for generalised linear
-        models). The statement used is proved here, for replace-one and absent records.
+        models). The statement used is proved here, for replace-one and absent records and for several classes.
     Privacy
         Unit: the sum, objective / scale. ``Phi_D(w) = sum_i omega_i f(a_i'w + o_i, y_i) + penalty(w)/scale + Lambda ||w
         - c||^2 / 2``, f convex with ``|f'| <= r`` and ``0 <= f'' <= B`` for *every* prediction: r is the derivative
@@ -102,6 +102,35 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         pi <= _FAILURE delta``. The certificate counts the rounding of gradients and that of b (within 2^-52 of its
         norm). Time: the number of steps depends on b and the data, as do all running times here.
         delta = ``2 h(mu^2) + 2 h(second pair) + (1 + e^epsilon) pi``; projecting onto W is post-processing.
+
+        *Several classes*, W (K, p) and ``Phi_D(W) = sum_i omega_i l(W a_i, y_i) + penalty(W)/scale + Lambda ||W -
+        c||^2 / 2``. l is smooth, convex, and its derivative s = p - y lies in the convex hull of the K points ``e_k -
+        y``, whatever W is: no derivative is cut, with a set or without. A common shift of all scores leaves l as it
+        is, but Lambda > 0 holds every coefficient, so that Phi_D is strongly convex.
+
+        (1') *Determinants.* As in (1) W -> b_D(W) is a bijection, and the minimiser has the density ``phi(b_D(W)) |det
+        J_D(W)|``. The record's part of J_D is omega times the Kronecker product of ``M = diag(p) - p p'`` and the row's
+        outer product. It is positive semidefinite, so with the part H common to both ``det J_D' >= det H`` and ``det
+        J_D / det H = det(I + omega V'H^-1 V)``, V the Kronecker product of M^(1/2) and the row. H is at least the
+        diagonal of Lambda and ridges, hence ``V'H^-1 V <= L M``, L the leverage with the least ridge over the classes.
+        M takes the vector of ones to 0: of its eigenvalues K - 1 are left, of sum ``1 - sum p_k^2 <= (K-1)/K``, and by
+        the inequality of the means ``det <= prod (1 + omega L lambda_j) <= (1 + omega L / K)^(K-1) = e^C``, attained
+        for p = 1/K as H nears its bound.
+        (2') *Shift and output.* ``b_D' = b_D + Delta``, Delta = omega times the outer product of s and x less that of
+        s' and x'. y and y' do not depend on b; s and s' do, and u is convex in them, so it is at most its largest value
+        over the K^2 corners ``s = e_k - y, s' = e_l - y'``, where Delta does not depend on b. As in (2): delta <= the
+        sum over corners of ``h(a_corner^2 + a_o^2)``, ``a = |Delta| / sigma``.
+        (3') *Corners.* h is convex and grows where it is used; a^2 is convex in (y, y') and in (x, x') and linear in
+        ``<x, x'>``. So the sum is largest for labels 0 or e_j, rows of the largest norm R, and x' = x or -x. Of all
+        these y = y' = e_j, x' = -x is the dearest: ``|Delta|^2 = omega^2 R^2 |s + s'|^2``, which is 8 for k = l, 6 for
+        k and l apart, 2 for one of them j, 0 for both: at K - 1, (K-1)(K-2), 2 (K-1) corners and 1. In any other case
+        the j largest values sum to no more than the j largest of these, for every j, and then so do their h
+        (majorisation). An absent record is (0, constants) with y' = 0, ``|Delta|^2 = omega^2 (|s|^2 R_moving^2 + |s -
+        s'|^2 R_constant^2)``: by the same reasons y = e_j is the dearest, with ``|s|^2 = 2`` and ``|s - s'|^2`` 5 for l
+        = j, 3 for k and l apart, 1 for k = l, or, with s = 0, 1: at K - 1, (K-1)(K-2), K - 1 and K corners (without
+        constants at K - 1, and at 1). ``gradient_sensitivity(2)`` for derivatives of sqrt(2) is at least sigma a.
+        (4), (5) as above, with the smoothness 1/2 of l and ``|s| <= sqrt(2)``; softmax adds K ulp to the rounding of
+        derivatives. The minimiser's public bound counts that l has no lower bound where y sums to less than 1.
     Utility
         F the objective, w^ its minimiser over a bounded W, rho = max ||w - c||: optimality of w* for F + scale (Lambda
         ||. - c||^2/2 + <b, .>) gives ``F(w*) - F(w^) <= scale (Lambda rho^2/2 + min(||b||^2 / (2 Lambda), 2 rho
@@ -114,7 +143,8 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         12 or 14 products, two of which read the rows once. Up to twice the sample's rows, and in blocks: at most ten
         steps and Hessians. Where the certificate fails, pairs of further steps. Above 1,200 columns conjugate gradients
         (up to 200 products a step), with a set accelerated steps instead.
-        ``work`` tells the largest number.
+        ``work`` tells the largest number. Of K classes each product is of K p coefficients, and a Hessian takes K (K-1)
+        / 2 matrices (p, p).
     Errors
         Refuses by ``eligible``: delta = 0, losses that are not smooth, unbounded derivatives, sets without exact
         projection.
@@ -122,7 +152,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
     ``ridge`` : Lambda in the unit of the sum; None lets the simulation choose.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, classes=True)
     name: str = "objective-perturbation"
     source: str = "Chaudhuri, Monteleoni and Sarwate 2011; Kifer, Smith and Thakurta 2012; Iyengar et al. 2019"
     ridge: float | None = None

@@ -20,6 +20,8 @@ from dpmodel.text import number
 class PublicOnlyRegression(Mechanism[PrivateRegression]):
     """The best constant prediction of the declared labels, or the point of the set that comes nearest to it.
 
+    Of several classes: equal chances of all, or the point of the set that comes nearest to them.
+
     Source
         The minimax point over the declared ranges (robust optimisation: Ben-Tal, El Ghaoui and Nemirovski 2009,
         chapter 1), searched between the set's centre and the best constant (``public_point``).
@@ -32,7 +34,7 @@ class PublicOnlyRegression(Mechanism[PrivateRegression]):
         At most one projection onto the set.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, classes=True)
     name: str = "public-only"
     source: str = "Ben-Tal, El Ghaoui and Nemirovski 2009, chapter 1"
 

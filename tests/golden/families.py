@@ -16,7 +16,6 @@ from .face import Case, Noted, NotedSource, solved
 
 # Named ones that take more than half a second.
 SLOW = {
-    "large_least_squares",
     "huber_over_a_general_set",
     "balances",
     "three_classes",

@@ -23,13 +23,13 @@ from dpmodel.marks.row_sources import MemoryBlocks
 from dpmodel.marks.rows import MOST_BLOCKS, RowSource, SourceRows, in_order
 from dpmodel.plan.registry import KINDS
 from dpmodel.privacy import gaussian_mu
-from dpmodel.regressions.descent import NOISY_DESCENT, SubsampledDescent
+from dpmodel.regressions.descent import NOISY_DESCENT, NoisyDescent
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.sufficient_statistics import SUFFICIENT_STATISTICS
 
 OPTIONS = Options(1.0, 1e-6)
 FEW = (NOISY_DESCENT, SUFFICIENT_STATISTICS)
-SUBSAMPLED = SubsampledDescent(steps=8, rate=0.3)
+SUBSAMPLED = NoisyDescent(steps=8, rate=0.3)
 MECHANISMS = [*KINDS[PrivateRegression].mechanisms, SUBSAMPLED]
 READING = [each for each in MECHANISMS if each.serves.reads_blocks]
 

@@ -14,7 +14,7 @@ from regressions import regression
 
 from dpmodel.contract import Mechanism, Options
 from dpmodel.privacy import SeededSource
-from dpmodel.regressions.descent import NoisyDescent, SubsampledDescent
+from dpmodel.regressions.descent import NoisyDescent
 from dpmodel.regressions.frank_wolfe import FrankWolfe
 from dpmodel.regressions.gaussian_frank_wolfe import GaussianFrankWolfe
 from dpmodel.regressions.losses import Loss
@@ -29,12 +29,13 @@ OPTIONS, PURE = Options(1.0, 1e-6), Options(1.0, 0.0)
 SMALL = Options(0.1, 1e-3)  # what the shuffled mechanism serves
 # For one number, and for logistic losses alone: tests of their own.
 NAMES = [e.name for e in REGRESSIONS if e.name not in ("quantile-exponential", "pure-objective-perturbation")]
+NAMES += ["samples"]
 # Of few steps where settings do not matter.
 QUICK: dict[str, Any] = {each.name: each for each in REGRESSIONS} | {
     "frank-wolfe": FrankWolfe(steps=3, rate=0.0, clip=0.5),
     "noisy-descent": NoisyDescent(steps=4),
     "mirror-descent": MirrorDescent(steps=4, map="entropic"),
-    "subsampled-descent": SubsampledDescent(steps=4, rate=0.5),
+    "samples": NoisyDescent(steps=4, rate=0.5),
     "gaussian-frank-wolfe": GaussianFrankWolfe(steps=3, rate=0.0, clip=0.5, memory=0.3, middle=False),
     "objective-perturbation": ObjectivePerturbation(ridge=300.0),
 }
@@ -85,10 +86,10 @@ REFUSED: list[tuple[str, dict[str, Any], Options, str]] = [
     ("gaussian-frank-wolfe", {"domain": FreeSpace(6)}, OPTIONS, "not bounded"),
     ("gaussian-frank-wolfe", WIDE, OPTIONS, "norm of a row"),
     ("gaussian-frank-wolfe", ENDLESS, OPTIONS, "labels"),
-    *((name, WIDE, OPTIONS, "2-norm") for name in ("noisy-descent", "mirror-descent", "subsampled-descent")),
-    *((name, ENDLESS, OPTIONS, "derivatives") for name in ("noisy-descent", "mirror-descent", "subsampled-descent")),
+    *((name, WIDE, OPTIONS, "2-norm") for name in ("noisy-descent", "mirror-descent", "samples")),
+    *((name, ENDLESS, OPTIONS, "derivatives") for name in ("noisy-descent", "mirror-descent", "samples")),
     ("mirror-descent", {"domain": FreeSpace(6)}, OPTIONS, "l1 balls"),
-    ("subsampled-descent", {}, PURE, "delta"),
+    ("samples", {}, PURE, "delta"),
     *((name, {"loss": "absolute"}, OPTIONS, "loss") for name in ("sufficient-statistics", "adassp-as-printed")),
     *((name, WIDE, OPTIONS, "rows") for name in ("sufficient-statistics", "adassp-as-printed")),
     *(
@@ -117,7 +118,7 @@ REFUSED: list[tuple[str, dict[str, Any], Options, str]] = [
 def test_refusals_say_why(name: str, how: dict[str, Any], request_: Options, word: str) -> None:
     later = {key: how[key] for key in ("penalty", "offset_bound") if key in how}
     model = replace(made(**{key: value for key, value in how.items() if key not in later}), **later, _memo={})
-    mechanism = next(each for each in REGRESSIONS if each.name == name)
+    mechanism = QUICK["samples"] if name == "samples" else next(each for each in REGRESSIONS if each.name == name)
     verdict = mechanism.eligible(model, request_)
     assert not verdict.eligible and word in verdict.reason
 

@@ -16,7 +16,7 @@ from dpmodel.contract import Options
 from dpmodel.models.regression import Regression, checked_clip
 from dpmodel.plan.planner import _candidate
 from dpmodel.privacy import SeededSource
-from dpmodel.regressions.descent import NoisyDescent, SubsampledDescent
+from dpmodel.regressions.descent import NoisyDescent
 from dpmodel.regressions.frank_wolfe import FrankWolfe
 from dpmodel.regressions.gaussian_frank_wolfe import GaussianFrankWolfe
 from dpmodel.regressions.mirror_descent import MirrorDescent
@@ -36,7 +36,6 @@ QUICK = {
         FrankWolfe(steps=2, rate=0.0),
         NoisyDescent(steps=2),
         MirrorDescent(steps=2, map="entropic"),
-        SubsampledDescent(steps=2, rate=1.0),
         GaussianFrankWolfe(steps=2, memory=1.0),
     )
 }

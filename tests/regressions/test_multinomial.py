@@ -24,20 +24,11 @@ from dpmodel.privacy import gaussian_mu
 from dpmodel.programs.classifier import Classification
 from dpmodel.regressions.features import RowBounds
 from dpmodel.regressions.losses import Softmax, softmax
-from dpmodel.regressions.model import PrivateMultinomial
 from dpmodel.regressions.noisy_gradient import Settings, StepNoise, descend, descent_metric, private_gradient
 from dpmodel.regressions.penalties import Penalty
 from dpmodel.regressions.populations import ClassPopulations
 from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.sets import Box, FreeSpace
-from dpmodel.regressions.several_classes import (
-    MULTINOMIAL_DESCENT,
-    MULTINOMIAL_OBJECTIVE_PERTURBATION,
-    MULTINOMIAL_SUBSAMPLED,
-    PUBLIC_ONLY_MULTINOMIAL,
-    MultinomialDescent,
-    MultinomialObjectivePerturbation,
-)
 from dpmodel.regressions.synthetic import populations_of, simulated_risks
 
 OPTIONS = Options(1.0, 1e-6)
@@ -46,7 +37,7 @@ OPTIONS = Options(1.0, 1e-6)
 def multinomial(
     X: Any, places: Any, classes: int, *, lower: Any = -1.0, upper: Any = 1.0, l2: float = math.inf,
     intercept: bool = False, absent: bool = False, weights: Any = None, domain: Any = None, ridge: float = 0.0,
-) -> PrivateMultinomial:  # fmt: skip
+) -> PrivateRegression:  # fmt: skip
     """The model of rows X (n, p), dense or CSR, taken as they are, and labels ``places`` (n,), -1 for none."""
     n, p = X.shape
     size = p + intercept
@@ -56,7 +47,7 @@ def multinomial(
     blocks: list[tuple[Any, int]] = [(X, 0), *([(np.ones((n, 1)), p)] if intercept else [])]
     rows = Rows(tuple(blocks), (np.asarray(places)[:, None] == np.arange(classes)).astype(float), size, None, weights)
     ridges = np.tile(np.where(constant, 0.0, ridge), classes)
-    return PrivateMultinomial(
+    return PrivateRegression(
         loss=Softmax(classes=classes),
         count=n,
         scale=1.0 / n,
@@ -70,7 +61,7 @@ def multinomial(
     )
 
 
-def drawn(n: int, p: int, classes: int, seed: int, **how: Any) -> PrivateMultinomial:
+def drawn(n: int, p: int, classes: int, seed: int, **how: Any) -> PrivateRegression:
     """Labels by their chances under random coefficients."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (n, p))
@@ -78,7 +69,7 @@ def drawn(n: int, p: int, classes: int, seed: int, **how: Any) -> PrivateMultino
     return multinomial(X, (scores + rng.gumbel(size=scores.shape)).argmax(axis=1), classes, **how)
 
 
-def objective(model: PrivateMultinomial, w: np.ndarray) -> float:
+def objective(model: PrivateRegression, w: np.ndarray) -> float:
     """The true objective at w. Test-only: it reads the rows."""
     rows = model.read_rows()
     losses = model.loss.value(rows.predict(w), rows.labels)
@@ -86,7 +77,7 @@ def objective(model: PrivateMultinomial, w: np.ndarray) -> float:
     return model.scale * float(losses.sum()) + model.penalty.value(w)
 
 
-def best(model: PrivateMultinomial) -> float:
+def best(model: PrivateRegression) -> float:
     rows = model.read_rows()
 
     def gradient(w: np.ndarray) -> np.ndarray:
@@ -144,7 +135,7 @@ def test_rows_take_k_predictions_as_k_regressions_do() -> None:
 
 
 # ------------------------------------------------------------------ sensitivity
-def _gradient(model: PrivateMultinomial, w: np.ndarray) -> np.ndarray:
+def _gradient(model: PrivateRegression, w: np.ndarray) -> np.ndarray:
     rows = model.read_rows()
     return rows.combine(model.loss.derivative(rows.predict(w), rows.labels))
 
@@ -286,7 +277,7 @@ def test_the_truth_is_best_and_knowing_nothing_is_not() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mechanism", [MULTINOMIAL_DESCENT, MULTINOMIAL_OBJECTIVE_PERTURBATION])
+@pytest.mark.parametrize("mechanism", [NOISY_DESCENT, OBJECTIVE_PERTURBATION])
 @pytest.mark.parametrize(("n", "p", "classes"), [(4000, 4, 3), (10_000, 8, 4)])
 def test_the_forecast_is_near_the_excess_risk_on_data_of_its_populations(
     n: int, p: int, classes: int, mechanism: Any
@@ -311,15 +302,15 @@ def test_the_forecast_is_near_the_excess_risk_on_data_of_its_populations(
 @pytest.mark.slow
 def test_it_learns_and_says_so() -> None:
     model = drawn(20_000, 3, 3, 0)
-    mechanism = MultinomialDescent(steps=16)
+    mechanism = NoisyDescent(steps=16)
     forecast = mechanism.forecast(model, OPTIONS)
     excess = objective(model, mechanism.run(model, OPTIONS, seeded(0)).x) - best(model)
     nothing = objective(model, np.zeros(9)) - best(model)
     assert excess < 0.1 * nothing and not forecast.vacuous and forecast.error.predicted < 0.2 * nothing
     assert "noise on 9 sums in each" in forecast.work
-    public = PUBLIC_ONLY_MULTINOMIAL.forecast(model, OPTIONS)
+    public = PUBLIC_ONLY_REGRESSION.forecast(model, OPTIONS)
     assert public.epsilon == 0 and public.error.predicted > forecast.error.predicted and not public.proved
-    x = PUBLIC_ONLY_MULTINOMIAL.run(model, OPTIONS, seeded(0)).x
+    x = PUBLIC_ONLY_REGRESSION.run(model, OPTIONS, seeded(0)).x
     assert x is not None and not x.any()
 
 
@@ -336,7 +327,7 @@ def test_two_classes_are_a_logistic_regression() -> None:
 @pytest.mark.slow
 def test_constraints_hold_and_samples_serve() -> None:
     model = drawn(30_000, 2, 3, 1, domain=Box(np.zeros(6), np.full(6, 0.5)))
-    for mechanism in (MultinomialDescent(steps=4), MULTINOMIAL_SUBSAMPLED, MULTINOMIAL_OBJECTIVE_PERTURBATION):
+    for mechanism in (NoisyDescent(steps=4), NoisyDescent(steps=64, rate=2 / 64), OBJECTIVE_PERTURBATION):
         x = mechanism.run(model, OPTIONS, seeded(0)).x
         assert x is not None and (x >= 0).all() and (x <= 0.5).all() and x.any()
 
@@ -359,7 +350,7 @@ def _others(block: Any) -> Any:
     return block[:, 2:]
 
 
-@pytest.mark.parametrize("mechanism", [MultinomialDescent(steps=3), MultinomialObjectivePerturbation(ridge=50.0)])
+@pytest.mark.parametrize("mechanism", [NoisyDescent(steps=3), ObjectivePerturbation(ridge=50.0)])
 def test_rows_in_blocks_release_what_rows_in_memory_do(mechanism: Any) -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.uniform(-1, 1, (90, 2)), np.eye(3)[rng.integers(3, size=90)]

@@ -11,8 +11,8 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.errors import SpecificationError, UnsupportedModelError
-from dpmodel.regressions.model import PrivateMultinomial
-from dpmodel.regressions.several_classes import MultinomialDescent
+from dpmodel.regressions.descent import NoisyDescent
+from dpmodel.regressions.model import PrivateRegression
 
 N, P, K = 40, 2, 3
 RNG = np.random.default_rng(0)
@@ -61,9 +61,9 @@ SPELLINGS: dict[str, Callable[[Leaves], Any]] = {
 }
 
 
-def model_of(problem: dpm.Problem) -> PrivateMultinomial:
+def model_of(problem: dpm.Problem) -> PrivateRegression:
     model = problem._model(None)
-    assert isinstance(model, PrivateMultinomial)
+    assert isinstance(model, PrivateRegression)
     return model
 
 
@@ -102,7 +102,7 @@ def test_constraints_that_tie_classes_hold(constrain: Any, kind: str) -> None:
     limit = constrain(m)
     problem = dpm.Problem(cp.Minimize(cp.sum(lse(m.X @ m.W)) - cp.sum(cp.multiply(m.Y, m.X @ m.W))), [limit])
     assert model_of(problem).domain.kind == kind
-    problem.solve(50, 1e-3, mechanism=MultinomialDescent(steps=2), rng=0)
+    problem.solve(50, 1e-3, mechanism=NoisyDescent(steps=2), rng=0)
     assert np.max(limit.violation()) < 1e-6 and m.W.value.any()
 
 

@@ -19,9 +19,10 @@ from dpmodel.privacy import SeededSource, gaussian_delta
 from dpmodel.regressions import objective_perturbation as module
 from dpmodel.regressions import perturbed_objective
 from dpmodel.regressions.losses import Softmax, softmax
-from dpmodel.regressions.model import PrivateMultinomial
 from dpmodel.regressions.objective_perturbation import (
+    OBJECTIVE_PERTURBATION,
     Design,
+    ObjectivePerturbation,
     corners,
     design,
     facts_of,
@@ -36,16 +37,11 @@ from dpmodel.regressions.perturbed_objective import (
     classes_gram,
 )
 from dpmodel.regressions.sets import Box, L2Ball
-from dpmodel.regressions.several_classes import (
-    MULTINOMIAL_DESCENT,
-    MULTINOMIAL_OBJECTIVE_PERTURBATION,
-    MultinomialObjectivePerturbation,
-)
 
 EPSILON, DELTA = 1.0, 1e-3
 
 
-def labelled(X: Any, labels: np.ndarray, **how: Any) -> PrivateMultinomial:
+def labelled(X: Any, labels: np.ndarray, **how: Any) -> PrivateRegression:
     """The model of rows X and labels (n, K), which need not be one-hot."""
     model = multinomial(np.asarray(X), np.zeros(len(X)), labels.shape[1], **how)
     rows = replace(model.read_rows(), labels=labels)
@@ -161,7 +157,7 @@ def test_the_dearest_corners_by_all_cases() -> None:
 
 # ------------------------------------------------------------------ exact densities of the minimiser
 def plane_delta(
-    pair: list[PrivateMultinomial], plan: Design, sigma: float, middle: Any, span: float, whole: bool = True
+    pair: list[PrivateRegression], plan: Design, sigma: float, middle: Any, span: float, whole: bool = True
 ) -> float:
     """The larger delta of the two directions at EPSILON, by quadrature over the coefficients that sum to 0 over the
     classes: a plane, here. What these have in common is normal, independent of them, and the same for both. Over a part
@@ -188,7 +184,7 @@ def plane_delta(
     return max(float(np.maximum(a - math.exp(EPSILON) * b, 0).sum()) for a, b in ((first, other), (other, first)))
 
 
-def opposite(ridge: float) -> tuple[list[PrivateMultinomial], np.ndarray]:
+def opposite(ridge: float) -> tuple[list[PrivateRegression], np.ndarray]:
     """Two classes and nearly opposite rows of one; a public linear term makes the other all but sure for both: the
     gradient moves by nearly 2 sqrt(2). And where the minimiser then is."""
     lean = 0.15
@@ -236,7 +232,7 @@ def test_audit_of_the_determinants_by_exact_densities(monkeypatch: pytest.Monkey
 def test_run_releases_the_minimiser_with_the_noise_of_the_design(domain: Any, absent: bool) -> None:
     """That the gradient there is -b (free), or is held back by the set alone."""
     model = drawn(400, 2, 3, 0, intercept=True, domain=domain, absent=absent)
-    mechanism, source = MultinomialObjectivePerturbation(ridge=40.0), Replay(0)
+    mechanism, source = ObjectivePerturbation(ridge=40.0), Replay(0)
     plan = design(model, 1.0, 1e-6, 40.0)
     assert plan is not None and plan.facts.reach == pytest.approx(math.sqrt(2))
     assert plan.curvature == pytest.approx(2 * math.log1p(3 / 40 / 3))
@@ -299,10 +295,10 @@ def test_many_coefficients_take_conjugate_gradients(monkeypatch: pytest.MonkeyPa
 # ------------------------------------------------------------------ refusals and plans
 def test_refusals() -> None:
     model = drawn(30, 2, 3, 0)
-    judge = partial(MULTINOMIAL_OBJECTIVE_PERTURBATION.eligible, model)
+    judge = partial(OBJECTIVE_PERTURBATION.eligible, model)
     assert judge(OPTIONS).eligible and "delta > 0" in judge(Options(1.0, 0.0)).reason
-    assert "strongly convex" in MultinomialObjectivePerturbation(ridge=0.0).eligible(model, OPTIONS).reason
-    assert "takes all of epsilon" in MultinomialObjectivePerturbation(ridge=0.1).eligible(model, OPTIONS).reason
+    assert "strongly convex" in ObjectivePerturbation(ridge=0.0).eligible(model, OPTIONS).reason
+    assert "takes all of epsilon" in ObjectivePerturbation(ridge=0.1).eligible(model, OPTIONS).reason
 
 
 @pytest.mark.slow
@@ -310,12 +306,10 @@ def test_plans_prefer_it_where_many_records_leave_little_noise() -> None:
     """Columns that move together are learnt exactly, by descent only in many steps."""
     many, few = (multinomial(np.zeros((n, 6)), np.zeros(n), 4, intercept=True) for n in (100_000, 300))
     for model, better in ((many, True), (few, False)):
-        own, descent = (
-            each.forecast(model, OPTIONS) for each in (MULTINOMIAL_OBJECTIVE_PERTURBATION, MULTINOMIAL_DESCENT)
-        )
+        own, descent = (each.forecast(model, OPTIONS) for each in (OBJECTIVE_PERTURBATION, NOISY_DESCENT))
         assert not better or own.error.predicted < 0.5 * descent.error.predicted
         assert "products with the rows" in own.work and not own.proved
-    x = MULTINOMIAL_OBJECTIVE_PERTURBATION.run(drawn(2000, 2, 3, 1), Options(300.0, 1e-6), SeededSource(0)).x
+    x = OBJECTIVE_PERTURBATION.run(drawn(2000, 2, 3, 1), Options(300.0, 1e-6), SeededSource(0)).x
     assert x is not None and isinstance(drawn(1, 2, 3, 1).loss, Softmax)
 
 
@@ -325,12 +319,12 @@ def test_what_is_proved_of_bounded_sets_holds() -> None:
     for places in (np.arange(3000) % 3, np.zeros(3000)):
         model = multinomial(corner, places, 3, domain=L2Ball(6, 0.5))
         options = Options(3.0, 1e-6)
-        forecast = MULTINOMIAL_OBJECTIVE_PERTURBATION.forecast(model, options)
+        forecast = OBJECTIVE_PERTURBATION.forecast(model, options)
         plan = design(model, 20.0, 1e-6, 0.05)  # hardly a ridge
         assert forecast.proved and plan is not None
         best, found = perturbed(model, plan, np.zeros(6)).minimise(np.zeros(6), 1e-4, 1.0)
         least = objective(model, best)
         assert found and least + 1e-5 < objective(model, np.zeros(6))
         for seed in range(20):
-            x = MULTINOMIAL_OBJECTIVE_PERTURBATION.run(model, options, SeededSource(seed)).x
+            x = OBJECTIVE_PERTURBATION.run(model, options, SeededSource(seed)).x
             assert x is not None and objective(model, x) - least <= forecast.error.alpha < 0.3

@@ -17,12 +17,7 @@ from dpmodel.contract import Options
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import poisson_sample, subsampled_epsilon, subsampled_multiplier
 from dpmodel.regressions import descent as subsampled_descent
-from dpmodel.regressions.descent import (
-    SUBSAMPLED_DESCENT,
-    SampledNoise,
-    SubsampledDescent,
-    sampled_gradient,
-)
+from dpmodel.regressions.descent import NoisyDescent, SampledNoise, sampled_gradient
 from dpmodel.regressions.noisy_gradient import Settings, descend, descent_metric
 from dpmodel.regressions.rows import Rows
 
@@ -33,11 +28,17 @@ def _noise(model: Any, rate: float = 0.5, multiplier: float = 3.0) -> SampledNoi
     return SampledNoise(model, descent_metric(model), Spend(1.0, 1.0), 4, 0.0, rate, multiplier)
 
 
+def sampled(mechanism: NoisyDescent, model: Any) -> SampledNoise:
+    found = mechanism.noise(model, OPTIONS, mechanism.plan(model, OPTIONS).settings)
+    assert isinstance(found, SampledNoise)
+    return found
+
+
 @pytest.mark.parametrize("name", ["unit rows", "columns, intercept", "absent"])
 def test_neighbours_differ_in_one_vector_and_scales_are_public(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mechanism = SubsampledDescent(steps=5, rate=0.5)
+    mechanism = NoisyDescent(steps=5, rate=0.5)
     model = model_of(name)
-    plan = mechanism.plan(model, OPTIONS)
+    plan = sampled(mechanism, model)
     assert plan.multiplier == subsampled_multiplier(1.0, 1e-6, 0.5, 5, replace=True)
     coins = np.random.default_rng(0).random((5, model.count))
     drawn = itertools.cycle(coins)  # of a generator of its own, so that the source sees the sums alone
@@ -75,7 +76,7 @@ def test_random_neighbours_move_samples_as_far_as_is_paid_for() -> None:
 
 def test_absent_records_without_constants_are_accounted_as_such() -> None:
     model = regression(np.zeros((300, 2)), np.ones(300), "hinge", l2=1.0, absent=True)
-    plan = SubsampledDescent(steps=5, rate=0.5).plan(model, OPTIONS)
+    plan = sampled(NoisyDescent(steps=5, rate=0.5), model)
     assert plan.multiplier == subsampled_multiplier(1.0, 1e-6, 0.5, 5, replace=False)
 
 
@@ -118,15 +119,22 @@ def _logistic(n: int, sparse: bool = False) -> Any:
 
 def test_it_learns_and_sparse_equals_dense() -> None:
     dense, sparse = _logistic(30_000), _logistic(30_000, sparse=True)
-    a, b = (SUBSAMPLED_DESCENT.run(model, OPTIONS, seeded(1)).x for model in (dense, sparse))
+    mechanism = NoisyDescent(steps=64, rate=1 / 8)
+    a, b = (mechanism.run(model, OPTIONS, seeded(1)).x for model in (dense, sparse))
     assert a is not None and b is not None and np.allclose(a, b)
     best, nothing = objective(dense, 2 * np.ones(8)), objective(dense, np.zeros(8))
     assert objective(dense, a) - best < 0.2 * (nothing - best)
-    forecast = SUBSAMPLED_DESCENT.forecast(dense, OPTIONS)
-    assert "passes" in forecast.work and not forecast.proved
-    plan = SUBSAMPLED_DESCENT.plan(dense, OPTIONS)
-    steps = plan.descent.settings.steps
-    assert subsampled_epsilon(plan.multiplier, plan.rate, steps, 1e-6, replace=True) <= 1.0
+    forecast = mechanism.forecast(dense, OPTIONS)
+    assert "8 passes" in forecast.work and not forecast.proved
+    noise = sampled(mechanism, dense)
+    assert subsampled_epsilon(noise.multiplier, noise.rate, noise.steps, 1e-6, replace=True) <= 1.0
+
+
+def test_settings_are_checked_and_delta_is_needed() -> None:
+    with pytest.raises(dpm.SpecificationError, match="rate"):
+        NoisyDescent(rate=0.0)
+    verdict = NoisyDescent(rate=0.1).eligible(model_of("unit rows"), Options(1.0, 0.0))
+    assert not verdict.eligible and "delta" in verdict.reason
 
 
 def test_samples() -> None:
@@ -136,17 +144,3 @@ def test_samples() -> None:
     assert some.combine(np.ones(2)).tolist() == [10.0]
     gradient = sampled_gradient(_noise(model_of("unit rows")), model_of("unit rows").read_rows(), seeded(0))
     assert gradient(np.zeros(4)).shape == (4,)
-
-
-@pytest.mark.parametrize("loss", ["logistic", "squared", "hinge"])
-def test_what_it_hopes_for_comes_before_its_forecast(loss: str) -> None:
-    """For smooth losses only: with kinks the search for full steps may miss settings that samples find."""
-    rng = np.random.default_rng(0)
-    y = rng.choice([-1.0, 1.0], size=8000)
-    model, options = regression(rng.uniform(-1, 1, (8000, 5)), y, loss, lower=-1, upper=1), Options(1.0, 1e-6)
-    bounds = list(SUBSAMPLED_DESCENT.at_least(model, options))
-    assert len(bounds) == (loss != "hinge")
-    forecast = SUBSAMPLED_DESCENT.forecast(model, options)
-    for bound in bounds:
-        assert bound.error.order(bound.hoped(options), options) <= forecast.error.order(forecast, options)
-    assert not list(SubsampledDescent(steps=32).at_least(model, options))

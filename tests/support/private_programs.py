@@ -169,10 +169,6 @@ def three_classes(values, count=300):
     return dpm.Problem(cp.Minimize(goal / count), [(cp.norm(W, "fro") <= 1e-3).set_label("ball")])
 
 
-def large_least_squares(values):
-    return least_squares(values, 20_000)
-
-
 def margins(values):
     """A hinge loss with labels folded into the rows."""
     X = dpm.Private(np.resize(values, (10_000, 2)), name="X", unit="row", max_l2=1, records=dpm.Records("folded"))
@@ -218,7 +214,6 @@ CASES = [
     *[(several_outputs, name, {}) for name in ("sufficient-statistics", "frank-wolfe")],
     (clipped_least_squares, "noisy-descent", {}),
     *[(three_classes, name, {}) for name in ("noisy-descent", "objective-perturbation")],
-    (large_least_squares, "subsampled-descent", {}),
     (margins, "stochastic-mirror-descent", {"epsilon": 0.1}),
     (huber_over_a_general_set, "gaussian-frank-wolfe", {}),
     *[(people, name, {}) for name in ("noisy-hinge-descent", "dense-multiplicative-weights", "point-exponential")],

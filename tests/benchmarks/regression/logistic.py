@@ -32,7 +32,7 @@ from dpmodel.contract import Options
 from dpmodel.errors import NotPrivateWarning
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import SeededSource
-from dpmodel.regressions.descent import NOISY_DESCENT, SUBSAMPLED_DESCENT
+from dpmodel.regressions.descent import NOISY_DESCENT
 from dpmodel.regressions.noisy_gradient import Settings, StepNoise, descend, descent_metric, private_gradient
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, spread
 from tests.support.regressions import regression
@@ -89,7 +89,7 @@ def mechanisms(quick: bool) -> dict[str, Any]:
         return lambda model, options, source: mechanism.run(model, options, source).x
 
     found = {"noisy-descent": run(NOISY_DESCENT), "plain descent": plain}
-    return found if quick else found | {"subsampled-descent": run(SUBSAMPLED_DESCENT)}
+    return found if quick else found | {"on samples": run(NoisyDescent(steps=64, rate=1 / 32))}
 
 
 def scores(score: np.ndarray, y: np.ndarray) -> tuple[float, float]:
