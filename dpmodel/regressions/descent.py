@@ -11,6 +11,7 @@ import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.contract import Options, Outcome, Progress, Serves, Verdict, counted
+from dpmodel.errors import SpecificationError
 from dpmodel.forecast import Forecast
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.numerics.public_facts import cached

@@ -18,7 +18,9 @@ from dpmodel.contract import Options
 from dpmodel.privacy import SeededSource, gaussian_delta
 from dpmodel.regressions import objective_perturbation as module
 from dpmodel.regressions import perturbed_objective
+from dpmodel.regressions.descent import NOISY_DESCENT
 from dpmodel.regressions.losses import Softmax, softmax
+from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.objective_perturbation import (
     OBJECTIVE_PERTURBATION,
     Design,

@@ -13,6 +13,7 @@ from auditing import epsilon_lower_bound
 from descents import Replay, model_of, moves, neighbour, random_pair, replayed, seeded
 from regressions import objective, regression
 
+import dpmodel as dpm
 from dpmodel.contract import Options
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import poisson_sample, subsampled_epsilon, subsampled_multiplier
