@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dpmodel.text import number
@@ -443,15 +444,16 @@ class Known:
     """What every database that the declarations allow leaves true of points that read none of it. All public.
 
     ``objective`` : no public point loses more than this; ``violation`` : nor violates a private constraint by more.
-    ``points`` : (loss, violation) that single public points keep. ``tightening`` : how far right-hand sides lie apart
-    between the best and the worst data. ``predicted`` : regressions: mean excess risk of the best public point on the
-    simulated populations. ``missed`` : exact systems: rows that an answer found without data misses; ``records`` : how
-    many there are, where statements hold from some number on. inf (``records``: nan) where nothing is known.
+    ``points`` : (loss, violation) that single public points keep, found one by one. ``tightening`` : how far right-hand
+    sides lie apart between the best and the worst data. ``predicted`` : regressions: mean excess risk of the best
+    public point on the simulated populations. ``missed`` : exact systems: rows that an answer found without data
+    misses; ``records`` : how many there are, where statements hold from some number on. inf (``records``: nan) where
+    nothing is known.
     """
 
     objective: float = math.inf
     violation: float = math.inf
-    points: tuple[tuple[float, float], ...] = ()
+    points: Iterable[tuple[float, float]] = ()
     tightening: float = math.inf
     predicted: float = math.inf
     missed: float = math.inf
@@ -514,7 +516,7 @@ def _violation(error: Violation, known: Known) -> tuple[Violation, bool]:
         lost = math.isnan(error.objective) or _reached(known.objective, loss)
         vacuous = _reached(known.tightening, error.tightening) and lost
     else:
-        points = ((known.objective, width), *((a, min(v, width)) for a, v in known.points))
+        points = chain([(known.objective, width)], ((a, min(v, width)) for a, v in known.points))
         vacuous = any(_reached(a, loss) and _reached(v, allowed) for a, v in points)
     if error.objective > known.objective or error.violation > width:
         error = replace(

@@ -28,7 +28,7 @@ from dpmodel.numerics.solvers import SMALL, SOLVER_ERROR
 # Solvers stop near the optimum; bounds are widened by this to stay bounds.
 _SOLVER_SLACK = 1e-6
 _OPTIMA = {OPTIMAL: _SOLVER_SLACK, OPTIMAL_INACCURATE: 1e-3}
-# Rows that a point beside another may miss: far less, for steep rows make much of it.
+# What equalities may miss of their side, relative to it.
 _ROUNDING = 1e-9
 
 # Free variables get their own pair of linear programs; beyond this many the set is taken as unbounded.
@@ -297,29 +297,6 @@ class PublicSet:
         if x is not None:
             self.__dict__["feasible"] = True
         return x
-
-    def solution(self, c: Floats) -> ConeSolution | None:
-        """Where ``c'x`` is least in a set of cones, if a solver was asked for that."""
-        return self._solutions.get(self._question(c, *self.box))
-
-    def beside(self, x: Floats, c: Floats) -> Floats | None:
-        """(n,) the point of a linear set where rows or bounds stop who leaves ``x``, a point of the set as far as a
-        solver tells, against c; None where x is none."""
-        program, (lower, upper) = self.program, self.box
-        rows, room = np.asarray(program.keep, dtype=bool), program.b - program.A @ x
-        equal = rows & self.form.affine.equalities()
-        left = np.r_[room[rows & ~equal], -np.abs(room[equal]), upper - x, x - lower]
-        if not self._linear or left.min(initial=0.0) < -_ROUNDING:
-            return None
-        if not (program.boolean.size or program.integer.size):
-            self.__dict__["feasible"] = True
-        way = np.where(np.where(c > 0, x - lower, upper - x) > _SOLVER_SLACK, -c, 0.0)
-        pace = program.A @ way
-        pace = np.r_[pace[rows & ~equal], np.abs(pace[equal]), way, -way]
-        step = float((left[pace > 0] / pace[pace > 0]).min(initial=np.inf))
-        y, moved = x.copy(), way != 0
-        y[moved] += max(step, 0.0) * way[moved]
-        return y
 
     def magnitudes(self) -> Floats:
         """(n,) bounds on |x_j| from the box (inf where the box has none)."""

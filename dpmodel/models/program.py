@@ -21,13 +21,6 @@ from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.measured import measured
 from dpmodel.mechanisms.lp.noise_once.design import x_bound
 from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.mechanisms.lp.public.out_of_reach import out_of_reach, some_point_is_best
-from dpmodel.mechanisms.lp.public.points import (
-    costs_are_open,
-    known_without_data,
-    largest_violation,
-    sides_are_open,
-)
 from dpmodel.models.exact_rows import ExactRows, exact_rows
 from dpmodel.models.explanation import private_of
 from dpmodel.models.foregone import refuse_foregone
@@ -36,6 +29,12 @@ from dpmodel.models.released import checked_point, collect, named_constraints, p
 from dpmodel.models.simulation import settled
 from dpmodel.numerics.cone_program import probe_solver
 from dpmodel.programs.classifier import record_words
+from dpmodel.programs.public import (
+    costs_are_open,
+    known_without_data,
+    largest_violation,
+    sides_are_open,
+)
 from dpmodel.programs.theorems import impossibility_error
 from dpmodel.release.release import Release
 from dpmodel.text import number
@@ -110,19 +109,18 @@ class Program(Model[PrivateLP]):
             return candidate
         model, error = self.data, forecast.error
         assert isinstance(error, Violation)
-        known = self._known(options, error, quickly, forecast.spends_nothing)
+        known = self._known(error, quickly or forecast.spends_nothing)
         without = math.isnan(error.width) and not math.isnan(error.violation)
         rows = model.form.private_rows.any()
         if without and math.isfinite(known.violation) and not (rows and private_rows(model).relative):
-            error = replace(error, width=known.violation, span=self._span(error.objective, quickly))
-            forecast = replace(forecast, error=error)
+            span = self._span(error.objective, quickly)
+            forecast = replace(forecast, error=replace(error, width=known.violation, span=span))
         told = capped(forecast, known)
         return candidate if told is candidate.forecast else replace(candidate, forecast=told)
 
-    def _known(self, options: Options, error: Violation, quickly: bool, unread: bool) -> Known:
-        """What a statement of this error has to be held against: nothing is solved where declarations tell already that
-        no public point keeps it; ``quickly`` : nothing is solved for a point. ``unread`` : it is one of a point that
-        reads no data, and not held against others."""
+    def _known(self, error: Violation, quickly: bool) -> Known:
+        """What a statement of this error has to be held against. Points are looked for where neither declarations nor
+        what holds for all points tells, and not ``quickly``."""
         model, loss, violation = self.data, error.objective, error.violation
         if error.centred and math.isinf(violation) and not math.isfinite(x_bound(model)):
             return Known()  # it is stated as a multiple of x
@@ -130,18 +128,13 @@ class Program(Model[PrivateLP]):
             return Known(violation=largest_violation(model))
         if sides_are_open(model) and math.isnan(loss) and math.isnan(error.width) and not math.isinf(violation):
             return Known()
-        plain = not error.centred and math.isnan(error.tightening)
         lost, missed, width = stated(error, largest_violation(model))
         everything = missed >= width * (1 - _EQUAL)  # all that any row can be violated by
-        kept = plain and everything and not unread and some_point_is_best(model)
-        quickly = quickly or unread
-        told = quickly or kept or (plain and everything and lost > 0 and lost >= objective_span(model))
-        if told or (plain and out_of_reach(model, lost, math.inf if everything else missed)):
+        if quickly or (everything and lost > 0 and math.isnan(error.tightening) and lost >= objective_span(model)):
             span = self._span(loss, quickly)
             if not quickly:
                 model.public.require_feasible()  # known by now, where something was solved
-            points = ((0.0, largest_violation(model)),) if kept else ()
-            return Known(math.inf if math.isnan(span) else span, largest_violation(model), points)
+            return Known(math.inf if math.isnan(span) else span, largest_violation(model))
         # Equal is equal within less than ``_EQUAL``.
         most = math.inf if everything else missed * (1 + _EQUAL)
         return known_without_data(model, centred=error.centred, loses=not math.isnan(loss), most=most)

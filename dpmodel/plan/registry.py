@@ -40,7 +40,7 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "mechanisms.lp.cutting_planes.mechanism:PRIVATE_CUTTING_PLANES",
         "mechanisms.lp.exact_equations:EXACT_EQUATIONS",
         "mechanisms.lp.multiplicative_weights.coefficients:NOISY_MULTIPLICATIVE_WEIGHTS",
-        "mechanisms.lp.public.mechanism:PUBLIC_ONLY",
+        "programs.public_only:PUBLIC_ONLY",
         "mechanisms.published.theorem_34:THEOREM_34",
         "mechanisms.published.algorithm_2:ALGORITHM_2",
         "mechanisms.published.algorithm_4:ALGORITHM_4",

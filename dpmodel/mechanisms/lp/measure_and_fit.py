@@ -28,10 +28,10 @@ from dpmodel.forecast import Forecast, Violation
 from dpmodel.mechanisms.lp.noise_once.design import Kind, NoisyPart, design, distribution_of
 from dpmodel.mechanisms.lp.noise_once.measurement import Measurement, best_measurement, scaled
 from dpmodel.mechanisms.lp.noise_once.mechanism import against_ignorance, release
-from dpmodel.mechanisms.lp.public.points import declared_range, largest_violation
 from dpmodel.numerics.diagonal_qp import DiagonalQP, QPSolution, solve_diagonal_qp
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import Gaussian, NoiseSource
+from dpmodel.programs.public import declared_range, largest_violation
 from dpmodel.text import number
 
 # The fit stops at residuals of this share of the least noise; public rows are then met to the finer one.

@@ -15,10 +15,10 @@ from dpmodel.mechanisms.lp.noise_once.design import Kind, design
 from dpmodel.mechanisms.lp.noise_once.margins import interior_direction, margin
 from dpmodel.mechanisms.lp.noise_once.mechanism import caveats, objective_loss, released_constant, released_parts
 from dpmodel.mechanisms.lp.noise_once.solve_released import solve_released
-from dpmodel.mechanisms.lp.public.points import half_ranges, middle_program, spread_of_sides
 from dpmodel.mechanisms.lp.treatment import tightened_program, treat
 from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import NoiseSource
+from dpmodel.programs.public import half_ranges, middle_program, spread_of_sides
 from dpmodel.text import number
 
 

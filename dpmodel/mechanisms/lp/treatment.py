@@ -54,7 +54,9 @@ from dpmodel.mechanisms.lp.noise_once.design import (
 )
 from dpmodel.mechanisms.lp.noise_once.margins import margin
 from dpmodel.mechanisms.lp.noise_once.solve_released import finite, relaxed_program, whole_sides
-from dpmodel.mechanisms.lp.public.points import (
+from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
+from dpmodel.privacy import Gaussian
+from dpmodel.programs.public import (
     declared_range,
     largest_violation,
     middle_cost,
@@ -62,8 +64,6 @@ from dpmodel.mechanisms.lp.public.points import (
     spread,
     spread_of_rows,
 )
-from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
-from dpmodel.privacy import Gaussian
 from dpmodel.text import number
 
 # So many kinds of constraints are told one by one, and so many constraints of a kind by name.

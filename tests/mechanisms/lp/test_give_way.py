@@ -23,11 +23,11 @@ from dpmodel.mechanisms.lp.noise_once.give_way import least_each, short_rows
 from dpmodel.mechanisms.lp.noise_once.margins import shortfalls
 from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
-from dpmodel.mechanisms.lp.public.points import leaves_a_point
 from dpmodel.mechanisms.lp.treatment import tightened_program, treat
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.privacy import SeededSource
+from dpmodel.programs.public import leaves_a_point
 
 BETA, DRAWS, FALSE_ALARM = 0.1, 24, 1e-7
 MOST = int(binom.isf(FALSE_ALARM, DRAWS, BETA))

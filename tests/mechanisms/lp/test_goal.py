@@ -20,9 +20,9 @@ from dpmodel.mechanisms.lp.engines.contract import Engine, Point, Promise, Task
 from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
 from dpmodel.mechanisms.lp.engines.routes import TEST_SHARE, best_route, noise_of_tests, objective_design
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
-from dpmodel.mechanisms.lp.public.points import known_without_data
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import Gaussian, Laplace, SeededSource, zcdp_rho
+from dpmodel.programs.public import known_without_data
 
 COST = np.array([1.0, 2.0, 4.0])
 

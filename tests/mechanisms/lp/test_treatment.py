@@ -15,9 +15,9 @@ from dpmodel.contract import Options, no_progress
 from dpmodel.mechanisms.lp import treatment as treatment_module
 from dpmodel.mechanisms.lp.noise_once.design import design
 from dpmodel.mechanisms.lp.noise_once.mechanism import released_parts
-from dpmodel.mechanisms.lp.public.points import known_without_data
 from dpmodel.mechanisms.lp.treatment import treat
 from dpmodel.privacy import SeededSource
+from dpmodel.programs.public import known_without_data
 
 BETA, DRAWS, FALSE_ALARM = 0.2, 1500, 1e-8
 NEED = np.array([12.0, 40.0, 75.0, 22.0, 31.0])

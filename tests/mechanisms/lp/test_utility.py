@@ -28,10 +28,10 @@ from dpmodel.mechanisms.lp.noise_once.design import design, row_margins
 from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce, released_parts
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION, relaxed_program
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
-from dpmodel.mechanisms.lp.public.points import certain_point
 from dpmodel.numerics.cone_program import ConeSolution
 from dpmodel.plan.registry import by_name
 from dpmodel.privacy import SeededSource
+from dpmodel.programs.public import certain_point
 
 FALSE_ALARM = 1e-7
 TOLERANCE = 1e-6

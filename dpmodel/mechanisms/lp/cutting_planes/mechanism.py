@@ -26,9 +26,9 @@ from dpmodel.mechanisms.lp.cutting_planes.rounds import Cuts, Rounds, add_cuts, 
 from dpmodel.mechanisms.lp.noise_once.measurement import CLAMP
 from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
 from dpmodel.mechanisms.lp.private_rows import plain_rows, public_polyhedron
-from dpmodel.mechanisms.lp.public.points import largest_violation
 from dpmodel.numerics.cut_program import CutProgram
 from dpmodel.privacy import NoiseSource, exponential_mechanism, permute_and_flip
+from dpmodel.programs.public import largest_violation
 from dpmodel.text import number
 
 

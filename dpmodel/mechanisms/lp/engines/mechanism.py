@@ -46,9 +46,9 @@ from dpmodel.mechanisms.lp.engines.routes import (
 from dpmodel.mechanisms.lp.engines.simulated_settings import settle
 from dpmodel.mechanisms.lp.noise_once.mechanism import objective_loss, objective_noise, release
 from dpmodel.mechanisms.lp.private_rows import most_rows_stay, plain_linear, private_rows, public_polyhedron
-from dpmodel.mechanisms.lp.public.points import largest_violation
 from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource
+from dpmodel.programs.public import largest_violation
 from dpmodel.text import number
 
 

@@ -22,9 +22,9 @@ from dpmodel.marks.magnitude import scale_units
 from dpmodel.mechanisms.lp.engines.routes import objective_span
 from dpmodel.mechanisms.lp.fewer_records import as_noisy, fewer_records
 from dpmodel.mechanisms.lp.private_rows import private_rows, public_polyhedron
-from dpmodel.mechanisms.lp.public.mechanism import PUBLIC_ONLY
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import PublicGenerator, SeededSource, public_generator
+from dpmodel.programs.public_only import PUBLIC_ONLY
 
 # Databases drawn, and the spread of the logarithm of how popular columns are in them: ballots of public votes have
 # at least that (chosen on four elections, tests/benchmarks/programs/set_cover.py).

@@ -18,8 +18,8 @@ from dpmodel.forecast import Bound, Violation
 from dpmodel.marks.layout import all_equal
 from dpmodel.mechanisms.lp.noise_once.design import Kind, private_columns, x_bound
 from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
-from dpmodel.mechanisms.lp.public.points import declared_range, largest_violation
 from dpmodel.privacy import Gaussian, Laplace, gaussian_mu
+from dpmodel.programs.public import declared_range, largest_violation
 
 # With fewer private entries a forecast takes less than the bounds of others, and tells what they have to beat.
 FEW = 5_000

@@ -33,12 +33,6 @@ from dpmodel.mechanisms.lp.noise_once.solve_released import (
     solve_released,
     whole_sides,
 )
-from dpmodel.mechanisms.lp.public.points import (
-    certain_point,
-    declared_range,
-    largest_violation,
-    leaves_a_point,
-)
 from dpmodel.mechanisms.lp.treatment import (
     Treatment,
     cost_of,
@@ -50,6 +44,12 @@ from dpmodel.mechanisms.lp.treatment import (
 )
 from dpmodel.numerics.cone_program import ConeProgram
 from dpmodel.privacy import NoiseSource
+from dpmodel.programs.public import (
+    certain_point,
+    declared_range,
+    largest_violation,
+    leaves_a_point,
+)
 from dpmodel.text import number, shortened
 
 # So many rows that may be short are told one by one.

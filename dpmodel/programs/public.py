@@ -7,9 +7,10 @@ infinite and nothing is capped.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import islice
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,9 +37,9 @@ _SOLVER = 1e-6
 # What sums of ten thousand numbers are rounded by, as a share of them; ranges are widened by as much.
 _ROUNDING = 1e-12
 # Private entries of A beyond which no point is sought that serves every database.
-MOST_ENTRIES = 200_000
+_MOST_ENTRIES = 200_000
 _CHEAPEST = "the cheapest public point"
-_MIDDLE = "the optimum for private numbers at the middle of their ranges"
+MIDDLE = "the optimum for private numbers at the middle of their ranges"
 
 
 @dataclass(frozen=True)
@@ -58,40 +59,42 @@ class PublicPoint:
 
 
 def known_without_data(model: PrivateLP, *, centred: bool = False, loses: bool = True, most: float = math.inf) -> Known:
-    """What statements about ``model`` are held against; at most four solves of the size of the model's own, and those
-    that bound losses, once per problem. ``loses`` : whether they state a loss; ``most`` : the largest violation that
-    they leave open, which points beyond do not keep, whatever they lose.
+    """What statements about ``model`` are held against; points are solved for one by one, until one keeps a statement.
 
-    ``centred`` : a loss is one against the best that the released constraints allow. The point for the middle of the
-    ranges has none under a public objective, and its promise is of the same kind as that of noise.
+    ``loses`` : whether statements state a loss; ``most`` : the largest violation that they leave open, which points
+    beyond do not keep, whatever they lose. ``centred`` : a loss is one against the best that the released constraints
+    allow. The point for the middle of the ranges has none under a public objective, and its promise is of the same kind
+    as that of noise.
     """
     span = objective_span(model) if loses else math.inf  # which tells on its way whether there is a public point
     # Where no loss is stated, points that lose something keep nothing, as those that are solved for in cones do.
     few = not (loses or model.affine.is_linear()) and model.form.c0.any()
-    points = (_cheapest(model),) if few else public_points(model)
+
+    def kept() -> Iterator[tuple[float, float]]:
+        for point in islice(public_points(model), 1 if few else None):
+            if point.violation <= most:
+                yield point.loss, point.violation
+            if centred and point.words == MIDDLE and not private_objective(model):
+                yield 0.0, point.violation
+
     model.public.require_feasible()
-    known = Known(
-        objective=span,
-        violation=largest_violation(model),
-        points=tuple((each.loss, each.violation) for each in points if each is not None and each.violation <= most),
-        tightening=spread_of_sides(model),
-    )
-    middle = middle_of(public_points(model)) if centred and not private_objective(model) else None
-    return known if middle is None else replace(known, points=(*known.points, (0.0, middle.violation)))
+    return Known(span, largest_violation(model), kept(), tightening=spread_of_sides(model))
 
 
-@cached
-def public_points(model: PrivateLP, middle: bool = True) -> tuple[PublicPoint, ...]:
-    """The cheapest public point, the one that violates least whatever the data are, and, with ``middle``, the optimum
-    for the middle of the declared ranges; those of them that exist."""
-    try:
-        cheapest, rows = _cheapest(model), model.form.private_rows.any()  # which may tell whether there is a point
-        if not model.public.feasible:
-            return ()
-        found = (cheapest, _safest(model) if rows else None, _middle(model) if rows and middle else None)
-    except (SolverFailure, InfeasibleError):
-        return ()
-    return tuple(point for point in found if point is not None)
+def public_points(model: PrivateLP) -> Iterator[PublicPoint]:
+    """The cheapest public point, the one that violates least whatever the data are, and the optimum for the middle of
+    the declared ranges; those of them that exist, each solved for when it is asked for."""
+    for find in (_cheapest, _safest, middle_point) if model.form.private_rows.any() else (_cheapest,):
+        try:
+            point = find(model)
+            if not model.public.feasible:
+                return
+        except SolverFailure:  # the other points stay
+            continue
+        except InfeasibleError:
+            return
+        if point is not None:
+            yield point
 
 
 def as_released(model: PrivateLP, point: PublicPoint) -> PublicPoint:
@@ -100,17 +103,12 @@ def as_released(model: PrivateLP, point: PublicPoint) -> PublicPoint:
     return point if again is None else again
 
 
-def middle_of(points: Sequence[PublicPoint]) -> PublicPoint | None:
-    """The optimum for the middle of the declared ranges, if it is among them."""
-    return next((point for point in points if point.words == _MIDDLE), None)
-
-
 @cached
 def certain_point(model: PrivateLP) -> PublicPoint | None:
     """A public point that satisfies every private constraint whatever the data are, as far as solvers tell; the
     cheapest on average that is known."""
-    points = public_points(model, middle=False)
-    return next((point for point in reversed(points) if point.violation == 0), None)
+    found = [point for point in islice(public_points(model), 2) if point.violation == 0 and point.words != MIDDLE]
+    return found[-1] if found else None
 
 
 # A way out of the public set that no row stops: missed by less than this by a way of size 1, and gains at least that.
@@ -168,17 +166,16 @@ def _cheapest(model: PrivateLP, released: bool = False) -> PublicPoint | None:
 @cached
 def _safest(model: PrivateLP) -> PublicPoint | None:
     """The point that violates private constraints least on the worst data; among several, the cheapest on average."""
-    robust = robust_program(model) if model.form.matrix.nnz <= MOST_ENTRIES else None
+    robust = robust_program(model) if model.form.matrix.nnz <= _MOST_ENTRIES else None
     if robust is None:
         return None
-    program, weights, widest = robust
+    program, weights = robust
     c = middle_cost(model)
     program = program.with_(c=np.zeros(model.affine.variables) if c is None else c, d=0.0)
     solve = partial(solve_cone_program, program, weights=weights, solver=model.public.solver)
-    if max(unkept(model), default=-math.inf) < widest:
-        best = solve()
-        if best.solved:  # nothing is violated, whatever the data
-            return _as_point(model, best, c is not None)
+    best = solve()
+    if best.solved:  # nothing is violated, whatever the data
+        return _as_point(model, best, c is not None)
     direction = giving_way(model.affine, model.form.private_rows)
     best = first = solve(direction=direction, minimise_slack=True)
     if not first.solved:
@@ -191,22 +188,14 @@ def _safest(model: PrivateLP) -> PublicPoint | None:
 
 
 @cached
-def unkept(model: PrivateLP) -> list[float]:
-    """Violations that, as programs told, no public point keeps to whatever the data are."""
-    return []
-
-
-def _middle(model: PrivateLP) -> PublicPoint | None:
+def middle_point(model: PrivateLP) -> PublicPoint | None:
     """The optimum if every private number were at the middle of its range; of large problems, of some of the records:
     what it loses and violates is bounded for all of them."""
     program, c = middle_program(fewer_records(model) or model), middle_cost(model)
     if program is None or c is None:
         return None
-    try:
-        x = solve_cone_program(program.with_(c=c, d=0.0), solver=model.public.solver).x
-        return None if x is None else PublicPoint(x, worst_violation(model, x), _MIDDLE, partial(regret, model, x))
-    except SolverFailure:  # the other points stay
-        return None
+    x = solve_cone_program(program.with_(c=c, d=0.0), solver=model.public.solver).x
+    return None if x is None else PublicPoint(x, worst_violation(model, x), MIDDLE, partial(regret, model, x))
 
 
 def _as_point(model: PrivateLP, solution: ConeSolution, finite: bool) -> PublicPoint:
@@ -216,9 +205,8 @@ def _as_point(model: PrivateLP, solution: ConeSolution, finite: bool) -> PublicP
     return PublicPoint(solution.x, worst_violation(model, solution.x), words, lost)
 
 
-def robust_program(model: PrivateLP) -> tuple[ConeProgram, sp.csr_array | None, float] | None:
-    """The program whose points satisfy every private constraint for every allowed database, weights on |x|, and what it
-    leaves to all rows: half of the widest range of an equality.
+def robust_program(model: PrivateLP) -> tuple[ConeProgram, sp.csr_array | None] | None:
+    """The program whose points satisfy every private constraint for every allowed database, and weights on |x|.
 
     Equalities with private numbers are bands that miss the middle of the allowed numbers by as much as the widest of
     them does, so one slack on all rows measures the largest violation. None where ranges are not declared.
@@ -236,7 +224,7 @@ def robust_program(model: PrivateLP) -> tuple[ConeProgram, sp.csr_array | None, 
     if widest > 0:
         b = b + np.where(form.private_rows & ~zero, widest * interior_direction(affine), 0.0)
     band = np.where(zero, widest - half, 0.0)
-    return middle.with_(b=b, band=band), weights, widest
+    return middle.with_(b=b, band=band), weights
 
 
 def middle_cost(model: PrivateLP) -> Floats | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import ClassVar
 
 import numpy as np
@@ -25,18 +26,17 @@ from dpmodel.contract import (
 from dpmodel.forecast import JUST_BELOW, Bound, Forecast, Violation
 from dpmodel.mechanisms.lp.engines.routes import objective_span, private_objective
 from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
-from dpmodel.mechanisms.lp.public.out_of_reach import out_of_reach
-from dpmodel.mechanisms.lp.public.points import (
+from dpmodel.privacy import NoiseSource
+from dpmodel.programs.public import (
+    MIDDLE,
     PublicPoint,
     as_released,
     costs_are_open,
-    known_without_data,
-    middle_of,
+    largest_violation,
     public_points,
     sides_are_open,
     worst_violation,
 )
-from dpmodel.privacy import NoiseSource
 from dpmodel.text import number
 
 
@@ -73,14 +73,10 @@ class PublicOnly(Mechanism[PrivateLP]):
         return YES
 
     def at_least(self, model: PrivateLP, options: Options) -> Iterator[Bound]:
-        """No bound on what a point loses or violates where declarations leave none; and something of one of them, where
-        no point has neither: beside constraints that hold, for other statements tell it (``Program.needs_data``)."""
+        """No bound on what a point loses or violates where declarations leave none."""
         loss, violation = (math.inf if each(model) else math.nan for each in (costs_are_open, sides_are_open))
         # Among statements that say nothing predictions decide: its own comes after those that say that data help.
         yield Bound(Violation(loss, violation, against_public=JUST_BELOW), reads=False)
-        if out_of_reach(model, 0.0, 0.0):
-            least = float(np.finfo(np.float64).tiny)
-            yield Bound(Violation(violation=least, against_public=JUST_BELOW), reads=False)
 
     def forecast(self, model: PrivateLP, options: Options) -> Forecast | Verdict:
         point = _point(model, options)
@@ -140,15 +136,15 @@ def _point(model: PrivateLP, options: Options) -> PublicPoint | None:
 
 
 def _choose(model: PrivateLP, mode: Feasibility) -> PublicPoint | None:
-    few, strict = public_points(model, middle=False), mode in ("safe", "strict")
+    points, strict = list(islice(public_points(model), 2)), mode in ("safe", "strict")
     # The safest costs least on average of all that violate nothing, and so does not lose more under a public objective.
-    enough = mode != "centred" and not private_objective(model) and any(point.violation == 0 for point in few)
-    points = list(few if enough else public_points(model))
+    if mode == "centred" or private_objective(model) or all(point.violation > 0 for point in points):
+        points = list(public_points(model))
     perfect = any(point.violation == 0 == point.loss for point in points)
     if mode == "centred" and not perfect and (private_objective(model) or model.form.c0.any()):
-        middle = middle_of(points)
-        if middle is not None:
-            return middle
+        for point in points:
+            if point.words == MIDDLE:
+                return point
     if not (private_objective(model) and math.isfinite(objective_span(model))) and not model.form.c0.any():
         centre = _centre(model)
         points = [centre, *points] if centre is not None else points
@@ -157,12 +153,11 @@ def _choose(model: PrivateLP, mode: Feasibility) -> PublicPoint | None:
         return min(safe, key=lambda point: point.loss)
     if strict or not points:
         return None
-    known = known_without_data(model)
+    span, width = objective_span(model), largest_violation(model)
 
     def share(point: PublicPoint) -> float:
-        lost = point.loss / known.objective if 0 < known.objective < math.inf else 0.0
-        width = known.violation if 0 < known.violation < math.inf else 1.0
-        return max(lost, point.violation / width)
+        lost = point.loss / span if 0 < span < math.inf else 0.0
+        return max(lost, point.violation / (width if 0 < width < math.inf else 1.0))
 
     return min(points, key=share)
 

@@ -1,1 +1,0 @@
-"""The best points that read no private data."""
