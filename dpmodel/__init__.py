@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpmodel import errors, linalg, mechanisms, noise, teach
+    from dpmodel import errors, linalg, losses, mechanisms, noise, teach
     from dpmodel.compile.likelihood.face import neg_log_likelihood, published
     from dpmodel.contract import AllBut, Exact, Penalty, Search, Target
     from dpmodel.errors import DPModelError, ImpossibilityError
@@ -55,6 +55,7 @@ __all__ = [
     "hierarchy",
     "intervals",
     "linalg",
+    "losses",
     "marginal_query",
     "measure",
     "mechanisms",
@@ -97,7 +98,7 @@ _HOMES = {
     "dpmodel.release.release": ("Release",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("errors", "learn", "linalg", "mechanisms", "noise", "teach")
+_MODULES = ("errors", "learn", "linalg", "losses", "mechanisms", "noise", "teach")
 
 
 def __getattr__(name: str) -> Any:

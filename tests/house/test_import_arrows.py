@@ -38,6 +38,7 @@ LEVEL = {
     "privacy": 10,
     "release": 10,
     "noise": 11,
+    "losses": 6,  # writes what the reader of regressions reads
     "errors": 5,
     "users_line": 0,
     "_types": 0,
