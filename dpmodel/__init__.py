@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpmodel import errors, linalg, losses, mechanisms, noise, teach
-    from dpmodel.compile.likelihood.face import neg_log_likelihood, published
     from dpmodel.contract import AllBut, Exact, Penalty, Search, Target
     from dpmodel.errors import DPModelError, ImpossibilityError
     from dpmodel.marks import Private, Records
@@ -21,14 +20,15 @@ if TYPE_CHECKING:
     from dpmodel.problem import Problem
     from dpmodel.programs.classifier import Classification
     from dpmodel.programs.expressions import sensitivity
-    from dpmodel.queries import QueryRelease, query_release
-    from dpmodel.queries.hierarchy import hierarchy
-    from dpmodel.queries.measure import measure
-    from dpmodel.queries.tables_fit import consistent_table, marginal_query
-    from dpmodel.queries.tree_query import tree_query
-    from dpmodel.queries.uncertainty import intervals, standard_errors
-    from dpmodel.queries.whole import round_solution
     from dpmodel.release.release import Release
+    from dpmodel.released.faces.consistent_table import consistent_table, marginal_query
+    from dpmodel.released.faces.errors import intervals, standard_errors
+    from dpmodel.released.faces.hierarchy import hierarchy
+    from dpmodel.released.faces.measure import measure
+    from dpmodel.released.faces.query_release import QueryRelease, query_release
+    from dpmodel.released.faces.tree_query import tree_query
+    from dpmodel.released.faces.whole import round_solution
+    from dpmodel.released.likelihood import neg_log_likelihood, published
 
 __version__ = "0.1.0"
 
@@ -64,6 +64,7 @@ __all__ = [
     "published",
     "query_release",
     "register_mechanism",
+    "released",
     "round_solution",
     "sensitivity",
     "standard_errors",
@@ -81,20 +82,20 @@ _HOMES = {
     "dpmodel.marks.noisy": ("Noisy",),
     "dpmodel.programs.classifier": ("Classification",),
     "dpmodel.programs.expressions": ("sensitivity",),
-    "dpmodel.compile.likelihood.face": ("neg_log_likelihood", "published"),
+    "dpmodel.released.likelihood": ("neg_log_likelihood", "published"),
     "dpmodel.errors": ("DPModelError", "ImpossibilityError"),
     "dpmodel.contract": ("AllBut", "Exact", "Penalty", "Search", "Target"),
     "dpmodel.plan": ("Plan", "register_mechanism"),
     "dpmodel.plan.tables": ("taxonomy",),
     "dpmodel.privacy": ("Budget",),
     "dpmodel.problem": ("Problem",),
-    "dpmodel.queries": ("QueryRelease", "query_release"),
-    "dpmodel.queries.hierarchy": ("hierarchy",),
-    "dpmodel.queries.measure": ("measure",),
-    "dpmodel.queries.tables_fit": ("consistent_table", "marginal_query"),
-    "dpmodel.queries.tree_query": ("tree_query",),
-    "dpmodel.queries.uncertainty": ("intervals", "standard_errors"),
-    "dpmodel.queries.whole": ("round_solution",),
+    "dpmodel.released.faces.query_release": ("QueryRelease", "query_release"),
+    "dpmodel.released.faces.hierarchy": ("hierarchy",),
+    "dpmodel.released.faces.measure": ("measure",),
+    "dpmodel.released.faces.consistent_table": ("consistent_table", "marginal_query"),
+    "dpmodel.released.faces.tree_query": ("tree_query",),
+    "dpmodel.released.faces.errors": ("intervals", "standard_errors"),
+    "dpmodel.released.faces.whole": ("round_solution",),
     "dpmodel.release.release": ("Release",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -16,8 +16,6 @@ from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.compile.bridge import Lowered, forget_cached_forms, forget_solution, lower
 from dpmodel.compile.footprint import Footprint, footprint
 from dpmodel.compile.form import public_theta, public_values, standard_form
-from dpmodel.compile.likelihood.face import recognise_postprocessing
-from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.mathematics import model_html, model_latex, model_text
 from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.compile.refusals import warn_of_leaves, warn_of_no_private, where_used
@@ -47,6 +45,8 @@ from dpmodel.regressions.model import AnyRegression
 from dpmodel.regressions.multinomial import recognise_blocks, recognise_regression
 from dpmodel.regressions.read import Outputs, Recognised
 from dpmodel.release.release import Accuracy, Guarantee, Release
+from dpmodel.released.model import Postprocessing
+from dpmodel.released.read import recognise_postprocessing
 from dpmodel.text import shortened
 
 Feasible = str | AllBut | Exact

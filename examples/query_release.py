@@ -12,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from dpmodel.queries import query_release
+from dpmodel.released import query_release
 
 DOMAIN = {
     "age": 8,  # decades

@@ -9,7 +9,6 @@ from typing import Any
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.footprint import Footprint
-from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.compile.rows import FewRows
 from dpmodel.contract import STOPPED, Outcome
 from dpmodel.errors import DPModelError, ImpossibilityError
@@ -22,6 +21,7 @@ from dpmodel.programs.words import reached, sentences
 from dpmodel.regressions.model import AnyRegression, PrivateOutputs
 from dpmodel.release.plain import plain_fields
 from dpmodel.release.release import Accuracy, Guarantee, Release
+from dpmodel.released.model import Postprocessing
 from dpmodel.text import escaped, html_table, number, screenful, table, wrapped
 
 _PLANNED = "explain(epsilon, delta) tells what is chosen then, why, and what would do better."

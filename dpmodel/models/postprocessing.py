@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 
 from dpmodel.compile.bridge import evaluate_objective, write_values
-from dpmodel.compile.likelihood.feasible import contradiction, require_consistent
-from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.contract import Candidate, Model, Options, Outcome, Ran, Serves, public_options, reasons
 from dpmodel.errors import DPModelError, UnsupportedModelError
 from dpmodel.forecast import Seconds
@@ -18,6 +16,8 @@ from dpmodel.marks.noisy import Noisy
 from dpmodel.models.released import checked_point, values_of
 from dpmodel.programs.classifier import Classification
 from dpmodel.release.release import Accuracy, Guarantee, Release
+from dpmodel.released.constraints import contradiction, require_consistent
+from dpmodel.released.model import Postprocessing
 from dpmodel.text import number
 
 FREE = Options(0.0, 0.0)

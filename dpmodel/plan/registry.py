@@ -12,12 +12,12 @@ from itertools import chain
 from typing import Any, ClassVar
 
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.contract import Mechanism, Outcome, Serves, Verdict, nearest
 from dpmodel.errors import SpecificationError
 from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.forecast import Forecast
 from dpmodel.regressions.model import PrivateOutputs, PrivateRegression
+from dpmodel.released.model import Postprocessing
 
 _LOG = logging.getLogger("dpmodel")
 
@@ -63,15 +63,15 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "as_printed.stochastic_mirror_descent:STOCHASTIC_MIRROR_DESCENT",
     ),
     Postprocessing: (
-        "mechanisms.postprocess.exact_tree.mechanism:EXACT_TREE",
-        "mechanisms.postprocess.least_squares_tree.mechanism:LEAST_SQUARES_TREE",
-        "mechanisms.postprocess.projection.mechanism:PROJECTION",
-        "mechanisms.postprocess.admm.mechanism:ADMM_TREE",
-        "mechanisms.postprocess.admm.mechanism:ADMM_TABLES",
-        "mechanisms.postprocess.admm.mechanism:ADMM_STRATEGY",
-        "mechanisms.postprocess.admm.mechanism:ADMM",
-        "mechanisms.postprocess.general_solver:GENERAL_SOLVER",
-        "mechanisms.published.admm:ADMM_AS_PRINTED",
+        "released.exact_tree:EXACT_TREE",
+        "released.least_squares_tree:LEAST_SQUARES_TREE",
+        "released.projection:PROJECTION",
+        "released.admm_algorithms:ADMM_TREE",
+        "released.admm_algorithms:ADMM_TABLES",
+        "released.admm_algorithms:ADMM_STRATEGY",
+        "released.admm_algorithms:ADMM",
+        "released.general_solver:GENERAL_SOLVER",
+        "released.admm_as_printed:ADMM_AS_PRINTED",
     ),
     PrivateVectors: (
         "exact.stable_span:STABLE_SPAN",

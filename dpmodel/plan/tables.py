@@ -6,11 +6,11 @@ import inspect
 from dataclasses import replace
 
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.plan.registry import KINDS, load_entry_points
 from dpmodel.programs.taxonomy import CELLS, Taxonomy
 from dpmodel.regressions.model import PrivateRegression
+from dpmodel.released.model import Postprocessing
 
 _BEYOND: dict[str, tuple[type, ...]] = {
     "regressions": (PrivateRegression,),

@@ -14,7 +14,7 @@ LEVEL = {
     "cli": 92,  # the command line shows the others
     "__main__": 95,
     "teach": 90,
-    "queries": 90,
+    "released.faces": 90,  # fits plan and solve
     "learn": 90,
     "linalg": 85,  # learn stands on it
     "problem": 80,
@@ -50,7 +50,7 @@ FAMILIES = {"programs", "regressions", "released", "exact", "mechanisms", "class
 def room_of(module: str) -> str:
     """``dpmodel.compile.footprint`` -> ``compile``; ``dpmodel`` -> ``""``."""
     parts = module.split(".")[1:]
-    if parts[:2] == ["release", "plots"]:
+    if parts[:2] in (["release", "plots"], ["released", "faces"]):
         return ".".join(parts[:2])
     if parts[:1] == ["exact"]:
         return "mechanisms"  # until the others have left that room

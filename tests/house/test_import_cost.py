@@ -13,12 +13,12 @@ import dpmodel
 
 # Extras, and what only a charge, a page or a file needs.
 HEAVY = {"opendp", "dp_accounting", "flint", "rich", "sklearn", "pandas", "polars", "matplotlib", "duckdb", "asyncio"}
-FAMILIES = {"dpmodel.plan", "dpmodel.mechanisms", "dpmodel.problem", "dpmodel.queries", "dpmodel.linalg"}
+FAMILIES = {"dpmodel.plan", "dpmodel.mechanisms", "dpmodel.problem", "dpmodel.released", "dpmodel.linalg"}
 # Mechanisms of models that are none of programs.
 OTHERS = {
     "dpmodel.regressions.descent",
     "dpmodel.exact.pin_hull",
-    "dpmodel.mechanisms.postprocess.admm.mechanism",
+    "dpmodel.released.admm_algorithms",
 }
 PLAN = """
 import cvxpy as cp

@@ -17,7 +17,7 @@ from dpmodel.compile import public_set as public_sets
 from dpmodel.numerics import polyhedron, solvers
 from dpmodel.numerics.cone_program import ConeSolution
 from dpmodel.numerics.polyhedron import Polyhedron
-from dpmodel.queries import query_release
+from dpmodel.released import query_release
 
 
 @pytest.fixture(autouse=True)

@@ -81,7 +81,7 @@ def raise_captured(found: Any, *_: Any, **__: Any) -> Any:
 
 def of_table(records: Any, column: str, domain: Any) -> list[Any]:
     """Codes of the records that were kept."""
-    where = importlib.import_module("dpmodel.queries.query_release")
+    where = importlib.import_module("dpmodel.released.faces.query_release")
     kept = where.counts
     where.counts = lambda domain, codes, *_: raise_captured(codes)
     try:

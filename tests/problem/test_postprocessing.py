@@ -11,9 +11,9 @@ from families import POSTPROCESSING
 from postprocessings import BUILD, noisy
 
 import dpmodel as dpm
-from dpmodel.compile.likelihood.postprocessing import Postprocessing
 from dpmodel.contract import Options
-from dpmodel.mechanisms.postprocess.general_solver import GeneralSolver
+from dpmodel.released.general_solver import GeneralSolver
+from dpmodel.released.model import Postprocessing
 
 # Relative, of the objective: what plans call the same optimum.
 SAME = 1e-4

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.numerics.trees.tree import Tree
+from dpmodel.released.trees import Tree
 
 Build = Callable[[], dpm.Problem]
 BUILD: dict[str, Build] = {}

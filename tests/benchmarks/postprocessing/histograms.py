@@ -19,8 +19,8 @@ import sys
 import numpy as np
 import numpy.typing as npt
 
-from dpmodel.compile.likelihood.tree_of import form_of_nodes
-from dpmodel.numerics.trees.tree import Tree, TreeProblem
+from dpmodel.released.tree_of import form_of_nodes
+from dpmodel.released.trees import Tree, TreeProblem
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, quartiles
 from tests.benchmarks.postprocessing.baselines import CompleteTree, Privlet
 from tests.benchmarks.postprocessing.solvers import TIES, admm_tree, clarabel, exact_tree

@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.compile.likelihood.tree_of import tree_problem
+from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.tree_of import tree_problem
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, spread
 from tests.benchmarks.postprocessing.baselines import haar
 from tests.benchmarks.postprocessing.solvers import exact_tree, solve

@@ -15,13 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from dpmodel.compile.likelihood.postprocessing import LikelihoodForm, Postprocessing
-from dpmodel.mechanisms.postprocess.admm.mechanism import ADMM_STRATEGY
-from dpmodel.mechanisms.postprocess.admm.setup import prepare_tables, prepare_tree
-from dpmodel.mechanisms.postprocess.exact_tree.mechanism import Ties, solve_exact_tree
 from dpmodel.models.postprocessing import FREE
-from dpmodel.numerics.trees.tree import TreeProblem
 from dpmodel.privacy import ExactSource
+from dpmodel.released.admm_algorithms import ADMM_STRATEGY, prepare_tables, prepare_tree
+from dpmodel.released.exact_tree import Ties, solve_exact_tree
+from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.trees import TreeProblem
 
 Floats = npt.NDArray[np.float64]
 INFEASIBLE = 1e-2  # largest violation accepted, in units of the smallest noise scale

@@ -20,8 +20,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from dpmodel.compile.likelihood.tree_of import form_of_nodes
-from dpmodel.numerics.trees.tree import Tree, TreeProblem
+from dpmodel.released.tree_of import form_of_nodes
+from dpmodel.released.trees import Tree, TreeProblem
 from tests.benchmarks.measuring import Expectations, Table, header, parser, quartiles, short, spread
 from tests.benchmarks.postprocessing.solvers import GENERAL, admm_tree, exact_tree, laddered, timed
 

@@ -14,9 +14,9 @@ from typing import get_args
 
 import numpy as np
 
-from dpmodel.mechanisms.postprocess.exact_tree.mechanism import Ties, solve_exact_tree
-from dpmodel.mechanisms.postprocess.exact_tree.plan import tree_plan
-from dpmodel.numerics.trees.tree import Tree, TreeProblem
+from dpmodel.released.exact_tree import Ties, solve_exact_tree
+from dpmodel.released.messages import tree_plan
+from dpmodel.released.trees import Tree, TreeProblem
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser
 
 RULES = get_args(Ties)

@@ -38,9 +38,10 @@ from typing import Any
 import numpy as np
 
 from dpmodel.errors import NotPrivateWarning
+from dpmodel.marks.domain import Domain
 from dpmodel.privacy import gaussian_mu, zcdp_rho
-from dpmodel.queries import Domain, query_release
-from dpmodel.queries.workload import counts, sums
+from dpmodel.released import query_release
+from dpmodel.released.faces.workload import counts, sums
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, short, spread
 
 DELTA = 1e-6

@@ -1,1 +1,0 @@
-"""Recognising post-processing: likelihoods of published numbers under public constraints."""

@@ -1,1 +1,0 @@
-"""Solvers of post-processing problems: they read published numbers only."""

@@ -1,1 +1,0 @@
-"""ADMM for likelihoods (LWK15)."""

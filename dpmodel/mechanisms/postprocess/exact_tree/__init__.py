@@ -1,1 +1,0 @@
-"""Exact maximum likelihood on trees under Laplace noise."""

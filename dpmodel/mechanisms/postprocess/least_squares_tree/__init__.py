@@ -1,1 +1,0 @@
-"""Exact least squares on trees, which is maximum likelihood under Gaussian noise."""

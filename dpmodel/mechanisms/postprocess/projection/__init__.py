@@ -1,1 +1,0 @@
-"""Likelihoods with a solution in closed form."""

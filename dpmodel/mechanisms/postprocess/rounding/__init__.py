@@ -1,1 +1,0 @@
-"""Integers out of fitted ones, with the constraints kept."""

@@ -1,1 +1,0 @@
-"""Nearest points in closed form."""

@@ -1,1 +1,0 @@
-"""Trees whose nodes are sums of their children."""

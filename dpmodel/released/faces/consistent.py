@@ -1,0 +1,650 @@
+"""What every fit of published numbers hands back: model, plan, solve, release, problem."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import numbers
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats, Integers, Labels
+from dpmodel.contract import Candidate
+from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
+from dpmodel.execute import Executed, execute
+from dpmodel.forecast import Seconds
+from dpmodel.marks.noisy import Noisy
+from dpmodel.models.postprocessing import FREE, Published, release_of
+from dpmodel.plan.comparison import Plan
+from dpmodel.plan.planner import make_plan
+from dpmodel.plan.registry import AnyMechanism
+from dpmodel.privacy import public_generator
+from dpmodel.problem import Problem
+from dpmodel.release.release import Accuracy, Release
+from dpmodel.released.least_squares_tree import LeastSquaresTree
+from dpmodel.released.likelihood import checked_setting, distribution_weights, neg_log_likelihood
+from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.read import name_of, require_one_publication
+from dpmodel.released.tree_of import tree_problem
+from dpmodel.released.trees import TreeProblem
+
+
+def solve_published(model: Postprocessing, mechanism: str | AnyMechanism = "auto", progress: Any = None) -> Executed:
+    """Plan (a named mechanism alone) and solve; nothing is spent.
+
+    Raises
+    ------
+    SpecificationError, UnsupportedModelError
+        For a mechanism that does not exist or does not serve this model.
+    InfeasibleError
+        When no point satisfies the public constraints.
+    """
+    done = execute(Published(model), FREE, mechanism, label="post-processing", progress=progress)
+    if done.failure is not None:
+        raise done.failure
+    return done
+
+
+# ------------------------------------------------------------------ simulated fits
+
+
+# What models keep that does not depend on the published numbers.
+_OF_THE_CONSTRAINTS = ("exact tree plan", "consistent", "origins")
+
+
+def form_of(model: Postprocessing) -> LikelihoodForm:
+    """The model in arrays.
+
+    Raises
+    ------
+    UnsupportedModelError
+        Where it has none.
+    """
+    if model.form is None:
+        raise UnsupportedModelError(
+            "a problem with terms outside the likelihood form",
+            why="its refits would need the problem itself with other numbers in it",
+            remedy="linear constraints and neg_log_likelihood terms only",
+        )
+    return model.form
+
+
+def solution_of(model: Postprocessing) -> Floats:
+    """(n,) the values of the user's variables, in the order of the form."""
+    x = np.zeros(form_of(model).size)
+    for variable, where in model.columns:
+        x[where] = np.ravel(variable.value, order="F")
+    return x
+
+
+def refits(model: Postprocessing, x: Floats, count: int, seed: int, mechanism: str | AnyMechanism) -> Iterator[Floats]:
+    """``count`` solutions (n,) of the model with new noise around x.
+
+    Raises
+    ------
+    UnsupportedModelError
+        For a model without a form, and where published numbers enter in another way than by their likelihood.
+    """
+    form = form_of(model)
+    generator = public_generator(seed)
+    truth = form.value.copy()  # penalties keep what they pull towards
+    for rows in measured_rows(model):
+        truth[rows] = form.matrix[rows] @ x
+    if is_separable(form):
+        # One measurement per entry and bounds alone: the loss falls up to the measured value and rises from there.
+        column, sign = form.matrix.indices, form.matrix.data
+        for _ in range(count):
+            again = np.empty(form.size)
+            again[column] = sign * (truth + noise_of(model, generator))
+            yield np.clip(again, form.lower, form.upper)
+        return
+    known = tree_problem(model)
+    same = known is not None and np.array_equal(known.value, form.value)
+    for _ in range(count):
+        value = truth + noise_of(model, generator)
+        fresh = with_values(model, value)
+        if known is not None and not same:
+            fresh._memo.clear()  # recognised in another order: everything is looked for again
+        else:
+            _tell(fresh, None if known is None else replace(known, value=value))
+        outcome = solve_published(fresh, mechanism).outcome
+        assert outcome.x is not None
+        yield np.asarray(outcome.x, dtype=np.float64)
+
+
+def with_values(model: Postprocessing, value: Floats) -> Postprocessing:
+    """The model with other published numbers; what it keeps of constraints and weights alone is kept."""
+    form = form_of(model)
+    kept: dict[Hashable, Any] = {
+        key: found
+        for key, found in model._memo.items()
+        if (key[0] if isinstance(key, tuple) else key) in _OF_THE_CONSTRAINTS
+    }
+    return replace(model, form=replace(form, value=value), problem=None, _memo=kept)
+
+
+def measured_rows(model: Postprocessing) -> tuple[slice, ...]:
+    """The rows of each measurement, its numbers column by column.
+
+    Raises
+    ------
+    UnsupportedModelError
+        Where published numbers enter in another way than once each in a residual: their noise has no rows.
+    """
+    for noisy, rows in zip(model.measurements, model.rows, strict=True):
+        if rows.stop - rows.start != noisy.size:
+            raise UnsupportedModelError(
+                f"{name_of(noisy)} enters in another way than by its likelihood",
+                why="in constraints, in part or rearranged, what its noise does to the fit cannot be simulated",
+                remedy="neg_log_likelihood(x, noisy); a part of the numbers is noisy[...], a Noisy of its own",
+            )
+    return model.rows
+
+
+def noise_of(model: Postprocessing, generator: Any) -> Floats:
+    """(rows of the form,) one draw of the noise of every measurement; nothing where no published numbers stand."""
+    out = np.zeros(form_of(model).value.size)
+    for noisy, rows in zip(model.measurements, measured_rows(model), strict=True):
+        out[rows] = noisy.noise.sample(noisy.shape, generator).ravel(order="F")
+    return out
+
+
+def _tell(model: Postprocessing, problem: TreeProblem | None) -> None:
+    """What the model is as a tree, so that nobody looks for one."""
+    model.cached("tree problem", lambda: problem)
+
+
+def is_separable(form: LikelihoodForm) -> bool:
+    """Whether every entry was measured once and bounds alone restrict it."""
+    M = form.matrix
+    return (
+        form.equality.shape[0] == form.inequality.shape[0] == 0
+        and M.shape[0] == M.shape[1] == M.nnz
+        and bool((np.diff(M.indptr) == 1).all())
+        and bool((np.abs(M.data) == 1).all())
+        and np.unique(M.indices).size == form.size
+        and not form.linear.any()
+        and not form.integer.any()
+        and bool((form.absolute + form.square > 0).all())
+    )
+
+
+# ------------------------------------------------------------------ the form of a fit
+
+
+# Simulated fits: at most so many, of so many numbers together, for about so many seconds by the solvers' forecasts.
+# With fewer than the least nothing is simulated.
+_MOST, _NUMBERS, _SECONDS, _LEAST = 5, 1_000_000, 0.5, 3
+_SEED = 0
+# A level is worse than published where its simulated error is larger by this factor: some fits tell no more.
+_WORSE = 1.5
+
+# The form of a fit that nobody named: see ``settled``.
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the likelihood is spelled: ``alpha`` and ``form`` as in ``neg_log_likelihood``. Among several measurements,
+    alpha concerns those with absolute errors only. ``top_down`` : squares on a tree, whose bounds are seen to level by
+    level from the top where no solver is named."""
+
+    alpha: float = 1.0
+    form: str = "likelihood"
+    top_down: bool = False
+
+    def __post_init__(self) -> None:
+        checked_setting(self.alpha, self.form)
+
+    def alpha_for(self, noisy: Noisy) -> float:
+        return 1.0 if np.any(noisy.noise.square) else float(self.alpha)
+
+    def solver(self, named: str | AnyMechanism) -> str | AnyMechanism:
+        """What solves: the one named, or that of the setting."""
+        return LeastSquaresTree(top_down=True) if self.top_down and named == "auto" else named
+
+
+Build = Callable[[Setting], Postprocessing]
+
+
+def settled(build: Build, alpha: float, form: str) -> tuple[Postprocessing, Setting]:
+    """The model of the form asked for, or of the one that is expected to be more accurate where none is.
+
+    On trees least squares from the top down (``LeastSquaresTree``), whatever the noise: no level is expected to come
+    out worse than it was published, which neither the likelihood nor least squares under x >= 0 promise. Elsewhere by a
+    forecast: the least-squares fit of the published numbers is taken for the truth, noise is drawn from the declared
+    distributions, and both forms are fitted to the same draws. The form with the smaller error is taken, each level (or
+    measured marginal) counted relative to its error as published. Where the simulation would take too long it is least
+    squares, whose error in the 2-norm weighted by the scales is never above that of the published numbers. The two are
+    the same without Laplace noise, and for cells that were measured once each.
+    """
+    if form != AUTO:
+        setting = Setting(alpha, form)
+        return build(setting), setting
+    likelihood, squares = Setting(alpha, "likelihood"), Setting(1.0, "least-squares")
+    first = build(likelihood)
+    if alpha == 1 and not is_separable(form_of(first)) and tree_problem(first) is not None:
+        gaussian = not form_of(first).absolute.any()
+        setting = Setting(1.0, "likelihood" if gaussian else "least-squares", top_down=True)
+        with contextlib.suppress(SpecificationError):  # noise that is zero in practice has no weight
+            return (first if gaussian else build(setting)), setting
+    if alpha < 1 or not form_of(first).absolute.any() or is_separable(form_of(first)):
+        return first, likelihood
+    try:
+        second = build(squares)
+    except SpecificationError:  # noise that is zero in practice has no weight
+        return first, likelihood
+    count = _repetitions(first, second)
+    if count < _LEAST:
+        return second, squares
+    try:
+        x = _solution(second)
+    except InfeasibleError:  # solve says so
+        return second, squares
+    if x is None:
+        return first, likelihood
+    errors = [ratios(model, x, count) for model in (first, second)]
+    best = 0 if _mean(errors[0]) < _mean(errors[1]) else 1
+    model, setting = ((first, likelihood), (second, squares))[best]
+    model.cached("ratios", lambda: errors[best])
+    return model, setting
+
+
+def worse_than_published(model: Postprocessing, setting: Setting) -> tuple[str, ...]:
+    """A line per level (or marginal) that the fit is forecast to leave with a larger error than it was published with;
+    nothing where no simulation is affordable."""
+
+    def simulated() -> Mapping[str, float]:
+        count = 0 if setting.top_down else _repetitions(model)
+        x = None if count < _LEAST or is_separable(form_of(model)) else _solution(model)
+        return {} if x is None else ratios(model, x, count)
+
+    found = model.cached("ratios", simulated)
+    return tuple(
+        f"{name}: the fit is forecast to have {ratio:.2g} times the error of the published numbers"
+        for name, ratio in found.items()
+        if ratio > _WORSE
+    )
+
+
+def ratios(model: Postprocessing, x: Floats, count: int) -> dict[str, float]:
+    """{level or marginal: mean absolute error of simulated fits over that of the numbers as published}."""
+    form = form_of(model)
+    truth = form.matrix @ x
+    groups = _groups(model)
+    fitted, noise = np.zeros(truth.size), np.zeros(truth.size)
+    same = public_generator(_SEED)  # the draws of the refits: both errors are those of the same numbers
+    for again in refits(model, x, count, _SEED, _solver(model).mechanism):
+        fitted += np.abs(form.matrix @ again - truth)
+        noise += np.abs(noise_of(model, same))
+    return {name: float(fitted[rows].sum()) / max(float(noise[rows].sum()), 1e-300) for name, rows in groups.items()}
+
+
+def _groups(model: Postprocessing) -> dict[str, Integers]:
+    """Rows by measurement, and on trees by level."""
+    tree = tree_problem(model)
+    found: dict[str, Integers] = {}
+    for noisy, span in zip(model.measurements, measured_rows(model), strict=True):
+        rows = np.arange(span.start, span.stop)
+        if not rows.size:
+            continue
+        level = np.zeros(rows.size, dtype=np.int64)
+        if tree is not None and np.array_equal(tree.value, form_of(model).value):
+            level = np.searchsorted(tree.tree.bounds, tree.node[rows], side="right") - 1
+        for each in np.unique(level).tolist():
+            name = name_of(noisy) + (f", level {each}" if np.unique(level).size > 1 else "")
+            found[name] = np.concatenate([found.get(name, np.zeros(0, dtype=np.int64)), rows[level == each]])
+    return found
+
+
+def _solver(model: Postprocessing) -> Candidate:
+    return model.cached("solver", lambda: make_plan(Published(model), FREE).chosen)
+
+
+def _solution(model: Postprocessing) -> Floats | None:
+    x = solve_published(model, _solver(model).mechanism).outcome.x
+    return None if x is None else np.asarray(x, dtype=np.float64)
+
+
+def _repetitions(*models: Postprocessing) -> int:
+    seconds, affordable = 0.0, _NUMBERS // max(form_of(models[0]).size, 1)
+    if affordable < _LEAST:
+        return 0
+    for model in models:
+        forecast = _solver(model).forecast
+        assert forecast is not None and isinstance(forecast.error, Seconds)
+        seconds += forecast.error.seconds
+    return min(_MOST, affordable, math.floor(_SECONDS / max(seconds, 1e-9)))
+
+
+def _mean(found: Mapping[str, float]) -> float:
+    return float(np.mean(list(found.values())))
+
+
+# ------------------------------------------------------------------ fits
+
+
+Round = Literal["unbiased", "controlled", "nearest"]
+ROUNDINGS = ("unbiased", "controlled", "nearest")
+_FORMS = {
+    "likelihood": "fitted by maximum likelihood",
+    "least-squares": "fitted by least squares, weighted by the variances of the noise",
+    "top-down": "fitted by least squares, weighted by the variances of the noise, with bounds from the top level down",
+}
+# Sums of known numbers may differ by this share of their size before they count as contradicting.
+SLACK = 1e-9
+
+
+@dataclass
+class _Solved:
+    release: Release | None = None
+    x: Floats | None = None
+    mechanism: str | AnyMechanism = "auto"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Consistent:
+    """Published numbers made consistent: a maximum-likelihood problem that costs no privacy.
+
+    ``model`` : the problem in arrays. Nothing in it is private. ``setting`` : how its likelihood is spelled.
+    """
+
+    model: Postprocessing
+    setting: Setting
+    _solved: _Solved = field(default_factory=_Solved, repr=False)
+
+    def plan(self, mechanism: str | AnyMechanism = "auto", *, round: Round | None = None) -> Plan:
+        """The solvers that apply, compared by the time that they are expected to take; below, the levels or marginals
+        that the fit is forecast to leave less accurate than they were published, and what rounding takes."""
+        _check_round(round)
+        plan = make_plan(Published(self.model), FREE, self.setting.solver(mechanism))
+        rounding = () if round is None else (self._rounding_words(round),)
+        return replace(
+            plan, lower_bounds=(*plan.lower_bounds, *worse_than_published(self.model, self.setting), *rounding)
+        )
+
+    def solve(
+        self,
+        mechanism: str | AnyMechanism = "auto",
+        *,
+        round: Round | None = None,
+        rng: int | None = None,
+        progress: Callable[[str, float], None] | bool | None = None,
+    ) -> Release:
+        """Solve, and keep and return the release; epsilon = delta = 0.
+
+        Parameters
+        ----------
+        mechanism : "auto", a name from the plan, or an object with settings of its own.
+        round : integers that keep every sum: "unbiased" (at random; the mean of each is the solution),
+            "controlled" (every entry and sum at its floor or ceiling where that can be), "nearest" (the least
+            moved). None: as solved.
+        rng : a seed of random rounding (None: 0), so that results repeat.
+        progress : True, or a function (stage, share).
+
+        Raises
+        ------
+        InfeasibleError
+            When no point satisfies the constraints. An earlier release is kept when the call fails.
+        DPModelError
+            When the search for integers under crossing margins found none in its bounded number of nodes.
+        """
+        _check_round(round)
+        mechanism = self.setting.solver(mechanism)
+        done = solve_published(self.model, mechanism, progress)
+        outcome = done.outcome
+        descends = isinstance(mechanism, LeastSquaresTree) and mechanism.top_down
+        notes = [_FORMS["top-down" if descends else self.setting.form], *self._agreement()]
+        plain = outcome.x
+        if round is not None and outcome.x is not None:
+            whole = self._rounded(np.asarray(outcome.x, dtype=np.float64), round, rng or 0)
+            outcome = replace(outcome, x=whole, value=self._form.objective(whole))
+            notes.append(self._rounded_words(round))
+        variables = {} if outcome.x is None else self._variables(outcome.x)
+        release = release_of(self.model, replace(done.ran(), outcome=outcome), variables, notes)
+        if variables:
+            release = replace(release, labels=self._labels())
+        if outcome.x is not plain:
+            said = f"integers beside the solution, whose likelihood they may miss ({release.accuracy.statement})"
+            release = replace(release, accuracy=Accuracy(alpha=None, beta=None, proved=False, statement=said))
+        self._solved.release, self._solved.x, self._solved.mechanism = release, outcome.x, mechanism
+        return release
+
+    @property
+    def release(self) -> Release | None:
+        """The last release, or None before ``solve``."""
+        return self._solved.release
+
+    @property
+    def mechanism(self) -> str | AnyMechanism:
+        """What the last ``solve`` was asked for, or the name that it chose."""
+        requested = self._solved.mechanism
+        return self._solved.release.mechanism if requested == "auto" and self._solved.release is not None else requested
+
+    @property
+    def x(self) -> Floats:
+        """(n,) the solution, in the order of ``model.form``.
+
+        Raises
+        ------
+        SpecificationError
+            Before ``solve``.
+        """
+        if self._solved.release is not None and self._solved.x is None:
+            raise SpecificationError(
+                f"the last solve found no numbers ({self._solved.release.status})",
+                why="the measurements and bounds leave some numbers undetermined",
+                remedy="measure them, or bound them",
+            )
+        if self._solved.x is None:
+            raise SpecificationError("nothing was solved yet", remedy="solve() first")
+        return self._solved.x
+
+    def problem(self) -> Problem:
+        """The same as a ``dpm.Problem`` in CVXPY, to add constraints to.
+
+        Its variable ``problem.var_dict["x"]`` is (n,), in the order of ``model.form``.
+        """
+        form = self._form
+        x = cp.Variable(form.size, name="x")
+        loss = sum(
+            neg_log_likelihood(
+                form.matrix[rows] @ x, noisy, alpha=self.setting.alpha_for(noisy), form=self.setting.form
+            )
+            for noisy, rows in zip(self.model.measurements, self.model.rows, strict=True)
+        )
+        constraints = []
+        if form.equality.shape[0]:
+            constraints.append((form.equality @ x == form.equality_value).set_label("sums"))
+        fixed = form.lower == form.upper
+        low, high = np.isfinite(form.lower) & ~fixed, np.isfinite(form.upper) & ~fixed
+        if fixed.any():
+            constraints.append((_pick(x, fixed) == form.lower[fixed]).set_label("known"))
+        if low.any():
+            constraints.append((_pick(x, low) >= form.lower[low]).set_label("at least"))
+        if high.any():
+            constraints.append((_pick(x, high) <= form.upper[high]).set_label("at most"))
+        return Problem(cp.Minimize(loss), constraints)
+
+    def functions(self, of: Any) -> tuple[sp.csr_array, tuple[int, ...]] | None:
+        """What ``of=`` of ``standard_errors`` and ``intervals`` means here: rows over x and the shape of the answer.
+        None: nothing of this kind's own."""
+        return None
+
+    def __repr__(self) -> str:
+        done = "not solved yet" if self.release is None else f"{self.release.status}, by {self.release.mechanism}"
+        return f"<{type(self).__name__}: {self.model.words}; {done}>"
+
+    @property
+    def _form(self) -> LikelihoodForm:
+        assert self.model.form is not None
+        return self.model.form
+
+    def _variables(self, x: Floats) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+    def _labels(self) -> Mapping[str, Labels]:
+        """Names of the entries of ``_variables``, where there are some."""
+        return {}
+
+    def _rounded(self, x: Floats, round: Round, seed: int) -> Floats:
+        raise NotImplementedError
+
+    def _agreement(self) -> tuple[str, ...]:
+        """What agrees with what, where that is not everything with everything."""
+        return ()
+
+    def _rounded_words(self, round: Round) -> str:
+        return f"rounded to integers ({round})"
+
+    def _rounding_words(self, round: Round) -> str:
+        return f"rounding ({round}): one pass over the nodes, a small part of the solve"
+
+
+def _check_round(round: Any) -> None:
+    if round is not None and round not in ROUNDINGS:
+        raise SpecificationError(f"round={round!r}", remedy="None, 'unbiased', 'controlled' or 'nearest'")
+
+
+def _pick(x: cp.Variable, mask: Any) -> Any:
+    return x if mask.all() else x[np.flatnonzero(mask)]
+
+
+# ------------------------------------------------------------------ measurements
+def checked_noisy(noisy: Any, what: str) -> Noisy:
+    if not isinstance(noisy, Noisy):
+        raise SpecificationError(
+            f"{what} is a {type(noisy).__name__}",
+            why="a likelihood needs the distribution of the noise that the numbers were published with",
+            remedy="Noisy(values, noise=Laplace(scale)), or what measure(...) returned",
+        )
+    return noisy
+
+
+def flattened(noisy: Noisy, order: Any = None, name: str = "") -> Noisy:
+    """The measurement as a vector, its entries (and their scales) in the order ``order`` of the flat value."""
+    value, scale = noisy.value.ravel(), np.asarray(noisy.noise.scale, dtype=np.float64)
+    if scale.ndim:
+        scale = np.broadcast_to(scale, noisy.shape).ravel()
+    if order is not None:
+        value, scale = value[order], scale[order] if scale.ndim else scale
+    distribution = replace(noisy.noise, scale=scale if scale.ndim else float(scale))
+    return replace(noisy, value=value, noise=distribution, name=noisy.name or name, labels=())
+
+
+def assembled(
+    parts: Sequence[tuple[Noisy, sp.csr_array]], setting: Setting, size: int, **constraints: Any
+) -> tuple[LikelihoodForm, tuple[Noisy, ...], tuple[slice, ...]]:
+    """The form of flat measurements, each with the (k, n) matrix of what it measured; and the rows of each.
+
+    Raises
+    ------
+    SpecificationError
+        For no measurement, and for the same published numbers of the same cells given twice or with two distributions.
+    """
+    if not parts:
+        raise SpecificationError("nothing was measured", remedy="at least one Noisy")
+    cells: dict[Any, list[Noisy]] = {}
+    for noisy, matrix in parts:
+        require_one_publication(noisy, cells.setdefault((matrix.indptr.tobytes(), matrix.indices.tobytes()), []))
+    weight = [distribution_weights(noisy, setting.alpha_for(noisy), setting.form) for noisy, _ in parts]
+    form = LikelihoodForm.of(
+        sp.vstack([matrix for _, matrix in parts], format="csr") if len(parts) > 1 else parts[0][1],
+        np.concatenate([noisy.value for noisy, _ in parts]),
+        absolute=np.concatenate([np.broadcast_to(a, n.shape) for (a, _), (n, _) in zip(weight, parts, strict=True)]),
+        square=np.concatenate([np.broadcast_to(s, n.shape) for (_, s), (n, _) in zip(weight, parts, strict=True)]),
+        **constraints,
+    )
+    assert form.size == size
+    ends = np.cumsum([0, *(noisy.size for noisy, _ in parts)])
+    rows = tuple(slice(a, b) for a, b in itertools.pairwise(ends.tolist()))
+    return form, tuple(noisy for noisy, _ in parts), rows
+
+
+# ------------------------------------------------------------------ public facts
+def box(size: int, nonneg: bool, bounds: Any) -> tuple[Floats, Floats]:
+    """(size,) lower and upper bounds.
+
+    Raises
+    ------
+    SpecificationError
+        For bounds that are no pair of numbers or arrays of this size.
+    InfeasibleError
+        Where no number lies between them.
+    """
+    low, high = np.full(size, 0.0 if nonneg else -np.inf), np.full(size, np.inf)
+    if bounds is not None:
+        try:
+            given = [np.broadcast_to(np.asarray(b, dtype=np.float64).ravel(), (size,)) for b in bounds]
+            first, second = given
+        except (TypeError, ValueError):
+            raise SpecificationError(
+                "bounds is not a pair", remedy=f"bounds=(low, high): numbers, or arrays of {size} entries"
+            ) from None
+        if np.isnan(first).any() or np.isnan(second).any():
+            raise SpecificationError("bounds hold NaN", remedy="numbers, -inf or inf")
+        low, high = np.maximum(low, first), np.minimum(high, second)
+    if (low > high).any():
+        at = int(np.argmax(low > high))
+        raise InfeasibleError(
+            f"bounds: entry {at} is at least {low[at]:g} and at most {high[at]:g}",
+            why="no number lies between them" + (" (nonneg=True makes the lower one at least 0)" if nonneg else ""),
+        )
+    return low, high
+
+
+def public_array(value: Any, what: str) -> Floats:
+    """(k,) public numbers.
+
+    Raises
+    ------
+    SpecificationError
+        For private or noisy ones, and what is no array of finite numbers.
+    """
+    if isinstance(value, cp.Expression | Noisy):
+        raise SpecificationError(
+            f"{what} is a {type(value).__name__}",
+            why="these numbers hold exactly, so they must be public",
+            remedy="measure private ones, and fit noisy ones",
+        )
+    try:
+        array = np.asarray(value, dtype=np.float64).ravel()
+    except (TypeError, ValueError):
+        array = np.full(1, np.nan)
+    if not np.isfinite(array).all():
+        raise SpecificationError(f"{what} is not made of finite numbers", remedy="public numbers")
+    return array
+
+
+def finite(value: Any, what: str) -> float:
+    good = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(float(value))
+    if not good:
+        raise SpecificationError(f"{what} is not a finite number", remedy="a public number")
+    return float(value)
+
+
+def slack(*sizes: float) -> float:
+    return SLACK * max(1.0, *(abs(s) for s in sizes if math.isfinite(s)))
+
+
+def refuse_contradiction(what: str, value: float, other: str, low: float, high: float) -> None:
+    """Unless ``value`` lies between ``low`` and ``high``."""
+    if low - slack(low, value) <= value <= high + slack(high, value):
+        return
+    if high - low <= slack(low, high):
+        said = f"{low:.12g}"
+    elif value < low:
+        said = f"at least {low:.12g}"
+    else:
+        said = f"at most {high:.12g}"
+    raise InfeasibleError(
+        f"{what} is known to be {value:.12g}, but {other} {said}",
+        why="no numbers satisfy both; the published noisy ones play no part in that",
+        remedy="known numbers that agree with each other, with the bounds and with the structural zeros",
+    )

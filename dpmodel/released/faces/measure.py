@@ -1,0 +1,290 @@
+"""``measure``: publish private numbers with noise, together with the distribution of that noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, overload
+
+import cvxpy as cp
+import numpy as np
+
+from dpmodel._types import Floats, Labels
+from dpmodel.compile.bridge import lower
+from dpmodel.compile.footprint import sensitivity_of
+from dpmodel.compile.form import require_private_values
+from dpmodel.compile.names import labels_of_expression
+from dpmodel.contract import no_progress
+from dpmodel.errors import SpecificationError, UnsupportedModelError
+from dpmodel.execute import charge_then_run, check_budget
+from dpmodel.marks.dataset.aggregates import Means
+from dpmodel.marks.noisy import Noisy
+from dpmodel.marks.private import Private
+from dpmodel.mechanisms.direct_measurement import KINDS, DirectMeasurement
+from dpmodel.privacy import Budget, noise_source, validate_privacy
+from dpmodel.problem import Problem
+from dpmodel.programs.classifier import record_words
+from dpmodel.programs.theorems import impossibility_error
+from dpmodel.release.frames import long_frame
+from dpmodel.text import named_text, wrapped
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredMeans:
+    """Means in groups, released. Works as an array in NumPy.
+
+    ``value`` : the means, within the bounds. ``count`` : rows in each group, as measured. ``standard_deviation`` : of
+    the noise in each mean, to first order in noise over count: an estimate, and too small where the count is as small
+    as its own noise. There the divisor is that noise's standard deviation, so that means go to the middle of the
+    bounds.
+    ``ends`` : the two sums that were measured, with their cost.
+    """
+
+    value: Floats
+    count: Floats
+    standard_deviation: Floats
+    labels: Labels
+    name: str
+    ends: Noisy
+
+    @staticmethod
+    def of(means: Means, ends: Noisy, name: str | None) -> MeasuredMeans:
+        """Post-processing of two noisy sums: c + h (above - below) / (above + below), with c the middle, h half the
+        width of the bounds."""
+        half, middle = (means.high - means.low) / 2, (means.high + means.low) / 2
+        above, below = ends.value
+        spread = float(ends.standard_deviation.flat[0])
+        both = np.maximum(above + below, math.sqrt(2) * spread)
+        share = np.clip((above - below) / both, -1, 1)
+        deviation = half * spread * np.sqrt(2 * (1 + share**2)) / both
+        arrays = (middle + half * share, (above + below) / (2 * half), deviation)
+        value, count, deviation = (array.reshape(means.shape) for array in arrays)
+        return MeasuredMeans(value, count, deviation, means.labels, name or means.name, ends)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        return np.array(self.value, dtype=dtype)
+
+    def to_frame(self, *, backend: str = "pandas") -> Any:
+        """A data frame with a row per group: ``value``, ``standard_deviation``, ``count``; as ``Noisy.to_frame``."""
+        columns = {"value": self.value, "standard_deviation": self.standard_deviation, "count": self.count}
+        return long_frame(columns, self.labels, backend)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.name}: {named_text(self.value, self.labels)}",
+            f"standard deviation of the noise, about: {named_text(self.standard_deviation, self.labels)}",
+            f"cost: {self.ends.cost}; {self.ends.record}",
+        ]
+        return "\n".join(wrapped(line, "  " if k else "") for k, line in enumerate(lines))
+
+
+# ------------------------------------------------------------------ the measurement
+
+
+_LABEL = "the measured expression"
+# The failure probability at which an impossibility states its lower bound.
+_BETA = 0.05
+
+
+@overload
+def measure(
+    private: Means,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    distribution: str = ...,
+    budget: Budget | None = ...,
+    name: str | None = ...,
+    rng: Any = ...,
+) -> MeasuredMeans: ...
+
+
+@overload
+def measure(
+    private: cp.Expression,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    distribution: str = ...,
+    budget: Budget | None = ...,
+    name: str | None = ...,
+    rng: Any = ...,
+) -> Noisy: ...
+
+
+def measure(
+    private: Any,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    distribution: str = "auto",
+    budget: Budget | None = None,
+    name: str | None = None,
+    rng: Any = None,
+) -> Noisy | MeasuredMeans:
+    """Measure private numbers once, under (epsilon, delta)-differential privacy.
+
+    Every entry gets its own independent draw of one distribution with one scale, which the result states: Laplace noise
+    of scale D1 / epsilon or Gaussian noise of standard deviation D2 / mu(epsilon, delta), where D1 and D2 are the
+    1-norm and 2-norm of what one record can do to all entries together, computed from the declared bounds. What follows
+    from the result (``neg_log_likelihood``, rounding, sums) is post-processing and costs nothing. The privacy argument
+    is that of ``DirectMeasurement``.
+
+    Parameters
+    ----------
+    private : a ``Private`` parameter, or a CVXPY expression that is affine in such parameters, such as ``T @ counts``,
+        ``cp.sum(p)`` or ``2 * p - q + 1``. Public parameters may be added, not multiplied with private ones. Or the
+        ``Means`` of ``Dataset.mean``, which are quotients of two sums that are measured together.
+    epsilon, delta : the most to spend. Laplace noise spends no delta.
+    distribution : "auto" takes the least standard deviation among Laplace and, with delta > 0, Gaussian noise; where
+        the numbers are declared whole (``Private(..., integer=True)``, whole coefficients and constants), among
+        their discrete twins, so that the result is whole (discrete Gaussian noise is 4 to 18 % wider than Gaussian
+        noise, because its privacy is counted in zCDP). Or "laplace", "gaussian", "discrete-laplace",
+        "discrete-gaussian".
+    budget : a ``Budget`` to charge before any data is read.
+    name : of the result; the parameter's own where it is measured as it stands.
+    rng : None for secure noise; "opendp" for OpenDP's, which is as private; an int or numpy Generator for repeatable
+        noise in tests, which is not private and says so.
+
+    Returns
+    -------
+    Noisy
+        Of the expression's shape, with what it cost. Values too large to be computed exactly are clamped, which is
+        public policy: at 2^40 times the largest change of an entry or less, integers at 2^52. Of ``Means``:
+        ``MeasuredMeans``, with an estimate of each mean's error instead of a distribution.
+
+    Raises
+    ------
+    SpecificationError, MissingValueError, UnsupportedModelError, ImpossibilityError, BudgetExceededError
+        Before anything is spent: for what is not private, has no value, is not affine, may change arbitrarily far or
+        not at all, and for distributions that cannot be had.
+    RunError
+        When drawing fails; the budget is spent then.
+
+    Examples
+    --------
+    >>> from dpmodel import Private
+    >>> counts = Private([20, 30], name="counts", unit="entry", linf=1, integer=True)
+    >>> noisy = measure(counts, epsilon=0.5)
+    >>> noisy.noise, noisy.shape
+    (DiscreteLaplace(scale=2), (2,))
+    """
+    if isinstance(private, Means):
+        ends = measure(private.ends, epsilon, delta, distribution=distribution, budget=budget, rng=rng)
+        assert isinstance(ends, Noisy)
+        return MeasuredMeans.of(private, ends, name)
+    expression = _checked(private, name)
+    loss = validate_privacy(epsilon, delta)
+    if not isinstance(distribution, str) or distribution not in KINDS:
+        shown = repr(distribution) if isinstance(distribution, str) else type(distribution).__name__
+        raise SpecificationError(f"distribution={shown}", remedy=", ".join(map(repr, KINDS)))
+    check_budget(budget)
+    source = noise_source(rng)
+    # One scalar variable: as many rows as entries, and few coefficients.
+    equation = (expression == cp.Variable(name="measured")).set_label(_LABEL)
+    problem = Problem(cp.Minimize(0), [equation])
+    problem._warn_of_leaves()
+    plan = DirectMeasurement.of(lower(problem).affine)
+    _refuse_unbounded(plan, loss.epsilon, loss.delta)
+    if not plan.moves:
+        raise SpecificationError(
+            f"no record can change {_title(expression, name)}",
+            why="by the declared bounds it does not depend on private data, and noise would only hurt",
+            remedy="use the public value as it is",
+        )
+    chosen, spent_delta = plan.distribution(loss.epsilon, loss.delta, distribution)
+    plan.check_source(chosen, source)
+    blocks = plan.affine.private_blocks
+    require_private_values(block.parameter for block in blocks)
+    title = _title(expression, name)
+    released, failure = charge_then_run(
+        lambda report: plan.run(chosen, source),
+        name="measure",
+        budget=budget,
+        epsilon=loss.epsilon,
+        delta=spent_delta,
+        label=f"measure {title}",
+        report=no_progress,
+        remedy="rng=None",
+    )
+    if released is None:
+        assert failure is not None
+        raise failure
+    record = record_words(block.parameter for block in blocks)
+    patterns = list(dict.fromkeys(block.name for block in blocks if block.parameter.sparse_idx is not None))
+    if patterns:
+        record += f"; the positions of the entries of {', '.join(patterns)} are public"
+    if not source.is_private:
+        record = f"NOT PRIVATE (seeded noise for tests); {record}"
+    return Noisy(
+        released.reshape(expression.shape, order="F"),
+        chosen,
+        name=title,
+        epsilon=loss.epsilon,
+        delta=spent_delta,
+        labels=labels_of_expression(expression),
+        neighbors=" and ".join(sorted({block.parameter.records.neighbors for block in blocks})),
+        record=record,
+    )
+
+
+def _checked(private: Any, name: Any) -> cp.Expression:
+    if isinstance(private, Noisy):
+        raise SpecificationError(
+            "measure: this is published already (Noisy)", remedy="use it as it is: it cost nothing"
+        )
+    if not isinstance(private, cp.Expression):
+        raise SpecificationError(
+            f"measure: {type(private).__name__} is not private",
+            why="how far one record moves it must be declared",
+            remedy="Private(value, unit=..., linf=...), or an affine expression of such parameters",
+        )
+    if name is not None and not isinstance(name, str):
+        raise SpecificationError(f"measure: name=<{type(name).__name__}>", remedy="name='counts'")
+    if private.variables():
+        raise SpecificationError(
+            f"measure: the expression has the variable {private.variables()[0].name()}",
+            why="only data can be measured",
+            remedy="an expression of Private parameters and constants",
+        )
+    if not any(isinstance(parameter, Private) for parameter in private.parameters()):
+        raise SpecificationError(
+            "measure: nothing in the expression is private",
+            why="noise would only hurt",
+            remedy="mark private data with Private(...), or use .value",
+        )
+    if private.is_complex():
+        raise UnsupportedModelError("measure: a complex expression", remedy="cp.real and cp.imag of the public factors")
+    if private.size == 0:
+        raise SpecificationError(f"measure: an empty expression, shape {private.shape}", remedy="at least one entry")
+    return private
+
+
+def _title(expression: cp.Expression, name: str | None) -> str:
+    if name is not None:
+        return name
+    if isinstance(expression, Private):
+        return str(expression.name())
+    names = dict.fromkeys(str(p.name()) for p in expression.parameters() if isinstance(p, Private))
+    return f"function of {', '.join(names)}"
+
+
+def _refuse_unbounded(plan: DirectMeasurement, epsilon: float, delta: float) -> None:
+    """Theorem 36: its gadget, find x with x = D, is a measurement."""
+    if plan.bounded:
+        return
+    sensitivity = sensitivity_of(plan.affine, plan.queries)
+    wild = [
+        block.name
+        for block in plan.affine.private_blocks
+        if not sensitivity[block.parameter.records.people].finite and not math.isfinite(block.parameter.linf)
+    ]
+    if not wild:
+        raise SpecificationError(
+            "measure: coefficients too large",
+            why="how far one record moves the expression is beyond floating point",
+            remedy="other units, such as expression / 1e6",
+        )
+    raise impossibility_error(
+        "scalar", wild[0], _LABEL, epsilon, delta, _BETA, "no bound is declared on how far one record moves it"
+    )

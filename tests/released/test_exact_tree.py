@@ -1,0 +1,432 @@
+"""The exact tree solver against HiGHS, with its two kinds of messages against each other, and by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import linprog
+
+from dpmodel.contract import Mechanism, Options
+from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.privacy import SeededSource
+from dpmodel.released import messages
+from dpmodel.released.exact_tree import EXACT_TREE, ExactTree, integer_problem, solve_exact_tree
+from dpmodel.released.messages import tree_plan, whole_weights
+from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.tree_of import tree_problem
+from dpmodel.released.trees import Tree, TreeProblem
+
+TIES = ("nearest", "middle", "lower", "upper")
+OPTIONS = Options(epsilon=1.0, delta=0.0)
+
+
+def random_tree(g: np.random.Generator) -> Tree:
+    """A forest of up to 5 levels with 0 to 3 children per node."""
+    sizes, parent, start = [int(g.integers(1, 4))], [], 0
+    parent.append(np.full(sizes[0], -1))
+    for _ in range(int(g.integers(0, 5))):
+        children = g.integers(0, 4, sizes[-1])
+        if children.sum() == 0:
+            break
+        parent.append(np.repeat(start + np.arange(sizes[-1]), children))
+        start += sizes[-1]
+        sizes.append(int(children.sum()))
+    return Tree(np.concatenate(parent).astype(np.int64), tuple(int(b) for b in np.cumsum([0, *sizes])))
+
+
+def random_problem(g: np.random.Generator) -> TreeProblem:
+    """Bounds of every kind around a feasible point (inner nodes', now and then, without regard to it), measurements
+    missing and repeated, weights equal, from a small set or without a pattern."""
+    tree = random_tree(g)
+    size, leaf = tree.size, tree.is_leaf
+    leaves = int(leaf.sum())
+    lower, upper = np.full(size, -np.inf), np.full(size, np.inf)
+    kind = g.integers(4)
+    if kind < 2:
+        lower[leaf] = 0.0
+    elif kind == 2:
+        lower[leaf] = np.where(g.random(leaves) < 0.5, g.integers(-3, 2, leaves), -np.inf)
+    if kind in (0, 2):
+        upper[leaf] = np.where(g.random(leaves) < 0.5, lower[leaf].clip(-2) + g.integers(0, 6, leaves), np.inf)
+    truth = tree.sums(np.clip(g.integers(-2, 6, leaves).astype(float), lower[leaf], upper[leaf]))
+    for bound, sign in ((lower, -1), (upper, 1)):
+        some = (g.random(size) < g.choice([0, 0.1, 0.4])) & ~leaf
+        bound[some] = truth[some] + sign * g.integers(0, 2, some.sum())
+    if g.random() < 0.1:
+        lower[0] = upper[0] = float(g.integers(-3, 6))
+    node = np.arange(size) if g.random() < 0.5 else g.integers(0, size, int(g.integers(0, 2 * size + 2)))
+    k = node.size
+    choices = ([1.0], [1.0, 2.0, 3.0], [0.1, 0.2, 0.7, 0.0])
+    weight = g.choice(choices[int(g.integers(3))], k) if g.random() < 0.8 else g.random(k) + 0.1
+    noise = g.laplace(0, 2, k)
+    value = truth[node] + (noise if g.random() < 0.5 else np.rint(noise))
+    return TreeProblem(tree, node.astype(np.int64), value, weight, np.zeros(k), lower, upper, np.arange(size))
+
+
+def highs(problem: TreeProblem, whole: bool = False) -> tuple[int, float]:
+    """(status, optimum) of the linear program with split standard deviations."""
+    size, k = problem.tree.size, problem.node.size
+    S = sp.csr_array((np.ones(k), (np.arange(k), problem.node)), shape=(k, size))
+    A = sp.vstack([sp.hstack([S, -sp.eye_array(k)]), sp.hstack([-S, -sp.eye_array(k)])]).tocsr() if k else None
+    b = np.concatenate([problem.value, -problem.value]) if k else None
+    C = problem.tree.consistency
+    E = sp.hstack([C, sp.csr_array((C.shape[0], k))]).tocsr() if C.shape[0] else None
+    bounds = np.column_stack(
+        [np.concatenate([problem.lower, np.zeros(k)]), np.concatenate([problem.upper, np.full(k, np.inf)])]
+    )
+    c = np.concatenate([np.zeros(size), problem.absolute])
+    e = np.zeros(C.shape[0]) if E is not None else None
+    integrality = np.concatenate([np.ones(size), np.zeros(k)]) if whole else None
+    found = linprog(c, A_ub=A, b_ub=b, A_eq=E, b_eq=e, bounds=bounds, method="highs", integrality=integrality)
+    return int(found.status), float(found.fun) if found.status == 0 else np.nan
+
+
+@cache
+def solved_by_highs(seed: int) -> tuple[TreeProblem, int, float]:
+    problem = random_problem(np.random.default_rng(seed))
+    return problem, *highs(problem)
+
+
+def violation(problem: TreeProblem, x: np.ndarray) -> float:
+    residual = np.abs(problem.tree.consistency @ x).max(initial=0.0)
+    return max(float((problem.lower - x).max()), float((x - problem.upper).max()), float(residual))
+
+
+def histogram(leaves: int, branching: int = 2, seed: int = 0, total: float = 1e6, epsilon: float = 0.1) -> TreeProblem:
+    g = np.random.default_rng(seed)
+    tree = Tree.complete(leaves, branching)
+    counts = g.multinomial(int(total), g.dirichlet(np.full(leaves, 0.05))).astype(float)
+    scale = len(tree.levels) / epsilon
+    value = tree.sums(counts) + g.laplace(0, scale, tree.size)
+    lower = np.where(tree.is_leaf, 0.0, -np.inf)
+    weight, none = np.full(tree.size, 1 / scale), np.zeros(tree.size)
+    nodes = np.arange(tree.size)
+    return TreeProblem(
+        tree, nodes, value, weight, none, lower, np.full(tree.size, np.inf), np.flatnonzero(tree.is_leaf)
+    )
+
+
+def simple(parent: list[int], bounds: list[int], value: list[float], **sensitivities: object) -> TreeProblem:
+    size = len(parent)
+    nodes, zeros = np.arange(size), np.zeros(size)
+    tree = Tree(np.array(parent), tuple(bounds))
+    free = TreeProblem(tree, nodes, np.array(value), np.ones(size), zeros, zeros - np.inf, zeros + np.inf, nodes)
+    return replace(free, **sensitivities)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["tables", "lists"])
+def test_optimal_on_random_trees(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objective against HiGHS, every rule for ties; infeasible iff HiGHS says so."""
+    if not shared:
+        monkeypatch.setattr(messages, "TABLE_LIMIT", (-1, 0))
+    solved = refused = lists = 0
+    for seed in range(90):
+        problem, status, best = solved_by_highs(seed)
+        try:
+            plan = tree_plan(problem)
+        except InfeasibleError:
+            assert status == 2, seed
+            refused += 1
+            continue
+        assert status == 0, seed
+        lists += not plan.shared
+        for ties in TIES:
+            x = solve_exact_tree(problem, ties, plan=plan)
+            value = problem.objective(x)
+            assert abs(value - best) <= 1e-9 * (1 + best), (seed, ties)
+            assert violation(problem, x) <= 1e-9, (seed, ties)
+            leaf = problem.tree.is_leaf
+            assert (problem.lower[leaf] <= x[leaf]).all() and (x[leaf] <= problem.upper[leaf]).all()
+        solved += 1
+    assert solved > 60 and refused >= 2 and (shared or lists > 60)
+
+
+def test_tables_and_lists_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same point, not only the same objective: the rules for ties speak of the same stretches."""
+    problems = [random_problem(np.random.default_rng(1000 + seed)) for seed in range(25)] + [histogram(37, 3)]
+    for problem in problems:
+        try:
+            plan = tree_plan(problem)
+        except InfeasibleError:
+            continue
+        with monkeypatch.context() as patch:
+            patch.setattr(messages, "TABLE_LIMIT", (-1, 0))
+            other = tree_plan(problem)
+        for ties in TIES:
+            first, second = (solve_exact_tree(problem, ties, plan=p) for p in (plan, other))
+            np.testing.assert_allclose(first, second, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("branching", [2, 3, 16])
+def test_optimal_on_histograms(branching: int) -> None:
+    problem = histogram(300, branching, seed=branching)
+    _, best = highs(problem)
+    for ties in TIES:
+        assert problem.objective(solve_exact_tree(problem, ties)) == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize("weights", ["levels", "random"])
+def test_weights_that_differ(weights: str) -> None:
+    g = np.random.default_rng(4)
+    problem = histogram(256)
+    absolute = g.random(problem.tree.size) + 0.1
+    if weights == "levels":
+        absolute = np.concatenate([np.full(s.stop - s.start, 1.3**-i) for i, s in enumerate(problem.tree.levels)])
+    problem = replace(problem, absolute=absolute)
+    plan = tree_plan(problem)
+    assert plan.shared == (weights == "levels")
+    assert problem.objective(solve_exact_tree(problem, plan=plan)) == pytest.approx(highs(problem)[1], rel=1e-9)
+
+
+def test_by_hand() -> None:
+    """A root measured 10 with children measured 2 and 3: every split of 5 to 10 costs 5 at least; 5 <= total <= 10."""
+    problem = simple([-1, 0, 0], [0, 1, 3], [10.0, 2.0, 3.0])
+    for ties in TIES:
+        x = solve_exact_tree(problem, ties)
+        assert problem.objective(x) == pytest.approx(5.0)
+    # Children cost 1 per unit beyond 5 and the root gains 1 per unit up to 10, so derivatives are 0 between.
+    assert solve_exact_tree(problem, "lower").tolist() == [5.0, 2.0, 3.0]
+    assert solve_exact_tree(problem, "upper").tolist() == [10.0, 7.0, 3.0]  # the first child takes all it can
+    assert solve_exact_tree(problem, "middle").tolist() == [7.5, 3.25, 4.25]  # equal shares of endless stretches
+    # Least squares of all three measurements: 10 - 5/3 at the root, 5/3 more at each child.
+    np.testing.assert_allclose(solve_exact_tree(problem, "nearest"), [25 / 3, 11 / 3, 14 / 3])
+
+
+def test_middle_is_pro_rata_and_lower_fills_in_order() -> None:
+    """Root fixed at 3; children in [0, 2] and [0, 4], unmeasured."""
+    problem = simple(
+        [-1, 0, 0],
+        [0, 1, 3],
+        [0.0] * 3,
+        absolute=np.zeros(3),
+        lower=np.array([3.0, 0.0, 0.0]),
+        upper=np.array([3.0, 2.0, 4.0]),
+    )
+    assert solve_exact_tree(problem, "middle").tolist() == [3.0, 1.0, 2.0]
+    assert solve_exact_tree(problem, "lower").tolist() == [3.0, 2.0, 1.0]
+
+
+def test_lower_and_upper_bracket_the_roots() -> None:
+    for seed in range(40):
+        problem = random_problem(np.random.default_rng(seed))
+        try:
+            roots = [solve_exact_tree(problem, t)[problem.tree.levels[0]] for t in ("lower", "middle", "upper")]
+        except InfeasibleError:
+            continue
+        assert (roots[0] <= roots[1] + 1e-9).all() and (roots[1] <= roots[2] + 1e-9).all()
+
+
+def test_one_node() -> None:
+    problem = simple([-1], [0, 1], [3.0])
+    assert solve_exact_tree(problem).tolist() == [3.0]
+    assert solve_exact_tree(replace(problem, upper=np.array([2.0]))).tolist() == [2.0]
+    several = replace(
+        problem, node=np.zeros(3, dtype=int), value=np.array([1.0, 2.0, 9.0]), absolute=np.ones(3), square=np.zeros(3)
+    )
+    assert solve_exact_tree(several).tolist() == [2.0]  # the median
+    for ties in TIES:  # measured not at all: 0, or the point of the domain nearest to it
+        free = replace(problem, absolute=np.zeros(1))
+        assert solve_exact_tree(free, ties).tolist() == [0.0]
+        assert solve_exact_tree(replace(free, upper=np.array([-4.0])), ties).tolist() == [-4.0]
+
+
+def test_forest_is_each_tree_on_its_own() -> None:
+    one = simple([-1, 0, 0], [0, 1, 3], [4.0, 1.0, 2.0])
+    two = simple([-1, 0], [0, 1, 2], [4.0, 8.0])
+    both = simple([-1, -1, 0, 0, 1], [0, 2, 5], [4.0, 4.0, 1.0, 2.0, 8.0])
+    for ties in TIES:
+        x, a, b = (solve_exact_tree(p, ties) for p in (both, one, two))
+        assert x.tolist() == [a[0], b[0], a[1], a[2], b[1]]
+
+
+def test_infeasible_names_the_node() -> None:
+    problem = simple(
+        [-1, 0, 0], [0, 1, 3], [0.0] * 3, upper=np.array([1.0, 9.0, 9.0]), lower=np.array([-9.0, 1.0, 1.0])
+    )
+    with pytest.raises(InfeasibleError, match="node 0"):
+        solve_exact_tree(problem)
+    with pytest.raises(InfeasibleError, match="node 2"):
+        solve_exact_tree(replace(problem, lower=np.array([-9.0, 0.0, 10.0])))
+
+
+def test_fixed_sums_may_disagree_by_rounding() -> None:
+    fixed = np.array([0.3, 0.1, 0.2])
+    assert 0.1 + 0.2 != 0.3
+    problem = simple([-1, 0, 0], [0, 1, 3], [1.0, 1.0, 1.0], lower=fixed, upper=fixed)
+    np.testing.assert_allclose(solve_exact_tree(problem), fixed, rtol=1e-15)
+
+
+def test_whole_numbers_stay_whole() -> None:
+    """ "lower" and "upper" by themselves, all rules with whole=True; optimal all the same."""
+    g = np.random.default_rng(7)
+    base = histogram(200, 3)
+    problem = replace(base, value=np.rint(base.value))
+    _, best = highs(problem)
+    for ties in TIES:
+        x = solve_exact_tree(problem, ties, whole=ties in ("nearest", "middle"))
+        assert (x == np.rint(x)).all(), ties
+        assert problem.objective(x) == pytest.approx(best, rel=1e-9)
+    fixed = replace(problem, lower=problem.lower.copy(), upper=problem.upper.copy())
+    fixed.lower[0] = fixed.upper[0] = float(g.integers(10**6, 2 * 10**6))
+    x = solve_exact_tree(fixed, whole=True)
+    assert x[0] == fixed.lower[0] and (x == np.rint(x)).all() and (x >= fixed.lower).all()
+
+
+def test_whole_optimum_of_values_that_are_not_whole() -> None:
+    """The exact optimum over integers, against branch and bound."""
+    tried = 0
+    for seed in range(25):
+        problem = random_problem(np.random.default_rng(seed))
+        if problem.tree.size > 25:
+            continue
+        status, best = highs(problem, whole=True)
+        try:
+            for ties in TIES:
+                x = solve_exact_tree(problem, ties, whole=True)
+                assert (x == np.rint(x)).all() and violation(problem, x) <= 1e-9
+                assert problem.objective(x) == pytest.approx(best, rel=1e-7, abs=1e-7), (seed, ties)
+            tried += 1
+        except InfeasibleError:
+            assert status == 2
+    assert tried > 9
+
+
+def test_whole_problem_agrees_at_whole_points() -> None:
+    problem = histogram(20)
+    other = integer_problem(problem)
+    g = np.random.default_rng(0)
+    points = [problem.tree.sums(g.integers(0, 50, 20).astype(float)) for _ in range(5)]
+    np.testing.assert_allclose([problem.objective(x) for x in points], [other.objective(x) for x in points])
+
+
+def test_large_values_and_small_scales() -> None:
+    """Values of 1e9 with noise of scale 1, and weights of any unit: consistent, and as good as without the 1e9."""
+    problem = histogram(512, total=1e9, epsilon=9.0)
+    lift = 1e9 * problem.tree.sums(np.ones(512))
+    lifted = replace(problem, value=problem.value + lift)
+    near = replace(problem, lower=np.where(problem.tree.is_leaf, -1e9, -np.inf))
+    for unit in (1.0, 1e-12, 1e12):
+        scaled, plain = (replace(p, absolute=np.full(p.tree.size, unit)) for p in (lifted, near))
+        x = solve_exact_tree(scaled)
+        assert violation(scaled, x) <= 1e-15 * x[0] * 10
+        # Deviations of 1 at sums of 5e11.
+        assert scaled.objective(x) == pytest.approx(plain.objective(solve_exact_tree(plain)), rel=1e-4)
+
+
+def test_whole_weights() -> None:
+    units, unit = whole_weights(np.array([0.1, 0.2, 0.3, 0.1 + 0.2, 0.0, 0.25]))
+    assert units.tolist() == [2, 4, 6, 6, 0, 5] and unit == pytest.approx(0.05)
+    weights = np.random.default_rng(0).random(50)
+    units, unit = whole_weights(weights)
+    np.testing.assert_allclose(units * unit, weights, atol=2.0**-44)
+
+
+def test_awkward_shapes() -> None:
+    """A star, a chain and a node measured many times."""
+    g = np.random.default_rng(0)
+    chain = simple([-1, *range(299)], list(range(301)), list(g.laplace(0, 5, 300)))
+    base, extra = histogram(64), 200
+    often = replace(
+        base,
+        node=np.concatenate([base.node, np.zeros(extra, dtype=np.int64)]),
+        value=np.concatenate([base.value, base.value[0] + g.laplace(0, 9, extra)]),
+        absolute=np.concatenate([base.absolute, np.full(extra, base.absolute[0])]),
+        square=np.zeros(base.node.size + extra),
+    )
+    for problem in (histogram(3000, 3000), chain, often):
+        best = highs(problem)[1]
+        for ties in TIES:
+            assert problem.objective(solve_exact_tree(problem, ties)) == pytest.approx(best, rel=1e-9)
+
+
+def test_weights_of_very_different_size() -> None:
+    """Sums of whole weights do not overflow, and the light measurements still decide what the heavy ones leave open."""
+    weights = np.array([1.0, 1e-9, 1e-9])
+    problem = simple([-1, 0, 0], [0, 1, 3], [10.0, 2.0, 3.0], absolute=weights)
+    x = solve_exact_tree(problem)
+    assert x[0] == pytest.approx(10.0) and x[1] >= 2.0 and x[2] >= 3.0
+    problem = simple([-1, 0, 0], [0, 1, 3], [10.0, 2.0, 3.0], absolute=np.array([np.pi, 1e-9, np.e * 1e-9]))
+    np.testing.assert_allclose(solve_exact_tree(problem), [10.0, 7.0, 3.0])
+
+
+def test_plan_serves_other_values() -> None:
+    problem = histogram(100)
+    plan = tree_plan(problem)
+    for seed in range(3):
+        other = replace(problem, value=np.random.default_rng(seed).permutation(problem.value))
+        assert plan.fits(other)
+        assert solve_exact_tree(other, plan=plan).tolist() == solve_exact_tree(other).tolist()
+    assert not plan.fits(replace(problem, lower=problem.lower - 1))
+
+
+def test_wrong_arguments() -> None:
+    problem = histogram(4)
+    with pytest.raises(SpecificationError, match="ties"):
+        solve_exact_tree(problem, "elastic")  # type: ignore[arg-type]
+    with pytest.raises(SpecificationError, match="square"):
+        solve_exact_tree(replace(problem, square=problem.absolute))
+    with pytest.raises(SpecificationError, match="finite"):
+        solve_exact_tree(replace(problem, value=problem.value * np.nan))
+
+
+def form_of(problem: TreeProblem, **sensitivities: object) -> LikelihoodForm:
+    """In the leaves alone."""
+    leaf = np.flatnonzero(problem.tree.is_leaf)
+    columns = [problem.tree.sums(row) for row in np.eye(leaf.size)]
+    return LikelihoodForm.of(
+        np.stack(columns, axis=1)[problem.node],
+        problem.value,
+        absolute=problem.absolute,
+        lower=problem.lower[leaf],
+        upper=problem.upper[leaf],
+        **sensitivities,
+    )
+
+
+def model_of(problem: TreeProblem, **sensitivities: object) -> Postprocessing:
+    return Postprocessing(form_of(problem, **sensitivities), ())
+
+
+def run(model: Postprocessing, mechanism: ExactTree = EXACT_TREE):
+    return mechanism.run(model, OPTIONS, SeededSource(0))
+
+
+def test_mechanism() -> None:
+    problem = histogram(16)
+    model = model_of(problem)
+    assert isinstance(EXACT_TREE, Mechanism) and EXACT_TREE.eligible(model, OPTIONS).eligible
+    forecast = EXACT_TREE.forecast(model, OPTIONS)
+    assert forecast.epsilon == 0 and forecast.error.objective == 0 and 0 < forecast.error.seconds < 0.1
+    outcome = run(model)
+    assert outcome.status == "optimal" and outcome.value == pytest.approx(highs(problem)[1], rel=1e-9)
+    assert model.form is not None and model.form.violation(outcome.x) <= 1e-9
+
+
+def test_mechanism_with_whole_variables() -> None:
+    model = model_of(histogram(16), integer=True)
+    outcome = run(model)
+    assert (outcome.x == np.rint(outcome.x)).all()
+    assert outcome.value == pytest.approx(highs(histogram(16), whole=True)[1], rel=1e-7)
+    partly = model_of(histogram(16), integer=np.arange(16) < 3)
+    assert "integers" in EXACT_TREE.eligible(partly, OPTIONS).reason
+
+
+def test_mechanism_refuses() -> None:
+    problem = histogram(8)
+    assert not EXACT_TREE.eligible(model_of(problem, linear=1.0), OPTIONS).eligible
+    assert "squared" in EXACT_TREE.eligible(model_of(problem, square=1.0), OPTIONS).reason
+    crossing = LikelihoodForm.of([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]], [1.0, 2.0], absolute=1.0)
+    assert not EXACT_TREE.eligible(Postprocessing(crossing, ()), OPTIONS).eligible
+    assert not EXACT_TREE.eligible(Postprocessing(None, ()), OPTIONS).eligible
+
+
+def test_mechanism_says_infeasible() -> None:
+    problem = histogram(8)
+    model = model_of(problem, equality=np.ones((1, 8)), equality_value=-5.0)
+    assert tree_problem(model) is not None
+    assert EXACT_TREE.eligible(model, OPTIONS).eligible
+    assert run(model).status == "infeasible" and EXACT_TREE.forecast(model, OPTIONS).epsilon == 0

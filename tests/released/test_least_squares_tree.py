@@ -1,0 +1,392 @@
+"""Least squares on trees against dense solves of the optimality conditions, and Clarabel where bounds bind."""
+
+from __future__ import annotations
+
+import time
+
+import clarabel
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dpmodel.contract import Mechanism, Options
+from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.privacy import SeededSource
+from dpmodel.released import least_squares_tree
+from dpmodel.released.least_squares_tree import (
+    LEAST_SQUARES_TREE,
+    LeastSquaresTree,
+    descended,
+    node_targets,
+)
+from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.trees import Tree, TreeProblem, TreeProjector
+
+OPTIONS = Options(epsilon=0.0, delta=0.0)
+INF = np.inf
+
+
+def projected(tree, value, weight=None, fixed=None):
+    return TreeProjector(tree, weight, fixed).project(value)
+
+
+def random_tree(rng, most, root=0.12):
+    size = int(rng.integers(1, most))
+    up = [-1 if i == 0 or rng.random() < root else int(rng.integers(max(0, i - 8), i)) for i in range(size)]
+    return Tree.of_parents(up).tree
+
+
+def cost(x, v, w):
+    return float(w @ np.square(x - v))
+
+
+def dense(tree, v, w, fixed):
+    """A minimiser, from the linear optimality conditions."""
+    A = [tree.consistency.toarray()]
+    b = [np.zeros(A[0].shape[0])]
+    if fixed is not None:
+        held = np.flatnonzero(~np.isnan(fixed))
+        A.append(np.eye(tree.size)[held])
+        b.append(fixed[held])
+    A, b = np.vstack(A), np.concatenate(b)
+    K = np.block([[np.diag(w), A.T], [A, np.zeros((A.shape[0],) * 2)]])
+    return np.linalg.lstsq(K, np.concatenate([w * v, b]), rcond=1e-12)[0][: tree.size]
+
+
+def general(tree, v, w, lower, upper):
+    """Clarabel's answer, or None."""
+    C, eye = tree.consistency, sp.identity(tree.size, format="csr")
+    low, high = np.isfinite(lower), np.isfinite(upper)
+    A = sp.csc_matrix(sp.vstack([C, -eye[low], eye[high]]))
+    b = np.concatenate([np.zeros(C.shape[0]), -lower[low], upper[high]])
+    cones = [clarabel.ZeroConeT(C.shape[0]), clarabel.NonnegativeConeT(int(low.sum() + high.sum()))]
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
+    P = sp.csc_matrix(sp.diags(2 * w))
+    found = clarabel.DefaultSolver(P, -2 * w * v, A, b, cones, settings).solve()
+    return np.array(found.x) if str(found.status) == "Solved" else None
+
+
+@pytest.mark.parametrize("unmeasured", [False, True])
+@pytest.mark.parametrize("known", [False, True])
+def test_projection_against_dense_optimality_conditions(unmeasured, known):
+    rng = np.random.default_rng([unmeasured, known])
+    for _ in range(60):
+        tree = random_tree(rng, 15)
+        v, w = rng.normal(size=tree.size) * 10, 10 ** rng.uniform(-2, 2, size=tree.size)
+        if unmeasured:
+            w[rng.random(tree.size) < 0.3] = 0
+        fixed = None
+        if known:
+            truth = tree.sums(rng.integers(0, 9, size=tree.leaves.size).astype(float))
+            fixed = np.where(rng.random(tree.size) < 0.3, truth, np.nan)
+        x, best = projected(tree, v, w, fixed), dense(tree, v, w, fixed)
+        assert np.abs(tree.consistency @ x).max(initial=0) < 1e-10
+        if fixed is not None:
+            held = ~np.isnan(fixed)
+            np.testing.assert_allclose(x[held], fixed[held], atol=1e-10)
+        np.testing.assert_allclose(cost(x, v, w), cost(best, v, w), rtol=1e-7, atol=1e-8)
+        if not unmeasured:
+            np.testing.assert_allclose(x, best, atol=1e-6)
+
+
+def test_undetermined_leaves_have_the_least_squares():
+    tree, _, position = Tree.of_parents([-1, 0, 0, 1, 1])  # Root of 1 and 2; 1 of 3 and 4.
+    w = np.zeros(5)
+    w[position[0]] = 1.0
+    x = projected(tree, np.full(5, 6.0), w)
+    np.testing.assert_allclose(x[position], [6, 4, 2, 2, 2])
+    np.testing.assert_array_equal(projected(tree, np.full(5, 6.0), 0.0), 0.0)
+    faint = w + 1e-9  # The limit that the docstring speaks of: leaves at 0 with a vanishing weight.
+    faint[position[1]] = 0
+    near = projected(tree, np.where(w > 0, 6.0, 0.0), faint)
+    np.testing.assert_allclose(near, x, atol=1e-6)
+
+
+def test_values_of_unmeasured_nodes_do_not_matter():
+    tree = Tree.complete(4)
+    w = np.array([1.0, 0, 1, 1, 1, 1, 0])
+    v = np.arange(7.0)
+    wild = np.where(w > 0, v, np.nan)
+    np.testing.assert_allclose(projected(tree, wild, w), projected(tree, v, w))
+
+
+def test_extreme_weights_stay_finite():
+    rng = np.random.default_rng(5)
+    tree = Tree.complete(32)
+    for scale in (1e-200, 1e200):
+        v = rng.normal(size=tree.size)
+        np.testing.assert_allclose(projected(tree, v, scale), projected(tree, v), atol=1e-12)
+    mixed = 10 ** rng.uniform(-12, 12, size=tree.size)
+    x = projected(tree, v, mixed)
+    assert np.isfinite(x).all() and np.abs(tree.consistency @ x).max() < 1e-9
+
+
+def test_bad_input_is_refused():
+    tree = Tree.complete(2)
+    for weight in (-1.0, np.nan, np.inf):
+        with pytest.raises(SpecificationError, match="weights"):
+            TreeProjector(tree, weight)
+    with pytest.raises(SpecificationError, match="shape"):
+        TreeProjector(tree).project(np.zeros(4))
+    with pytest.raises(InfeasibleError, match="add up"):
+        TreeProjector(tree, fixed=np.array([3.0, 1.0, 1.0]))
+    TreeProjector(tree, fixed=np.array([0.3, 0.1, 0.2]))  # 0.1 + 0.2 is not 0.3 in floats.
+
+
+def bounded_case(rng, kind):
+    """``(tree, v, w, lower, upper)`` that some integer point keeps."""
+    tree = random_tree(rng, 30)
+    n = tree.size
+    truth = tree.sums(rng.poisson(0.7, size=tree.leaves.size).astype(float))
+    v = truth + rng.normal(size=n) * rng.choice([0.3, 2, 10])
+    w = 10 ** rng.uniform(-1, 1, size=n)
+    lower, upper = np.where(tree.is_leaf, 0.0, -INF), np.full(n, INF)
+    if kind == "upper":
+        lower, upper = np.full(n, -INF), np.where(tree.is_leaf, truth, INF)
+    if "totals" in kind:
+        known = rng.random(n) < 0.2
+        lower[known] = upper[known] = truth[known]
+    if "unmeasured" in kind:
+        w[rng.random(n) < 0.3] = 0
+    if "inner" in kind:
+        low, high = rng.random((2, n)) < 0.4
+        upper[high] = np.maximum(truth + rng.integers(0, 2), lower)[high]
+        lower[low] = np.minimum(np.maximum(lower, truth - 1), upper)[low]
+    return tree, v, w, lower, upper
+
+
+KINDS = ["leaves", "leaves, totals", "leaves, unmeasured", "upper", "leaves, totals, unmeasured"]
+HARD = ["inner", "inner, totals", "inner, unmeasured", "inner, totals, unmeasured"]
+
+
+@pytest.mark.parametrize("kind", KINDS + HARD)
+def test_bounds_against_clarabel(kind):
+    rng = np.random.default_rng((KINDS + HARD).index(kind))
+    compared = 0
+    for _ in range(30):
+        tree, v, w, lower, upper = bounded_case(rng, kind)
+        fit = least_squares_tree.bounded_fit(tree, v, w, lower, upper)
+        assert fit.optimal
+        size = np.abs(v).max() + 1
+        assert max(np.abs(tree.consistency @ fit.x).max(initial=0), (lower - fit.x).max(), (fit.x - upper).max()) < (
+            1e-9 * size
+        )
+        best = general(tree, v, w, lower, upper)
+        if best is not None:
+            compared += 1
+            np.testing.assert_allclose(cost(fit.x, v, w), cost(best, v, w), rtol=1e-6, atol=1e-6)
+        if kind in KINDS:
+            assert fit.rounds <= tree.leaves.size + 1
+    assert compared > 20
+
+
+def test_held_bounds_only_grow_under_one_sided_bounds():
+    """The theorem of ``bounded_fit``, with the multipliers it speaks of computed densely."""
+    rng = np.random.default_rng(7)
+    grown = 0
+    for _ in range(60):
+        tree = random_tree(rng, 25, root=0.0)
+        w, v = 10 ** rng.uniform(-2, 2, size=tree.size), rng.normal(size=tree.size) * 3
+        A = tree.incidence.toarray()
+        K = np.linalg.inv(2 * A.T @ (w[:, None] * A))
+        assert (K - np.diag(np.diag(K)) <= 1e-12 * np.abs(K).max()).all()  # No positive entry off the diagonal.
+        q = 2 * K @ A.T @ (w * v)
+        held, nu = np.zeros(K.shape[0], dtype=bool), np.zeros(K.shape[0])
+        while True:
+            y = q + K @ nu
+            new = held | (y < -1e-12)
+            if (new == held).all():
+                break
+            held, before = new, nu
+            nu = np.zeros_like(nu)
+            nu[held] = np.linalg.solve(K[np.ix_(held, held)], -q[held])
+            assert (nu >= before - 1e-9 * np.abs(nu).max()).all()
+            grown += 1
+        lower = np.where(tree.is_leaf, 0.0, -INF)
+        fit = least_squares_tree.bounded_fit(tree, v, w, lower, np.full(tree.size, INF))
+        np.testing.assert_allclose(fit.x[tree.leaves], np.where(held, 0, y), atol=1e-8)
+        projector = TreeProjector(tree, w, np.where(fit.x == 0, 0.0, np.nan) if held.any() else None)
+        x, sums = projector.passes(v)
+        price = least_squares_tree.multipliers(tree, w, v, x, sums, projector.below)
+        np.testing.assert_allclose(price[tree.leaves], nu, atol=1e-7 * (1 + np.abs(nu).max()))
+    assert grown > 60
+
+
+def test_a_wrong_active_set_is_not_certified():
+    tree = Tree.complete(4)
+    v, w = np.array([4.0, 2, 2, 1, 1, 1, 1]), np.ones(7)
+    left = least_squares_tree._settled(tree, np.where(tree.is_leaf, 0.0, -INF), np.full(7, INF))
+    search = least_squares_tree._Search(tree, v, w, left)
+    held = np.zeros(7, dtype=np.int8)
+    held[3] = -1
+    assert search.exchange(held, 1) is None  # Its multiplier has the wrong sign.
+    np.testing.assert_allclose(search.exchange(held, 5), v)
+
+
+def test_splitting_finds_the_optimum_alone(monkeypatch):
+    rng = np.random.default_rng(8)
+    monkeypatch.setattr(least_squares_tree._Search, "exchange", lambda self, held, rounds: None)
+    monkeypatch.setattr(least_squares_tree, "_EXACT", 1e-8)
+    for _ in range(8):
+        tree, v, w, lower, upper = bounded_case(rng, "inner")
+        fit = least_squares_tree.bounded_fit(tree, v, w, lower, upper)
+        best = general(tree, v, w, lower, upper)
+        if best is not None:
+            np.testing.assert_allclose(cost(fit.x, v, w), cost(best, v, w), rtol=1e-5, atol=1e-5)
+
+
+def test_totals_that_force_every_leaf():
+    tree = Tree.of_parents([-1, 0, 0, 1, 1, 1, 2, 2, 2]).tree
+    lower, upper = np.where(tree.is_leaf, 0.0, -INF), np.full(9, INF)
+    lower[1] = upper[1] = 0.0
+    upper[2] = 5.0
+    lower[0] = 5.0
+    fit = least_squares_tree.bounded_fit(tree, np.arange(9.0), np.ones(9), lower, upper)
+    assert fit.optimal
+    np.testing.assert_allclose(fit.x, [5, 0, 5, 0, 0, 0, 2 / 3, 5 / 3, 8 / 3])
+
+
+def test_values_far_larger_than_a_total_do_not_fail():
+    rng = np.random.default_rng(11)
+    tree = Tree.complete(16)
+    lower, upper = np.zeros(tree.size), np.full(tree.size, INF)
+    for total in (0.0, 1e-20, 1.0, 1e6):
+        for size in (1.0, 1e10, 1e17):
+            lower[0] = upper[0] = total
+            fit = least_squares_tree.bounded_fit(
+                tree, rng.normal(size=tree.size) * size, np.ones(tree.size), lower, upper
+            )
+            scale = 1e-10 * (size + total)
+            assert np.abs(tree.consistency @ fit.x).max() <= scale and fit.x.min() >= -scale
+
+
+def test_contradictions_are_infeasible():
+    tree = Tree.complete(2)
+    for lower, upper in (([5, 0, 0], [9, 2, 2]), ([-INF, 3, 3], [4, INF, INF]), ([1, 1, 1], [1, 1, 1])):
+        with pytest.raises(InfeasibleError, match="at least"):
+            least_squares_tree.bounded_fit(
+                tree, np.zeros(3), np.ones(3), np.array(lower, float), np.array(upper, float)
+            )
+
+
+# The mechanism.
+
+
+def model_of(tree, v, **arrays):
+    settings = {"square": 0.5, "equality": tree.consistency} | arrays
+    return Postprocessing(LikelihoodForm.of(sp.identity(tree.size, format="csr"), v, **settings), ())
+
+
+def test_the_mechanism_solves_and_reports():
+    rng = np.random.default_rng(9)
+    tree = Tree.complete(13, 3)
+    v = tree.sums(rng.poisson(1.0, size=13).astype(float)) + rng.normal(size=tree.size)
+    assert isinstance(LEAST_SQUARES_TREE, Mechanism)
+    for lower, proved in ((-INF, True), (0.0, True), (0.5, False)):
+        model = model_of(tree, v, lower=lower)
+        assert LEAST_SQUARES_TREE.eligible(model, OPTIONS).eligible
+        forecast = LEAST_SQUARES_TREE.forecast(model, OPTIONS)
+        assert forecast.proved == proved and forecast.epsilon == forecast.delta == 0 and forecast.error.seconds > 0
+        out = LEAST_SQUARES_TREE.run(model, OPTIONS, SeededSource(0))
+        assert out.status == "optimal" and out.x is not None
+        assert model.form is not None and model.form.violation(out.x) < 1e-9
+        best = general(tree, v, np.full(tree.size, 0.5), np.full(tree.size, lower), np.full(tree.size, INF))
+        np.testing.assert_allclose(out.value, model.form.objective(best), rtol=1e-7)
+
+
+def test_repeated_measurements_count_together():
+    problem = TreeProblem(
+        Tree.complete(1),
+        np.array([0, 0]),
+        np.array([1.0, 4.0]),
+        np.zeros(2),
+        np.array([1.0, 2.0]),
+        np.array([-INF]),
+        np.array([INF]),
+        np.array([0]),
+    )
+    value, weight = node_targets(problem)
+    assert (value[0], weight[0]) == (3.0, 3.0)
+
+
+def test_who_is_refused():
+    tree = Tree.complete(4)
+    v = np.zeros(7)
+    assert "absolute" in LEAST_SQUARES_TREE.eligible(model_of(tree, v, absolute=1.0), OPTIONS).reason
+    assert "whole" in LEAST_SQUARES_TREE.eligible(model_of(tree, v, integer=True), OPTIONS).reason
+    assert "tree" in LEAST_SQUARES_TREE.eligible(model_of(tree, v, linear=1.0), OPTIONS).reason
+    assert not LEAST_SQUARES_TREE.eligible(Postprocessing(None, ()), OPTIONS).eligible
+
+
+def test_infeasible_bounds_are_a_status():
+    tree = Tree.complete(4)
+    out = LEAST_SQUARES_TREE.run(
+        model_of(tree, np.zeros(7), lower=np.where(tree.is_leaf, 2.0, 0.0), upper=np.where(tree.is_leaf, INF, 7.0)),
+        OPTIONS,
+        SeededSource(0),
+    )
+    assert out.status == "infeasible" and out.x is None and "at least" in out.notes[0]
+
+
+def test_one_node():
+    out = LEAST_SQUARES_TREE.run(model_of(Tree.complete(1), [-3.0], lower=0.0), OPTIONS, SeededSource(0))
+    assert out.x is not None and out.x[0] == 0.0
+
+
+def test_large_trees_take_linear_time():
+    rng = np.random.default_rng(10)
+    tree = Tree.complete(2**15)
+    v = tree.sums(rng.poisson(5, size=2**15) * (rng.random(2**15) < 0.1)) + 10 * rng.normal(size=tree.size)
+    start = time.perf_counter()
+    fit = least_squares_tree.bounded_fit(tree, v, np.ones(tree.size), np.zeros(tree.size), np.full(tree.size, INF))
+    assert time.perf_counter() - start < 3  # Measured: 0.02.
+    assert fit.optimal and fit.rounds < 25 and fit.x.min() >= -1e-9
+
+
+# ------------------------------------------------------------------ from the top down
+def test_a_descent_keeps_sums_bounds_and_known_values() -> None:
+    """Random trees, of leaves at all depths, bounds of both sides at any node, known nodes among them."""
+    rng = np.random.default_rng(0)
+    for trial in range(60):
+        n = int(rng.integers(2, 40))
+        tree = Tree.of_parents([-1 if i < 2 else int(rng.integers(0, i)) for i in range(n)])[0]
+        inside = tree.sums(rng.integers(0, 5, tree.leaves.size).astype(float))
+        lower = np.where(rng.random(tree.size) < 0.6, inside - rng.integers(0, 3, tree.size), -np.inf)
+        upper = np.where(rng.random(tree.size) < 0.4, inside + rng.integers(0, 3, tree.size), np.inf)
+        known = rng.random(tree.size) < 0.1
+        lower[known] = upper[known] = inside[known]
+        weight = np.where(rng.random(tree.size) < 0.2, 0.0, rng.uniform(0.1, 4, tree.size))
+        v = inside + rng.normal(0, 6, tree.size)
+        x = descended(tree, v, weight, lower, upper)
+        np.testing.assert_allclose(tree.consistency @ x, 0, atol=1e-7, err_msg=str(trial))
+        assert (x >= lower - 1e-7).all() and (x <= upper + 1e-7).all()
+        np.testing.assert_allclose(x[known], inside[known], atol=1e-9)
+
+
+def test_a_descent_is_the_nearest_point_level_by_level() -> None:
+    tree = Tree.complete(8, 8)
+    v, weight = np.array([10.0, 9, -4, 1, 0.5, -2, 3, 0, -1]), np.array([1e9, *[1.0] * 8])
+    x = descended(tree, v, weight, np.array([-np.inf, *[0.0] * 8]), np.full(9, np.inf))
+    free = descended(tree, v, weight, np.full(9, -np.inf), np.full(9, np.inf))
+    y = cp.Variable(8, nonneg=True)
+    cp.Problem(cp.Minimize(cp.sum_squares(y - free[1:])), [cp.sum(y) == free[0]]).solve()
+    np.testing.assert_allclose(x[1:], y.value, atol=1e-5)
+    assert x[0] == free[0] == pytest.approx(10)
+
+
+def test_a_descent_of_unequal_children_moves_the_less_precise_ones() -> None:
+    """One child was measured well, the other badly: what is missing comes from the second."""
+    tree = Tree.of_parents([-1, 0, 0, 0])[0]
+    lower = np.array([-np.inf, -np.inf, -np.inf, 0.0])
+    x = descended(tree, np.array([10.0, 5, 7, -6]), np.array([1e9, 1e6, 1.0, 1e6]), lower, np.full(4, np.inf))
+    np.testing.assert_allclose(x, [10, 5, 5, 0], atol=1e-2)
+
+
+def test_bounds_that_contradict_each_other_are_told_from_the_top_down_too() -> None:
+    model = model_of(
+        Tree.complete(2), [1.0, 1.0, 1.0], lower=np.array([-np.inf, 2.0, 2.0]), upper=np.array([3.0, 9, 9])
+    )
+    assert LeastSquaresTree(top_down=True).run(model, OPTIONS, SeededSource(0)).status == "infeasible"

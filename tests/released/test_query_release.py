@@ -1,0 +1,386 @@
+"""The query release model: counts by hand, sensitivity by brute force, bad input before any spend, answers after."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dpmodel as dpm
+from dpmodel.compile.footprint import sensitivity_of
+from dpmodel.contract import Options
+from dpmodel.marks import vault
+from dpmodel.marks.domain import Domain
+from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT
+from dpmodel.mechanisms.lp.noise_once.measurement import measurements
+from dpmodel.privacy import SeededSource
+from dpmodel.released import query_release as _query_release
+from dpmodel.released.faces.query_release import MOST_CELLS
+from dpmodel.released.faces.workload import Tables, counts, sums
+
+query_release = functools.partial(_query_release, neighbors="add-remove")  # unless a test says otherwise
+
+DOMAIN = {"a": 2, "b": ["x", "y", "z"], "c": 4}
+TABLE = {
+    "a": [0, 0, 1, 1, 1, 0, 1],
+    "b": ["x", "y", "z", "z", "x", "x", "z"],
+    "c": [3, 0, 1, 1, 2, 3, 1],
+}
+CODES = np.array([[0, 0, 3], [0, 1, 0], [1, 2, 1], [1, 2, 1], [1, 0, 2], [0, 0, 3], [1, 2, 1]])
+BIG = {f"c{i}": 40 for i in range(5)}
+
+
+def by_hand(columns):
+    sizes = [{"a": 2, "b": 3, "c": 4}[c] for c in columns]
+    out = np.zeros(sizes)
+    for row in CODES:
+        out[tuple(row["abc".index(c)] for c in columns)] += 1
+    return out
+
+
+def solved(release, seed=0, epsilon=1e6, delta=1e-6):
+    """Solve by measure-and-fit with seeded noise (it need not be registered for this)."""
+    model = release.problem._model(None)
+    out = MEASURE_AND_FIT.run(model, Options(epsilon=epsilon, delta=delta), SeededSource(seed))
+    release.x.value = np.maximum(out.x, 0)
+    return out
+
+
+# ------------------------------------------------------------------ the model
+@pytest.mark.parametrize("over", ["domain", "marginals"])
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+def test_answers_are_the_counts_when_noise_is_small(over, neighbors):
+    release = query_release(TABLE, [("a", "b"), ("b", "c"), "c"], domain=DOMAIN, over=over, neighbors=neighbors)
+    solved(release)
+    for columns in (("a", "b"), ("b", "c"), ("c",), ("b",), ("a",)):
+        answer = release.answers(columns)
+        np.testing.assert_allclose(answer.values, by_hand(columns), atol=0.01)
+    assert release.answers(("b", "a")).columns == ("a", "b")
+    assert release.answers("b").categories == (("x", "y", "z"),)
+    assert release.answers(("a", "c")).categories == ((0, 1), (0, 1, 2, 3)) if over == "domain" else True
+    np.testing.assert_array_equal(np.asarray(release.answers("a")), release.answers("a").values)
+
+
+def test_array_and_frame_are_the_same_table():
+    one = query_release(CODES, [("a", "b")], domain=DOMAIN)
+    two = query_release(TABLE, [("a", "b")], domain=DOMAIN)
+    solved(one), solved(two)
+    np.testing.assert_allclose(one.answers(("a", "b")).values, two.answers(("a", "b")).values)
+
+
+def test_size_decides_over_what():
+    assert query_release(None, [("a", "b")], domain=DOMAIN).over == "domain"
+    wide = query_release(None, list(itertools.combinations(BIG, 2)), domain=BIG)
+    assert MOST_CELLS < 40**5
+    assert wide.over == "marginals"
+    assert wide.x.size == 10 * 1600 + 5 * 40 + 1
+
+
+def test_tables_of_true_counts_agree():
+    domain = Domain.of(DOMAIN)
+    tables = Tables.local(domain, [("a", "b"), ("b", "c"), ("a", "c")])
+    x = np.concatenate([counts(domain, CODES, "abc", t) for t in tables.offset])
+    assert not (tables.consistency() @ x).any()
+    assert set(tables.offset) == {("a", "b"), ("b", "c"), ("a", "c"), ("a",), ("b",), ("c",), ()}
+
+
+@pytest.mark.parametrize("marginal", [(), ("a",), ("c",), ("a", "c"), ("b", "c"), ("a", "b", "c")])
+def test_sums_by_hand(marginal):
+    domain = Domain.of(DOMAIN)
+    cells = list(itertools.product(range(2), range(3), range(4)))
+    shape = domain.shape(marginal)
+    expected = [np.ravel_multi_index([cell["abc".index(c)] for c in marginal], shape) if shape else 0 for cell in cells]
+    np.testing.assert_array_equal(sums(domain, ("a", "b", "c"), marginal), expected)
+
+
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("weights", ["auto", "equal"])
+def test_sensitivity_covers_every_neighbour_and_is_attained(neighbors, weights):
+    """All cells of the domain: what one record (or one exchange) does to the right-hand sides."""
+    release = query_release(TABLE, [("a", "b"), ("b", "c")], domain=DOMAIN, neighbors=neighbors, weights=weights)
+    domain = Domain.of(DOMAIN)
+    model = release.problem._model(None)
+    single = [
+        np.concatenate([w * counts(domain, np.array([cell]), "abc", m) for m, w in release.measured.items()])
+        for cell in itertools.product(range(2), range(3), range(4))
+    ]
+    moves = single if neighbors == "add-remove" else [u - v for u in single for v in single]
+    sensitivity = max(sensitivity_of(model.affine, model.form.scalar).values(), key=lambda c: c.l2)
+    assert sensitivity.l2 == pytest.approx(max(np.linalg.norm(v) for v in moves))
+    assert sensitivity.l1 == pytest.approx(max(np.abs(v).sum() for v in moves))
+    assert sensitivity.linf == pytest.approx(max(np.abs(v).max() for v in moves))
+
+
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("signed", [False, True])
+def test_sensitivity_of_general_queries_covers_every_neighbour(neighbors, signed):
+    rng = np.random.default_rng(3)
+    queries = rng.uniform(-1 if signed else 0, 1, (5, 24))
+    release = query_release(TABLE, domain=DOMAIN, queries=queries, neighbors=neighbors, total=7)
+    sensitivity = release.problem.classify().cells[-1].sensitivity
+    moves = queries if neighbors == "add-remove" else (queries[:, :, None] - queries[:, None, :]).reshape(5, -1)
+    assert sensitivity["linf"] >= np.abs(moves).max() * (1 - 1e-12)
+    assert sensitivity["l2"] >= np.linalg.norm(moves, axis=0).max() * (1 - 1e-12)
+    assert sensitivity["l1"] >= np.abs(moves).sum(axis=0).max() * (1 - 1e-12)
+    if neighbors == "add-remove":
+        assert sensitivity["l2"] == pytest.approx(np.linalg.norm(moves, axis=0).max())
+
+
+def test_general_queries_are_answered():
+    queries = sp.csr_array(np.tril(np.ones((24, 24))))
+    release = query_release(TABLE, domain=DOMAIN, queries=queries)
+    solved(release)
+    np.testing.assert_allclose(release.query_answers(), queries @ by_hand("abc").ravel(), atol=0.01)
+
+
+def test_measurements_are_exact():
+    """Weights are powers of two, so the numbers that are noised are not rounded at all."""
+    release = query_release(TABLE, [("a", "b"), ("a", "b", "c")], domain=DOMAIN)
+    model = release.problem._model(None)
+    for m in measurements(model, "scalar"):
+        assert m.limit >= 2.0**38
+
+
+def test_it_is_a_scalar_private_program():
+    release = query_release(None, [("a", "b"), "c"], domain=DOMAIN)
+    classification = release.problem.classify()
+    assert classification.solvable
+    assert {(cell.part, cell.level) for cell in classification.cells} == {("scalar", "low")}
+    names = {c.mechanism for c in release.problem.plan(epsilon=1, delta=1e-6).candidates if c.eligible}
+    assert "gaussian-once" in names
+
+
+def test_solving_through_the_problem():
+    release = query_release(TABLE, [("a", "b"), "c"], domain=DOMAIN)
+    budget = dpm.Budget(2.0, 1e-5)
+    written = release.solve(1.0, 1e-6, rng=1, budget=budget)
+    assert written is release.problem.release
+    assert written.guarantee.epsilon == 1.0
+    assert budget.spent.epsilon == pytest.approx(1.0)
+    assert release.answers("c").values.min() >= -1e-6
+    assert "add" in written.guarantee.neighbors
+
+
+def test_the_plan_is_of_what_solve_does():
+    """Where the loss asks for other noise than the largest violation would, the plan states that noise."""
+    table = {name: np.arange(60) % size for name, size in (("a", 5), ("b", 3), ("c", 4))}
+    release = _query_release(table, [("a", "b"), ("b", "c"), ("a", "c")], domain={"a": 5, "b": 3, "c": 4})
+    statement = release.plan(1.0, 1e-6).chosen.forecast.statement
+    assert release.problem.plan(1.0, 1e-6).chosen.forecast.statement != statement
+    assert release.solve(1.0, 1e-6, rng=1).accuracy.statement == statement
+
+
+def test_consistency_over_marginals():
+    """Every released table sums to the same smaller ones."""
+    rng = np.random.default_rng(0)
+    data = rng.integers(0, 40, (500, 5))
+    release = query_release(data, list(itertools.combinations(BIG, 2)), domain=BIG)
+    solved(release, epsilon=1.0)
+    for a, b in itertools.combinations(BIG, 2):
+        table = release.answers((a, b)).values
+        np.testing.assert_allclose(table.sum(axis=1), release.answers(a).values, atol=0.05)
+        np.testing.assert_allclose(table.sum(axis=0), release.answers(b).values, atol=0.05)
+        assert table.min() >= 0
+
+
+# ------------------------------------------------------------------ bad input
+@pytest.mark.parametrize(
+    ("sensitivity", "words"),
+    [
+        ({"marginals": [("a", "salary")]}, "not in the domain"),
+        ({"marginals": [("a", "a")]}, "repeats"),
+        ({"marginals": [("a", "b"), ("b", "a")]}, "twice"),
+        ({"marginals": [()]}, "empty"),
+        ({"marginals": []}, "empty workload"),
+        ({"marginals": "a"}, "not a list"),
+        ({"marginals": [3]}, "int"),
+        ({"domain": None}, "no domain"),
+        ({"domain": {}}, "domain"),
+        ({"domain": {"a": 0, "b": 3, "c": 4}}, "domain['a']=0"),
+        ({"domain": {"a": ["u", "u"], "b": 3, "c": 4}}, "repeated"),
+        ({"domain": {"a": "uv", "b": 3, "c": 4}}, "str"),
+        ({"neighbors": "swap"}, "neighbors"),
+        ({"over": "cells"}, "over"),
+        ({"total": -1}, "total"),
+        ({"total": True}, "total"),
+        ({"weights": {("a", "q"): 1.0}}, "not in the domain"),
+        ({"weights": {("a",): 0.0}}, "weights"),
+        ({"weights": "best"}, "weights"),
+        ({"queries": np.ones((3, 7))}, "shape (3, 7)"),
+        ({"queries": [["u"]]}, "matrix of numbers"),
+        ({"queries": np.full((1, 24), np.inf)}, "infinite"),
+        ({"queries": np.zeros((1, 24))}, "no record can change"),
+        ({"queries": np.ones((1, 24)), "over": "marginals"}, "one table"),
+        ({"table": {"a": [0], "b": ["x"]}, "marginals": [("a", "c")]}, "no column 'c'"),
+        ({"table": np.zeros((3, 2), dtype=int)}, "shape (3, 2)"),
+        ({"table": {**TABLE, "a": np.array(["s"] * 7)}}, "cannot hold"),
+        ({"table": {**TABLE, "b": np.zeros(7)}, "outside": "drop"}, "cannot hold"),
+        ({"table": CODES.astype(object)}, "names can hold codes only"),
+        ({"table": CODES.astype(str), "outside": "drop"}, "names can hold codes only"),
+        ({"table": CODES.tolist()}, "names can hold codes only"),
+        ({"table": "people.csv"}, "not a table"),
+        ({"table": {**TABLE, "a": ["s"] * 7}}, "outside the declared domain"),
+        ({"neighbors": "replace-one", "total": 8}, "total="),
+        ({"neighbors": "replace-one", "outside": "drop"}, "outside='drop'"),
+        ({"table": None, "neighbors": "replace-one"}, "needs total"),
+    ],
+    ids=lambda value: None if isinstance(value, dict) else value.replace(" ", "-")[:30],
+)
+def test_bad_input_is_refused(sensitivity, words):
+    given = {"table": TABLE, "marginals": [("a", "b"), "c"], "domain": DOMAIN, **sensitivity}
+    with pytest.raises(dpm.errors.SpecificationError) as error:
+        query_release(given.pop("table"), **given)
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize("wrong", [7, -1, 1.5, np.nan])
+def test_a_value_outside_the_domain_is_refused_without_showing_it(wrong):
+    table = {**TABLE, "c": [*TABLE["c"][:-1], wrong]}
+    with pytest.raises(dpm.errors.SpecificationError, match="column 'c' has a value outside") as error:
+        query_release(table, ["c"], domain=DOMAIN)
+    assert str(wrong) not in str(error.value)
+    release = query_release(table, ["c"], domain=DOMAIN, outside="drop")
+    solved(release)
+    expected = by_hand("c")
+    expected[1] -= 1
+    np.testing.assert_allclose(release.answers("c").values, expected, atol=0.01)
+
+
+def test_a_category_outside_the_domain_is_refused_without_showing_it():
+    table = {**TABLE, "b": ["x", "y", "z", "z", "secret", "x", "z"]}
+    with pytest.raises(dpm.errors.SpecificationError, match="column 'b' has a value outside") as error:
+        query_release(table, ["b"], domain=DOMAIN)
+    assert "secret" not in str(error.value)
+
+
+def test_domain_too_large_for_one_table():
+    with pytest.raises(dpm.errors.SpecificationError, match="102400000 cells"):
+        query_release(None, [("c0", "c1")], domain=BIG, over="domain")
+
+
+def test_workload_too_large_for_cvxpy():
+    domain = {f"c{i}": 130 for i in range(4)}
+    with pytest.raises(dpm.errors.SpecificationError, match="cannot number"):
+        query_release(None, [("c0", "c1", "c2"), ("c1", "c2", "c3")], domain=domain)
+
+
+def test_answers_that_were_not_released():
+    release = query_release(TABLE, [("a", "b"), ("b", "c")], domain=DOMAIN, over="marginals")
+    with pytest.raises(dpm.errors.SpecificationError, match="nothing was released"):
+        release.answers("a")
+    solved(release)
+    with pytest.raises(dpm.errors.SpecificationError, match="no released table"):
+        release.answers(("a", "c"))
+    with pytest.raises(dpm.errors.SpecificationError, match="not in the domain"):
+        release.answers("d")
+    with pytest.raises(dpm.errors.SpecificationError, match="no general queries"):
+        release.query_answers()
+
+
+def test_nothing_private_on_the_public_object():
+    """Attributes, reprs and classification of a model with data are those of one without."""
+    full, empty = (query_release(t, [("a", "b")], domain=DOMAIN) for t in (TABLE, None))
+    assert full.measured == empty.measured
+    assert str(full.problem.classify()) == str(empty.problem.classify())
+    assert all(p.value is None for p in full.problem.parameters())
+    assert "3.0" not in repr(full.problem.parameters())
+
+
+def test_a_dataset_is_counted_where_it_lies() -> None:
+    """The same model as from the columns themselves; what cannot be one is refused."""
+    pl = pytest.importorskip("polars")
+    rng = np.random.default_rng(0)
+    columns = {"town": rng.choice(["Ulm", "Bonn"], 300).tolist(), "size": rng.integers(0, 3, 300).tolist()}
+    domain = {"town": ["Bonn", "Ulm"], "size": 3}
+    people = dpm.Dataset(pl.DataFrame(columns).lazy(), domain=domain)
+    marginals = [("town", "size"), ("town",)]
+    found = dpm.query_release(people, marginals)
+    expected = dpm.query_release(columns, marginals, domain=domain)
+    for mine, theirs in zip(found.problem.parameters(), expected.problem.parameters(), strict=True):
+        np.testing.assert_array_equal(vault.unseal(mine), vault.unseal(theirs))
+        assert mine.sensitivity == theirs.sensitivity and mine.records is people.records
+    answers = [q.solve(epsilon=1, rng=0) and q.answers("town") for q in (found, expected)]
+    np.testing.assert_allclose(answers[0].values, answers[1].values)
+    assert list(answers[0].to_frame()["town"]) == ["Bonn", "Ulm"]
+    twice = dpm.Dataset(pl.DataFrame(columns), privacy_id="size", max_rows=2, domain=domain)
+    with pytest.raises(dpm.errors.SpecificationError, match="privacy_id"):
+        dpm.query_release(twice, marginals)
+    strange = dpm.Dataset(pl.DataFrame({**columns, "town": ["Rome"] * 300}), domain=domain)
+    with pytest.raises(dpm.errors.SpecificationError, match="no value in the domain"):
+        dpm.query_release(strange, marginals)
+
+
+# ------------------------------------------------------------------ every engine, columns by name
+def _duckdb(columns):
+    duckdb, pyarrow = pytest.importorskip("duckdb"), pytest.importorskip("pyarrow")
+    return duckdb.connect().from_arrow(pyarrow.table(columns))
+
+
+def _dask(columns):
+    return pytest.importorskip("dask.dataframe").from_pandas(ENGINES["pandas"](columns), npartitions=2)
+
+
+ENGINES = {
+    "lists": dict,
+    "arrays": lambda columns: {name: np.array(values) for name, values in columns.items()},
+    "pandas": lambda columns: pytest.importorskip("pandas").DataFrame(columns),
+    "pandas objects": lambda columns: pytest.importorskip("pandas").DataFrame(columns, dtype=object),
+    "polars": lambda columns: pytest.importorskip("polars").DataFrame(columns),
+    "polars lazy": lambda columns: pytest.importorskip("polars").LazyFrame(columns),
+    "pyarrow": lambda columns: pytest.importorskip("pyarrow").table(columns),
+    "duckdb": _duckdb,
+    "dask": _dask,
+}
+# Columns of one type whose counts differ, so that one read for another shows.
+PEOPLE = {
+    "smokes": ["yes", "no", "no", "no", "no", "yes"],
+    "male": ["yes", "yes", "yes", "no", "yes", "yes"],
+    "children": [0, 2, 1, 1, 1, 3],
+    "rooms": [1, 1, 1, 2, 3, 3],
+}
+ASKED = {"male": ["no", "yes"], "rooms": 4, "smokes": ["no", "yes"]}
+ORDERS = [PEOPLE, dict(reversed(PEOPLE.items())), {c: PEOPLE[c] for c in ("rooms", "male", "children", "smokes")}]
+
+
+def counted(release, marginal):
+    """What was sealed."""
+    (found,) = (p for p in release.problem.parameters() if p.name() == f"counts of {marginal}")
+    return vault.unseal(found)
+
+
+@pytest.mark.parametrize("outside", ["error", "drop"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_columns_are_called_by_name_in_every_engine(engine, outside):
+    """In any order, with columns that nobody asked for, and with text."""
+    marginals = [("male", "smokes"), ("rooms",)]
+    expected = np.zeros((2, 2))
+    for male, smokes in zip(PEOPLE["male"], PEOPLE["smokes"], strict=True):
+        expected[int(male == "yes"), int(smokes == "yes")] += 1
+    for columns in ORDERS:
+        release = query_release(ENGINES[engine](columns), marginals, domain=ASKED, weights="equal", outside=outside)
+        np.testing.assert_array_equal(counted(release, "male x smokes"), expected.ravel())
+        np.testing.assert_array_equal(counted(release, "rooms"), [0, 3, 1, 2])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_column_that_is_missing_is_refused_in_every_engine(engine):
+    """Where it is needed: a domain may list more than the workload."""
+    table = ENGINES[engine]({c: PEOPLE[c] for c in ("smokes", "rooms", "children")})
+    with pytest.raises(dpm.errors.SpecificationError, match="no column 'male'"):
+        query_release(table, ["male", "rooms"], domain=ASKED)
+    release = query_release(table, ["smokes"], domain=ASKED, weights="equal")
+    np.testing.assert_array_equal(counted(release, "smokes"), [4, 2])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_value_outside_is_refused_or_dropped_in_every_engine(engine):
+    table = ENGINES[engine]({**PEOPLE, "male": ["yes", "yes", "secret", "no", "yes", "yes"]})
+    with pytest.raises(dpm.errors.SpecificationError) as error:
+        query_release(table, ["male"], domain=ASKED)
+    assert "secret" not in str(error.value)
+    release = query_release(table, ["male", "smokes"], domain=ASKED, weights="equal", outside="drop")
+    np.testing.assert_array_equal(counted(release, "male"), [1, 4])
+    np.testing.assert_array_equal(counted(release, "smokes"), [3, 2])
