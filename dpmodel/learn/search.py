@@ -3,8 +3,8 @@
 The rows are cut by position, by public numbers alone, into rows T that candidates are fitted on and rows V that are
 held out. A record is one row, so one record is in T or in V and never in both.
 
-Scores. A held-out row gives a candidate a whole number in {0, ..., GRID}, by itself: one row moves the sum of a
-candidate's scores by at most GRID, and the differences between two candidates by at most 2 GRID. Sums of whole numbers
+Scores. A held-out row gives a candidate an integer in {0, ..., GRID}, by itself: one row moves the sum of a
+candidate's scores by at most GRID, and the differences between two candidates by at most 2 GRID. Sums of integers
 are exact, so that no rounding is left to allow for.
 
 Every candidate once (``every``)
@@ -144,8 +144,8 @@ def share_of_each(count: int, epsilon: float, delta: float) -> tuple[float, floa
 def sum_of_scores(scores: Any) -> int:
     """Of numbers in [0, 1], one for each held-out row, each rounded to the grid by itself; no number counts nothing."""
     inside = np.clip(np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=0.0), 0.0, 1.0)
-    whole: Integers = np.rint(inside * GRID).astype(np.int64)
-    return int(whole.sum())
+    integers: Integers = np.rint(inside * GRID).astype(np.int64)
+    return int(integers.sum())
 
 
 # ---- ``PrivateSearchCV``: a search over parameters within one budget
@@ -165,7 +165,7 @@ def _can(name: str) -> Callable[[Any], bool]:
 class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
     """Choose the parameters of a private estimator, and fit it, within one budget.
 
-    ``GridSearchCV`` fits every candidate on every fold at the whole epsilon and shows exact scores of private rows.
+    ``GridSearchCV`` fits every candidate on every fold at all of epsilon and shows exact scores of private rows.
     Here a public part of the rows is held out; candidates are fitted on the others, one is chosen by noisy scores on
     the rows held out, and it is fitted again on all rows. All of it together is (epsilon, delta)-DP;
     ``dpmodel/learn/search.py`` has the proof.

@@ -104,8 +104,8 @@ def of_own_types(data: Any) -> Array:
 
 def _is_double(number: Any) -> bool:
     """Whether a float of 64 bits is the same number."""
-    whole = isinstance(number, int | np.integer) and not isinstance(number, np.timedelta64)
-    return abs(int(number)) <= EXACT_INTEGERS if whole else isinstance(number, float | np.float32 | np.float16)
+    integer = isinstance(number, int | np.integer) and not isinstance(number, np.timedelta64)
+    return abs(int(number)) <= EXACT_INTEGERS if integer else isinstance(number, float | np.float32 | np.float16)
 
 
 def is_frame(data: Any) -> bool:
@@ -145,7 +145,7 @@ def refuse_united(column: Any, categories: Any, what: str) -> None:
     ------
     SpecificationError
         For text where not all categories are text, times where not all are times, numbers where none is a number, and
-        floats where some are whole numbers beyond 2^53. No element is looked at.
+        floats where some are integers beyond 2^53. No element is looked at.
     """
     dtype = np.asarray(column[:0]).dtype if hasattr(column, "dtype") else np.dtype(object)
     refuse_types(dtype.kind, categories, what, dtype)

@@ -70,9 +70,9 @@ class Noisy:
         fractional = value[(value != np.rint(value)) & distribution.discrete]
         if fractional.size:
             raise SpecificationError(
-                f"{where}: {distribution.name} noise, but {fractional.flat[0]:g} is not whole",
+                f"{where}: {distribution.name} noise, but {fractional.flat[0]:g} is not an integer",
                 why="discrete noise on integers gives integers",
-                remedy=f"{'Laplace' if isinstance(distribution, Laplace) else 'Gaussian'}(scale), or whole values",
+                remedy=f"{'Laplace' if isinstance(distribution, Laplace) else 'Gaussian'}(scale), or integers",
             )
         given = tuple(self.labels) or labels_of(self.value, value.shape)
         object.__setattr__(self, "labels", given)

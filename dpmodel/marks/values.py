@@ -18,7 +18,7 @@ from dpmodel.marks.layout import Layout, at, canonical, free_entries
 from dpmodel.marks.magnitude import scale_listed, scale_units
 
 _BLOCK = 1 << 16
-# How far entries of a parameter declared whole may be from integers.
+# How far entries of a parameter declared integer may be from integers.
 _WHOLE = 1e-9
 
 
@@ -190,7 +190,7 @@ def _refuse_structure(parameter: Any, value: Any, entries: Floats, where: str) -
 
 
 def _whole(parameter: Any, value: Any, entries: Floats) -> bool:
-    """Whether entries declared whole are so, to 1e-9 whatever their size: discrete noise is calibrated to that.
+    """Whether entries declared integer are so, to 1e-9 whatever their size: discrete noise is calibrated to that.
 
     Not by CVXPY's projection, which leaves values as they are where a leaf has two attributes (or bounds).
     """

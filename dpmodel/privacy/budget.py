@@ -104,11 +104,11 @@ class Budget:
 
     def can_afford(self, epsilon: float, delta: float = 0.0) -> bool:
         """Whether a charge would be accepted now. Another thread or process may be faster: see `charge`."""
-        return self._covers(self.spent, _options(epsilon, delta))
+        return self._covers(self.spent, _price(epsilon, delta))
 
     def require(self, epsilon: float, delta: float = 0.0) -> None:
         """Raise BudgetExceededError if a charge would be refused now; spend nothing."""
-        self._check(self.spent, _options(epsilon, delta))
+        self._check(self.spent, _price(epsilon, delta))
 
     def charge(self, epsilon: float, delta: float = 0.0, label: str = "") -> Charge:
         """Spend (epsilon, delta), or raise BudgetExceededError and spend nothing.
@@ -120,7 +120,7 @@ class Budget:
         epsilon, delta : finite and >= 0, delta < 1.
         label : public words for the history.
         """
-        options = _options(epsilon, delta)
+        price = _price(epsilon, delta)
         if not isinstance(label, str):
             raise SpecificationError(
                 f"label must be a string, not {type(label).__name__}",
@@ -132,8 +132,8 @@ class Budget:
                 "label has a lone surrogate", why="the ledger keeps Unicode text", remedy="label='demand plan'"
             )
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        charge = Charge(options.epsilon, options.delta, label, now, uuid.uuid4().hex)
-        self._ledger.append(charge, lambda spent: self._check(spent, options))
+        charge = Charge(price.epsilon, price.delta, label, now, uuid.uuid4().hex)
+        self._ledger.append(charge, lambda spent: self._check(spent, price))
         return charge
 
     def to_dict(self) -> dict[str, Any]:
@@ -153,22 +153,22 @@ class Budget:
     def _rest(self, spent: PrivacyLoss) -> PrivacyLoss:
         # A residue of rounding is nothing left, not 1e-17.
         left = (
-            whole - used if whole - used > whole * _SLACK else 0.0
-            for used, whole in zip(spent, self._total, strict=True)
+            total - used if total - used > total * _SLACK else 0.0
+            for used, total in zip(spent, self._total, strict=True)
         )
         return PrivacyLoss(*left)
 
-    def _covers(self, spent: PrivacyLoss, options: PrivacyLoss) -> bool:
+    def _covers(self, spent: PrivacyLoss, price: PrivacyLoss) -> bool:
         return all(
-            used + more <= whole * (1.0 + _SLACK) for used, more, whole in zip(spent, options, self._total, strict=True)
+            used + more <= total * (1.0 + _SLACK) for used, more, total in zip(spent, price, self._total, strict=True)
         )
 
-    def _check(self, spent: PrivacyLoss, options: PrivacyLoss) -> None:
-        if self._covers(spent, options):
+    def _check(self, spent: PrivacyLoss, price: PrivacyLoss) -> None:
+        if self._covers(spent, price):
             return
         rest = self._rest(spent)
         raise BudgetExceededError(
-            f"requested epsilon={options.epsilon:.6g}, delta={options.delta:.6g}; "
+            f"requested epsilon={price.epsilon:.6g}, delta={price.delta:.6g}; "
             f"remaining epsilon={rest.epsilon:.6g}, delta={rest.delta:.6g}",
             why=f"the budget is epsilon={self.epsilon:.6g}, delta={self.delta:.6g}, and charges add up",
             remedy="ask for at most what remains, or reuse an earlier release: post-processing is free",
@@ -229,7 +229,7 @@ class Budget:
         return html_table(CHARGE_COLUMNS, rows, title=str(self))
 
 
-def _options(epsilon: object, delta: object) -> PrivacyLoss:
+def _price(epsilon: object, delta: object) -> PrivacyLoss:
     return PrivacyLoss(non_negative(epsilon, "epsilon"), fraction(delta, "delta", zero=True))
 
 

@@ -31,7 +31,7 @@ from dpmodel.privacy.sampling import (
     exact_choice,
     truncated_laplace,
     two_sided_geometric,
-    whole_array,
+    integer_array,
 )
 from dpmodel.users_line import users_line
 
@@ -59,10 +59,10 @@ class NoiseSource(Protocol):
 
 @runtime_checkable
 class DiscreteNoiseSource(Protocol):
-    """A source that can also add integer noise. Entries must be whole, at most 2^53 in size; results are int64."""
+    """A source that can also add integer noise. Entries must be integers of at most 2^53 in size; results are int64."""
 
     def discrete_laplace(self, values: object, scale: float) -> IntArray:
-        """``values`` plus independent noise of P(k) ~ exp(-|k| / scale): D1/scale-DP for whole changes of size D1."""
+        """``values`` plus independent noise of P(k) ~ exp(-|k| / scale): D1/scale-DP for integer changes of size D1."""
 
     def discrete_gaussian(self, values: object, scale: float) -> IntArray:
         """``values`` plus independent noise of P(k) ~ exp(-k^2 / (2 scale^2)): rho = D2^2 / (2 scale^2) in zCDP."""
@@ -78,10 +78,10 @@ class CheckedSource:
         return self._real(finite_array(values, "values"), check_scale(scale), True)
 
     def discrete_laplace(self, values: object, scale: float) -> IntArray:
-        return self._whole(whole_array(values), check_discrete_scale(scale), False)
+        return self._integer(integer_array(values), check_discrete_scale(scale), False)
 
     def discrete_gaussian(self, values: object, scale: float) -> IntArray:
-        return self._whole(whole_array(values), check_discrete_scale(scale), True)
+        return self._integer(integer_array(values), check_discrete_scale(scale), True)
 
     def truncated_laplace(self, values: object, scale: float, half_width: float) -> FloatArray:
         scale = check_scale(scale)
@@ -101,7 +101,7 @@ class CheckedSource:
     def _real(self, array: FloatArray, scale: float, gaussian: bool) -> FloatArray:
         raise NotImplementedError
 
-    def _whole(self, array: IntArray, scale: float, gaussian: bool) -> IntArray:
+    def _integer(self, array: IntArray, scale: float, gaussian: bool) -> IntArray:
         raise NotImplementedError
 
     def _truncated(self, array: FloatArray, scale: float, half_width: float) -> FloatArray:
@@ -137,7 +137,7 @@ class SeededSource(CheckedSource):
         draw = self._rng.normal if gaussian else self._rng.laplace
         return np.asarray(array + draw(scale=scale, size=array.shape))
 
-    def _whole(self, array: IntArray, scale: float, gaussian: bool) -> IntArray:
+    def _integer(self, array: IntArray, scale: float, gaussian: bool) -> IntArray:
         draw = discrete_normal if gaussian else two_sided_geometric
         return np.asarray(array + draw(scale, array.shape, self._rng))
 
@@ -233,7 +233,7 @@ class ExactSource(CheckedSource):
         draw = discrete_gaussian if gaussian else discrete_laplace
         return add_on_grid(array, draw(Scale.of(scale, grid), array.size), grid)
 
-    def _whole(self, array: IntArray, scale: float, gaussian: bool) -> IntArray:
+    def _integer(self, array: IntArray, scale: float, gaussian: bool) -> IntArray:
         draw, parts = discrete_gaussian if gaussian else discrete_laplace, Scale.of(scale)
         # Scales up to 2^45 have bits <= 26, so |noise| < 2^62; values are at most 2^53.
         high, low = draw(parts, array.size).reshape(2, *array.shape)

@@ -32,10 +32,10 @@ class OpenDPSource(CheckedSource):
     is_private = True
 
     def _real(self, array: FloatArray, scale: float, gaussian: bool) -> FloatArray:
-        return np.asarray(_drawn(array, scale, gaussian, whole=False), dtype=np.float64)
+        return np.asarray(_drawn(array, scale, gaussian, integer=False), dtype=np.float64)
 
-    def _whole(self, array: IntArray, scale: float, gaussian: bool) -> IntArray:
-        return np.asarray(_drawn(array, scale, gaussian, whole=True), dtype=np.int64)
+    def _integer(self, array: IntArray, scale: float, gaussian: bool) -> IntArray:
+        return np.asarray(_drawn(array, scale, gaussian, integer=True), dtype=np.int64)
 
     def _truncated(self, array: FloatArray, scale: float, half_width: float) -> FloatArray:
         """Entries whose noise left [-half_width, half_width] are drawn again, each time with the value
@@ -89,20 +89,20 @@ def _require_map(found: float, expected: float) -> None:
         )
 
 
-def _drawn(array: Any, scale: float, gaussian: bool, *, whole: bool) -> Any:
+def _drawn(array: Any, scale: float, gaussian: bool, *, integer: bool) -> Any:
     """``array`` with noise, after the privacy map of the measurement was checked."""
     if array.size == 0:
         return array
     odp = _opendp()
-    atoms = odp.atom_domain(T="i64") if whole else odp.atom_domain(T=float, nan=False)
-    metric = odp.l2_distance(T=float) if gaussian else odp.l1_distance(T="i64" if whole else float)
+    atoms = odp.atom_domain(T="i64") if integer else odp.atom_domain(T=float, nan=False)
+    metric = odp.l2_distance(T=float) if gaussian else odp.l1_distance(T="i64" if integer else float)
     space = odp.vector_domain(atoms, size=array.size), metric
     then = odp.m.then_gaussian if gaussian else odp.m.then_laplace
 
     def cost(ratio: float) -> float:
         return ratio**2 / 2.0 if gaussian else ratio
 
-    if whole:
+    if integer:
         measurement = space >> then(scale=scale)
         for distance in (1.0, scale) if gaussian else (1, max(1, int(scale))):
             _require_map(float(measurement.map(distance)), cost(distance / scale))

@@ -252,13 +252,13 @@ def check_discrete_scale(value: object) -> float:
     return number
 
 
-def whole_array(values: object) -> IntArray:
-    """Return ``values`` as int64, or raise SpecificationError unless all are whole and at most 2^53 in size."""
+def integer_array(values: object) -> IntArray:
+    """Return ``values`` as int64, or raise SpecificationError unless all are integers of at most 2^53 in size."""
     array = finite_array(values, "values")
     if (array != np.rint(array)).any() or (np.abs(array) > _LARGEST_VALUE).any():
         raise SpecificationError(
             "values has an entry that is no integer of at most 2^53 in size",
-            why="discrete noise keeps integers whole; rounding them here could enlarge a record's change",
+            why="discrete noise keeps integers; rounding them here could enlarge a record's change",
             remedy="continuous noise, or integers",
         )
     return np.asarray(values if np.asarray(values).dtype.kind in "iu" else array).astype(np.int64)

@@ -14,7 +14,7 @@ from dpmodel.linalg import affine_span as _affine_span
 
 affine_span = functools.partial(_affine_span, neighbors="add-remove")  # unless a test says otherwise
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 
 
 def plane(field, seed=0, n=400, d=4):

@@ -17,7 +17,7 @@ from dpmodel.linalg import solve_equations as _solve_equations
 
 solve_equations = functools.partial(_solve_equations, neighbors="add-remove")  # unless a test says otherwise
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 
 
 def system(field, d=4, n=500, wrong=0.0, seed=0):

@@ -18,7 +18,7 @@ from dpmodel.privacy import Budget
 
 span = functools.partial(_span, neighbors="add-remove")  # unless a test says otherwise
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 
 
 def planted(field, seed=0, n=600, d=5, rank=3):

@@ -10,7 +10,7 @@ import pytest
 from dpmodel.errors import SpecificationError
 from dpmodel.linalg import GF, QQ, affine_span, span
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 FIELDS = [QQ, GF(2), GF(7), GF(256)]
 ASKED = {"epsilon": 1.0, "delta": 1e-6, "neighbors": "add-remove", "rng": 0}
 

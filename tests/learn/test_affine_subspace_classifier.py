@@ -22,7 +22,7 @@ from dpmodel.exact.fields import GF, QQ
 from dpmodel.learn import AffineSubspaceClassifier
 
 # scikit-learn copies and fits again and again.
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.learn.CompositionWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.CompositionWarning")
 
 PLAIN: dict[str, Any] = {"classes": ("out", "in"), "mechanism": PlainSystem(), "random_state": 0}
 

@@ -23,7 +23,7 @@ from dpmodel.learn import (
 )
 
 # scikit-learn copies and fits again and again.
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.learn.CompositionWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.CompositionWarning")
 
 REGRESSION: dict[str, Any] = {"bounds": (-10, 10), "label_bounds": (-5, 5), "epsilon": 10.0}
 CLASSIFICATION: dict[str, Any] = {"bounds": (-10, 10), "classes": "public", "epsilon": 10.0}

@@ -22,7 +22,7 @@ from dpmodel.learn.exact_classifiers import _rows
 
 TRUE, SHIFT = np.array([3.0, -4.0, 0.0]), 20.0
 # scikit-learn copies and fits again and again.
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.learn.CompositionWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.CompositionWarning")
 PLAIN: dict[str, Any] = {"margin": 0.01, "classes": ("low", "high"), "mechanism": PlainSystem(), "random_state": 0}
 
 

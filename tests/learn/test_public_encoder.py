@@ -141,7 +141,7 @@ def test_what_is_outside_has_a_rule_of_its_own() -> None:
     )
 
 
-@pytest.mark.filterwarnings("ignore::dpmodel.learn.CompositionWarning")
+@pytest.mark.filterwarnings("ignore::dpmodel.errors.CompositionWarning")
 def test_in_pipelines_and_column_transformers() -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.integers(0, 81, 3000), "town": rng.choice(["Bonn", "Ulm"], 3000)})

@@ -120,7 +120,7 @@ def test_several_deltas() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::dpmodel.learn.CompositionWarning")
+@pytest.mark.filterwarnings("ignore::dpmodel.errors.CompositionWarning")
 def test_pipelines_and_frames() -> None:
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(town=np.where(Y > 0, "Ulm", "Bonn"))
     encoder = PublicEncoder(bounds=dict.fromkeys("abc", (-1, 1)), domain={"town": ["Bonn", "Ulm"]})
@@ -151,7 +151,7 @@ def test_classifiers(kind: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::dpmodel.learn.CompositionWarning")
+@pytest.mark.filterwarnings("ignore::dpmodel.errors.CompositionWarning")
 def test_scores_of_quantiles() -> None:
     base = PrivateQuantileRegressor(bounds=(-1, 1), label_bounds=(-4, 4), quantile=0.9, mechanism="noisy-descent")
     for scoring in (None, "pinball", "absolute_error"):

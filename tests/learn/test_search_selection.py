@@ -18,7 +18,7 @@ from dpmodel.privacy import Cost, SeededSource, compose
 from dpmodel.release.release import Accuracy, Guarantee, Release
 
 # Copies of one estimator search again and again.
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.learn.CompositionWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.CompositionWarning")
 RNG = np.random.default_rng(0)
 
 

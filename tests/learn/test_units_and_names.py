@@ -26,7 +26,7 @@ Y = X @ [0.05, 2.0, -3.0] + 1.0 + 0.2 * RNG.normal(size=N)
 NAMES = ["age", "share", "sensitivity"]
 PAIRS = {"age": (0, 100), "share": (0, 1), "sensitivity": (-1, 1)}
 BOUNDS = np.array(list(PAIRS.values()), dtype=float).T
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.learn.CompositionWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.CompositionWarning")
 
 
 def fitted(kind: Any, unit: float = 1.0, **given: Any) -> Any:

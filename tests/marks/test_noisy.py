@@ -307,7 +307,7 @@ def test_a_private_value_is_refused() -> None:
 
 def test_law_and_value_must_fit() -> None:
     for distribution in (DiscreteLaplace(1), DiscreteGaussian(1)):
-        with pytest.raises(SpecificationError, match="whole"):
+        with pytest.raises(SpecificationError, match="integer"):
             Noisy([1.0, 2.5], distribution)
     for scale in ([1.0, 2.0], [[1.0, 1, 1]], [[1.0], [1.0]]):
         with pytest.raises(SpecificationError, match="shape"):

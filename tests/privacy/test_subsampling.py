@@ -19,7 +19,7 @@ from dpmodel.privacy import (
 from dpmodel.privacy.accounting import _LEAST_MULTIPLIER
 from dpmodel.privacy.opendp_source import OpenDPSource
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 
 
 def _delta(epsilon: float, multiplier: float, rate: float, replace: bool) -> float:

@@ -25,7 +25,7 @@ from dpmodel.regressions.objective_perturbation import ObjectivePerturbation
 from dpmodel.regressions.sets import L1Ball, L2Ball
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning"),
+    pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning"),
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]
 

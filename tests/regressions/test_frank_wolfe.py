@@ -31,7 +31,7 @@ from dpmodel.regressions.walk import Steps, excess_bound, walked
 
 CLOSE = 4e-3  # rounding allowances enlarge ranges by less than this share
 FALSE_ALARM = 1e-7
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 
 
 class Scripted(Replay):

@@ -22,7 +22,7 @@ from dpmodel.regressions.sets import L1Ball, L2Ball
 
 FALSE_ALARM = 1e-7
 CLOSE = 4e-3
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 
 
 @pytest.mark.parametrize("middle", [False, True])

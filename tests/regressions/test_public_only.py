@@ -26,7 +26,7 @@ from dpmodel.regressions.public_only import PUBLIC_ONLY_REGRESSION
 from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.sets import Box, Domain, L1Ball, L2Ball
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 
 LOSSES = [Loss("squared"), Loss("absolute"), Loss("huber", 0.5), Loss("quantile", 0.75), Loss("quantile", 0.1)]
 LOSSES += [Loss("logistic"), Loss("binary_logistic"), Loss("hinge"), Loss("squared_hinge")]

@@ -22,7 +22,7 @@ from dpmodel.regressions.pure_objective_perturbation import PURE_OBJECTIVE_PERTU
 from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.sets import L1Ball
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 
 Record = tuple[np.ndarray, float, float]  # row with its constant column, label, weight
 

@@ -21,7 +21,7 @@ from dpmodel.regressions.quantile_exponential import QUANTILE_EXPONENTIAL, grid_
 from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.sets import Box
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 
 # ------------------------------------------------------------------ spellings: x, D, cost of one short, of one over, n
 Write = Callable[[Any, Any, float, float, int], Any]

@@ -34,7 +34,7 @@ from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.sets import L1Ball, L2Ball
 from dpmodel.regressions.sufficient_statistics import SUFFICIENT_STATISTICS
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 
 # Of few steps: what they draw is the same step for step, and plans take no time.
 MECHANISMS = {

@@ -44,7 +44,7 @@ from dpmodel.regressions.sufficient_statistics import (
 )
 from dpmodel.regressions.synthetic import simulated_risks
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.privacy.NotPrivateWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 
 
 def measured(model: PrivateRegression, layout: Layout) -> np.ndarray:

@@ -42,7 +42,7 @@ def count(people: People, by: By, distinct: bool, name: str | None) -> Private:
     groups = people.summed(bounded, _places(people, names), {}, names)
     move = (moves.of_distinct if distinct else moves.of_counts)(most, size, people.records.neighbors)
     return _private(
-        people, _placed(people, groups, names)[0], shape, labels, move, name or _called("count", names), whole=True
+        people, _placed(people, groups, names)[0], shape, labels, move, name or _called("count", names), integer=True
     )
 
 
@@ -75,7 +75,7 @@ def sums(people: People, column: str, by: By, name: str | None) -> Private:
     steps = _rows_and_steps(people, column, names, grid, most)[1]
     move = moves.of_sums(most, grid.low * grid.step, grid.high * grid.step, size, people.records.neighbors)
     called = name or _called(f"sum of {column}", names)
-    return _private(people, steps * grid.step, shape, labels, move, called, whole=grid.whole)
+    return _private(people, steps * grid.step, shape, labels, move, called, integer=grid.integer)
 
 
 def mean(people: People, column: str, by: By, name: str | None) -> Private | Means:
@@ -111,7 +111,7 @@ def histogram(people: People, column: str, edges: Iterable[float], name: str | N
     counts = _at(groups, [bins])[0]
     labels: Labels = ((column, tuple(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True))),)
     move = moves.of_counts(most, bins, people.records.neighbors)
-    return _private(people, counts, (bins,), labels, move, name or f"histogram of {column}", whole=True)
+    return _private(people, counts, (bins,), labels, move, name or f"histogram of {column}", integer=True)
 
 
 def quantile_counts(people: People, column: str, thresholds: Iterable[float], name: str | None) -> Private:
@@ -124,7 +124,7 @@ def quantile_counts(people: People, column: str, thresholds: Iterable[float], na
     counts = _at(groups, [], len(below))[1:, 0]
     move = moves.of_thresholds(most, grid.size)
     labels: Labels = ((column, tuple(grid.tolist())),)
-    return _private(people, counts, (grid.size,), labels, move, name or f"quantile counts of {column}", whole=True)
+    return _private(people, counts, (grid.size,), labels, move, name or f"quantile counts of {column}", integer=True)
 
 
 def _rows_and_steps(people: People, column: str, names: Sequence[str], grid: Grid, most: int) -> Integers:
@@ -179,7 +179,7 @@ def _grid(people: People, column: str, low: float, high: float) -> Grid:
 
 
 def _private(
-    people: People, values: Any, shape: tuple[int, ...], labels: Labels, move: Move, name: str, *, whole: bool = False
+    people: People, values: Any, shape: tuple[int, ...], labels: Labels, move: Move, name: str, *, integer: bool = False
 ) -> Private:
     private = Private(
         np.asarray(values, dtype=np.float64).reshape(shape),
@@ -189,7 +189,7 @@ def _private(
         l2=move.l2,
         linf=move.linf,
         records=people.records,
-        integer=whole,
+        integer=integer,
     )
     private.labels = labels
     return private

@@ -173,7 +173,7 @@ class Dataset:
         Returns
         -------
         Private
-            Whole numbers. A person with k rows moves them by 2k in l1 (replace-one; k under add-remove), k in linf.
+            Integers. A person with k rows moves them by 2k in l1 (replace-one; k under add-remove), k in linf.
         """
         return aggregates.count(self._people, by, distinct, name)
 
@@ -191,7 +191,7 @@ class Dataset:
         Returns
         -------
         Private
-            In the column's units. Whole numbers for columns of ``integers``: rounded to integers within 2^20, and to a
+            In the column's units. Integers for columns of ``integers``: rounded to integers within 2^20, and to a
             power of two beyond.
         """
         return aggregates.sums(self._people, column, by, name)
@@ -226,7 +226,7 @@ class Dataset:
         Returns
         -------
         Private
-            (bins,) whole numbers; labels are pairs of edges.
+            (bins,) integers; labels are pairs of edges.
         """
         return aggregates.histogram(self._people, column, edges, name)
 
@@ -240,7 +240,7 @@ class Dataset:
         Returns
         -------
         Private
-            (q,) whole numbers; one record moves every one of them by at most ``max_rows``.
+            (q,) integers; one record moves every one of them by at most ``max_rows``.
         """
         return aggregates.quantile_counts(self._people, column, thresholds, name)
 

@@ -29,12 +29,12 @@ _BITS = 20
 @dataclass(frozen=True)
 class Grid:
     """``step`` : a power of two, 1 for declared integers within 2^20. ``low``, ``high`` : ends in steps, integers.
-    ``whole`` : whether sums are declared integers in the units of the column."""
+    ``integer`` : whether sums are declared integers in the units of the column."""
 
     step: float
     low: int
     high: int
-    whole: bool
+    integer: bool
 
     @staticmethod
     def of(low: float, high: float, *, integers: bool) -> Grid:
@@ -151,22 +151,22 @@ class Declared:
         told = {column: _range(column, pair) for column, pair in (bounds or {}).items()}
         listed = None if domain is None else Domain.of(domain)
         categories = () if listed is None else listed.columns
-        whole = names_in(integers, "integers")
-        for column in [*told, *categories, *whole]:
+        integer = names_in(integers, "integers")
+        for column in [*told, *categories, *integer]:
             refuse_unknown(column, columns)
         both = [column for column in categories if column in told]
         if both:
             raise SpecificationError(
                 f"Dataset: bounds and a domain for {both[0]!r}", remedy="bounds for numbers, a domain for categories"
             )
-        unbounded = [column for column in whole if column not in told]
+        unbounded = [column for column in integer if column not in told]
         if unbounded:
             raise SpecificationError(
                 f"Dataset: {unbounded[0]!r} is among the integers and has no bounds",
                 why="integers is said of columns of numbers, whose sums then have discrete noise",
                 remedy=f"bounds={{{unbounded[0]!r}: (lo, hi)}}",
             )
-        return Declared(tuple(columns), told, listed, frozenset(whole), decimal)
+        return Declared(tuple(columns), told, listed, frozenset(integer), decimal)
 
     @cached_property
     def _places(self) -> dict[str, str]:

@@ -221,7 +221,7 @@ class Flags:
         return pairs.select(WHO, *(nw.lit(0).cast(nw.Int8).alias(name) for name in self.names))
 
     def numbers(self, block: Any) -> tuple[Any, ...]:
-        """The columns of a block of the table, (n,) small whole numbers each."""
+        """The columns of a block of the table, (n,) small integers each."""
         frame = nw.from_native(block, eager_only=True)
         return tuple(frame[name].to_numpy() for name in self.names)
 
