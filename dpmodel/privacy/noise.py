@@ -29,9 +29,9 @@ from dpmodel.privacy.sampling import (
     discrete_laplace,
     discrete_normal,
     exact_choice,
+    integer_array,
     truncated_laplace,
     two_sided_geometric,
-    integer_array,
 )
 from dpmodel.users_line import users_line
 

@@ -132,7 +132,7 @@ def test_it_learns_and_sparse_equals_dense() -> None:
 
 
 def test_settings_are_checked_and_delta_is_needed() -> None:
-    with pytest.raises(dpm.SpecificationError, match="rate"):
+    with pytest.raises(dpm.errors.SpecificationError, match="rate"):
         NoisyDescent(rate=0.0)
     verdict = NoisyDescent(rate=0.1).eligible(model_of("unit rows"), Options(1.0, 0.0))
     assert not verdict.eligible and "delta" in verdict.reason
