@@ -1,1 +1,1 @@
-"""Algorithms with their papers' own constants, corrected where they do not hold: yardsticks."""
+"""Algorithms with their papers' own constants, as yardsticks: each is the tightened one with other numbers."""

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from dpmodel.contract import Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast
-from dpmodel.mechanisms.spend import valid_step
 from dpmodel.privacy import NoiseSource
+from dpmodel.privacy.spend import valid_step
 from dpmodel.regressions.frank_wolfe import forecast_of, private_walk, serves
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.walk import Steps, curvature

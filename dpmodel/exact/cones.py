@@ -20,8 +20,8 @@ from dpmodel._types import Floats, Mask, PrivateArray
 from dpmodel.contract import Options, Verdict
 from dpmodel.exact.model import Found, PrivateInequalities, known_of
 from dpmodel.forecast import Bound, Forecast, RowsMissed, capped
-from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import PublicGenerator, public_generator
+from dpmodel.privacy.spend import Spend
 
 # Points whose rows reach this multiple of their norm below zero count as inside.
 _INSIDE = 1e-13

@@ -63,8 +63,8 @@ from dpmodel.exact.cones import (
 )
 from dpmodel.exact.model import Found, PrivateInequalities
 from dpmodel.forecast import Bound, Forecast
-from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource
+from dpmodel.privacy.spend import Spend
 
 # Steps at most and at least; numbers noised in all; matrix entries read in all: they bound the run time.
 _MOST_STEPS, _FEWEST_STEPS, _MOST_NOISE, _MOST_READS = 3200, 25, 100_000, 2e10

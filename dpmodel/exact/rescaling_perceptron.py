@@ -23,9 +23,9 @@ from dpmodel.exact.cones import (
 )
 from dpmodel.exact.model import Found, PrivateInequalities, known_of
 from dpmodel.forecast import Forecast, RowsMissed, capped
-from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
-from dpmodel.mechanisms.spend import Spend
+from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.privacy import NoiseSource
+from dpmodel.privacy.spend import Spend
 
 # Shares of the budget; the rounds have the rest. Chosen on simulated instances.
 _RESCALING, _COUNTS = 0.2, 0.1

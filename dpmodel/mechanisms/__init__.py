@@ -30,34 +30,33 @@ _CLASSES = {
     "AdmmStrategy": "released.admm_algorithms",
     "AdmmTables": "released.admm_algorithms",
     "AdmmTree": "released.admm_algorithms",
-    "CheapestPoint": "mechanisms.lp.cheapest_point",
+    "CheapestPoint": "programs.points",
     "DPLinearProgram": "exact.dp_lp",
-    "DenseMultiplicativeWeights": "mechanisms.lp.dense_weights.mechanism",
-    "ExactEquations": "mechanisms.lp.exact_equations",
+    "DenseMultiplicativeWeights": "programs.dense_weights",
+    "ExactEquations": "programs.equations",
     "ExactTree": "released.exact_tree",
     "FrankWolfe": "regressions.frank_wolfe",
     "GaussianFrankWolfe": "regressions.gaussian_frank_wolfe",
     "GeneralSolver": "released.general_solver",
     "HingeDescent": "exact.hinge_descent",
     "LeastSquaresTree": "released.least_squares_tree",
-    "MeasureAndFit": "mechanisms.lp.measure_and_fit",
+    "MeasureAndFit": "programs.measure_and_fit",
     "MirrorDescent": "regressions.mirror_descent",
     "NoisyDescent": "regressions.descent",
-    "NoisyHingeDescent": "mechanisms.lp.hinge_descent.mechanism",
+    "NoisyHingeDescent": "programs.hinge",
     "ObjectivePerturbation": "regressions.objective_perturbation",
     "PinHull": "exact.pin_hull",
-    "PointExponential": "mechanisms.lp.point_exponential.mechanism",
-    "PrivateCuttingPlanes": "mechanisms.lp.cutting_planes.mechanism",
+    "PointExponential": "programs.points",
     "Projection": "released.projection",
     "PureObjectivePerturbation": "regressions.pure_objective_perturbation",
     "QuantileExponential": "regressions.quantile_exponential",
     "RescalingPerceptron": "exact.rescaling_perceptron",
     "StableSpan": "exact.stable_span",
     "StochasticMirrorDescent": "as_printed.stochastic_mirror_descent",
-    "StrictTruncatedLaplace": "mechanisms.lp.strict_truncated_laplace",
+    "StrictTruncatedLaplace": "programs.strict",
     "SufficientStatistics": "regressions.sufficient_statistics",
     "TukeyDepth": "exact.tukey_depth",
-    "VertexExponential": "mechanisms.lp.vertex_exponential.mechanism",
+    "VertexExponential": "programs.vertex",
 }
 
 
@@ -71,7 +70,7 @@ def __getattr__(name: str) -> Any:
 
     @wraps(found, updated=())
     def of_engine(**settings: Any) -> Any:
-        return import_module("dpmodel.mechanisms.lp.engines.mechanism").EngineMechanism(found(**settings))
+        return import_module("dpmodel.programs.nearly_feasible").EngineMechanism(found(**settings))
 
     return of_engine
 

@@ -12,10 +12,10 @@ from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Candidate, Options
 from dpmodel.errors import SpecificationError
-from dpmodel.mechanisms.lp.noise_once.design import Kind, design
-from dpmodel.mechanisms.lp.treatment import treat
 from dpmodel.models.released import named_constraints
 from dpmodel.numerics.array_program import ConeBlock
+from dpmodel.programs.feasibility import treat
+from dpmodel.programs.noise_design import Kind, design
 from dpmodel.programs.public import declared_range, middle_cost
 from dpmodel.release.plots.canvas import require_matplotlib
 from dpmodel.release.plots.feasible_set import HalfPlane, feasible_set

@@ -17,10 +17,10 @@ from dpmodel.compile.footprint import entry_sensitivities
 from dpmodel.compile.public_set import base_program
 from dpmodel.contract import Candidate
 from dpmodel.errors import SpecificationError, UnsupportedModelError
-from dpmodel.mechanisms.lp.private_rows import plain_linear
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.numerics.implied_bounds import narrowing
+from dpmodel.programs.rows import plain_linear
 from dpmodel.text import number
 
 # Solvers take larger coefficients for errors and larger sides for infinite ones (HiGHS from 1e15 and 1e20).

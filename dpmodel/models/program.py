@@ -17,10 +17,6 @@ from dpmodel.contract import YES, Candidate, Exact, Model, Options, Outcome, Ran
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
 from dpmodel.forecast import Forecast, Known, Violation, capped, stated
 from dpmodel.marks.private import Private
-from dpmodel.mechanisms.lp.engines.routes import objective_span
-from dpmodel.mechanisms.lp.measured import measured
-from dpmodel.mechanisms.lp.noise_once.design import x_bound
-from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.models.exact_rows import ExactRows, exact_rows
 from dpmodel.models.explanation import private_of
 from dpmodel.models.foregone import refuse_foregone
@@ -29,12 +25,16 @@ from dpmodel.models.released import checked_point, collect, named_constraints, p
 from dpmodel.models.simulation import settled
 from dpmodel.numerics.cone_program import probe_solver
 from dpmodel.programs.classifier import record_words
+from dpmodel.programs.noise_design import x_bound
+from dpmodel.programs.objective import objective_span
 from dpmodel.programs.public import (
     costs_are_open,
     known_without_data,
     largest_violation,
     sides_are_open,
 )
+from dpmodel.programs.rows import private_rows
+from dpmodel.programs.simulation import measured
 from dpmodel.programs.theorems import impossibility_error
 from dpmodel.release.release import Release
 from dpmodel.text import number

@@ -22,8 +22,8 @@ from dpmodel.contract import (
     unknown_goal,
 )
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.mechanisms.lp.private_rows import plain_linear, private_rows, public_polyhedron
 from dpmodel.models.listed_points import listed_points
+from dpmodel.programs.rows import plain_linear, private_rows, public_polyhedron
 from dpmodel.text import number
 
 # A target is reached if it is missed by no more than solvers miss constraints by.

@@ -10,8 +10,8 @@ from typing import Any
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Candidate, Options
 from dpmodel.forecast import Forecast, Violation
-from dpmodel.mechanisms.lp.engines.synthetic_rows import DATABASES, against_public, databases_that_tell
-from dpmodel.mechanisms.lp.fewer_records import fewer_records
+from dpmodel.programs.fewer_records import fewer_records
+from dpmodel.programs.simulation import DATABASES, against_public, databases_that_tell
 from dpmodel.text import number
 
 # Numbers read in all runs of one mechanism: beyond the first one database has to do, beyond the second none.

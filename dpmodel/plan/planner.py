@@ -46,8 +46,7 @@ def select_mechanism(candidates: Sequence[Candidate], options: Options | None = 
     objective, otherwise              laplace-once: 2 L D1 ln(k / beta) / epsilon; gaussian-once when
                                       delta > 0 and D2 is far below D1 (one record moves many entries)
     right-hand sides                  laplace-once when one record moves few entries, else gaussian-once;
-                                      multiplicative-weights when one record moves very many rows;
-                                      private-cutting-planes (a prediction) comes after what is proved
+                                      multiplicative-weights when one record moves very many rows
     equalities, no objective          measure-and-fit: the same noise, then least squares
     matrix (rows, columns, all)       laplace-once or gaussian-once, times the public bound on x;
                                       noisy-multiplicative-weights when A has very many private entries

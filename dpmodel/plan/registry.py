@@ -27,25 +27,24 @@ AnyMechanism = Mechanism[Any]
 # order decides among equals; those as printed stand last.
 _HOMES: dict[type, tuple[str, ...]] = {
     PrivateLP: (
-        "mechanisms.lp.measure_and_fit:MEASURE_AND_FIT",
-        "mechanisms.lp.noise_once.mechanism:LAPLACE_ONCE",
-        "mechanisms.lp.noise_once.mechanism:GAUSSIAN_ONCE",
-        "mechanisms.lp.vertex_exponential.mechanism:VERTEX_EXPONENTIAL",
-        "mechanisms.lp.strict_truncated_laplace:STRICT_TRUNCATED_LAPLACE",
-        "mechanisms.lp.hinge_descent.mechanism:NOISY_HINGE_DESCENT",
-        "mechanisms.lp.dense_weights.mechanism:DENSE_MULTIPLICATIVE_WEIGHTS",
-        "mechanisms.lp.point_exponential.mechanism:POINT_EXPONENTIAL",
-        "mechanisms.lp.cheapest_point:CHEAPEST_POINT",
-        "mechanisms.lp.multiplicative_weights.right_hand_sides:MULTIPLICATIVE_WEIGHTS",
-        "mechanisms.lp.cutting_planes.mechanism:PRIVATE_CUTTING_PLANES",
-        "mechanisms.lp.exact_equations:EXACT_EQUATIONS",
-        "mechanisms.lp.multiplicative_weights.coefficients:NOISY_MULTIPLICATIVE_WEIGHTS",
+        "programs.measure_and_fit:MEASURE_AND_FIT",
+        "programs.noise_once:LAPLACE_ONCE",
+        "programs.noise_once:GAUSSIAN_ONCE",
+        "programs.vertex:VERTEX_EXPONENTIAL",
+        "programs.strict:STRICT_TRUNCATED_LAPLACE",
+        "programs.hinge:NOISY_HINGE_DESCENT",
+        "programs.dense_weights:DENSE_MULTIPLICATIVE_WEIGHTS",
+        "programs.points:POINT_EXPONENTIAL",
+        "programs.points:CHEAPEST_POINT",
+        "programs.weights:MULTIPLICATIVE_WEIGHTS",
+        "programs.equations:EXACT_EQUATIONS",
+        "programs.weights_matrix:NOISY_MULTIPLICATIVE_WEIGHTS",
         "programs.public_only:PUBLIC_ONLY",
-        "mechanisms.published.theorem_34:THEOREM_34",
-        "mechanisms.published.algorithm_2:ALGORITHM_2",
-        "mechanisms.published.algorithm_4:ALGORITHM_4",
-        "mechanisms.published.algorithm_5:ALGORITHM_5",
-        "mechanisms.published.algorithm_6:ALGORITHM_6",
+        "as_printed.theorem_34:THEOREM_34",
+        "as_printed.algorithm_2:ALGORITHM_2",
+        "as_printed.algorithms_4_to_6:ALGORITHM_4",
+        "as_printed.algorithms_4_to_6:ALGORITHM_5",
+        "as_printed.algorithms_4_to_6:ALGORITHM_6",
     ),
     PrivateRegression: (
         # First, so that it is taken where nothing is predicted to beat it:
@@ -99,7 +98,7 @@ def _load(home: str, outputs: bool) -> AnyMechanism:
     module, _, name = home.partition(":")
     found = getattr(import_module(f"dpmodel.{module}"), name)
     if hasattr(found, "counts_rows"):
-        found = import_module("dpmodel.mechanisms.lp.engines.mechanism").EngineMechanism(found)
+        found = import_module("dpmodel.programs.nearly_feasible").EngineMechanism(found)
     mechanism: AnyMechanism = _of_outputs(found) if outputs else found
     return mechanism
 

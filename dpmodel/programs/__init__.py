@@ -1,1 +1,1 @@
-"""Linear and cone programs: their model, the taxonomy and its theorems, public points, and a file a mechanism."""
+"""Linear and cone programs with private parameters: one file per algorithm."""

@@ -23,13 +23,13 @@ from dpmodel.compile.public_set import base_program
 from dpmodel.errors import InfeasibleError
 from dpmodel.forecast import Known
 from dpmodel.marks.layout import each, same_for_all
-from dpmodel.mechanisms.lp.engines.routes import cost_range, objective_span, private_objective
-from dpmodel.mechanisms.lp.fewer_records import fewer_records
-from dpmodel.mechanisms.lp.noise_once.design import box_reach
-from dpmodel.mechanisms.lp.noise_once.margins import giving_way, interior_direction, margin
-from dpmodel.mechanisms.lp.private_rows import matrix_range, plain_linear, private_rows, public_polyhedron
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
 from dpmodel.numerics.public_facts import cached
+from dpmodel.programs.fewer_records import fewer_records
+from dpmodel.programs.noise_design import box_reach
+from dpmodel.programs.objective import cost_range, objective_span, private_objective
+from dpmodel.programs.released_program import giving_way, interior_direction, margin
+from dpmodel.programs.rows import matrix_range, plain_linear, private_rows, public_polyhedron
 
 # Violations up to this are a solver's own: HiGHS keeps rows to 1e-7, whatever the size of their numbers. It does not
 # grow with declared bounds, whose size says nothing of how well a row is kept.

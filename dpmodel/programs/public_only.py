@@ -24,9 +24,8 @@ from dpmodel.contract import (
     no_progress,
 )
 from dpmodel.forecast import JUST_BELOW, Bound, Forecast, Violation
-from dpmodel.mechanisms.lp.engines.routes import objective_span, private_objective
-from dpmodel.mechanisms.lp.private_rows import plain_linear, public_polyhedron
 from dpmodel.privacy import NoiseSource
+from dpmodel.programs.objective import objective_span, private_objective
 from dpmodel.programs.public import (
     MIDDLE,
     PublicPoint,
@@ -37,6 +36,7 @@ from dpmodel.programs.public import (
     sides_are_open,
     worst_violation,
 )
+from dpmodel.programs.rows import plain_linear, public_polyhedron
 from dpmodel.text import number
 
 

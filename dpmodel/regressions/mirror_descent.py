@@ -14,9 +14,9 @@ from scipy.optimize import brentq
 from dpmodel._types import Floats
 from dpmodel.contract import Options, Outcome, Progress, Verdict, counted
 from dpmodel.forecast import Forecast
-from dpmodel.mechanisms.spend import Spend
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource
+from dpmodel.privacy.spend import Spend
 from dpmodel.regressions.descent_search import (
     DescentPlan,
     Trial,

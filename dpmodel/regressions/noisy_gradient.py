@@ -11,9 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.mechanisms.spend import Spend
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource
+from dpmodel.privacy.spend import Spend
 from dpmodel.regressions.features import RowBounds
 from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression, public_point

@@ -14,8 +14,8 @@ import scipy.linalg
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.contract import YES, Options, Outcome, Progress, Verdict
 from dpmodel.forecast import Forecast
-from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import NoiseSource, public_generator
+from dpmodel.privacy.spend import Spend
 from dpmodel.regressions.excess import PureToo, excess_forecast
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.moments import (

@@ -24,7 +24,7 @@ from dpmodel.exact.algorithm_10 import (
     schedule,
 )
 from dpmodel.exact.cones import GridRows
-from dpmodel.mechanisms.lp.noise_once.measurement import ROUNDING
+from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.privacy import Cost, SeededSource, compose
 
 ONE = Options(1.0, 1e-6)

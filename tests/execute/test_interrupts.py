@@ -99,7 +99,7 @@ def check(problem: dpm.Problem, x: cp.Variable, earlier: Any, spent: float, caug
 def test_at_every_line(ending: Callable[[], BaseException], durable: bool, tmp_path: Path) -> None:
     """Of the files between the user and the mechanism, and of the mechanism itself."""
     from dpmodel import problem as faces
-    from dpmodel.mechanisms.lp.noise_once import mechanism
+    from dpmodel.programs import noise_once as mechanism
 
     files = tuple(str(each.__file__) for each in (wall, conductor, budgets, ledgers, faces, mechanism))
     problem, x = program()

@@ -21,13 +21,12 @@ DRAWS = {
     "random_labels",
     "add_to",
 }
-# The main file of a mechanism has one of these: ``point`` for engines, of which ``engines/mechanism.py`` makes
+# The main file of a mechanism has one of these: ``point`` for engines, of which ``nearly_feasible.py`` makes
 # mechanisms, ``run_as_given`` where Laplace and Gaussian noise are compared first.
 RUNS = {"run", "run_as_given", "point"}
 # Draws that several mechanisms share, each with its privacy argument in the file's docstring.
 KERNELS = {
-    "mechanisms/lp/dense_weights/oracles.py",
-    "mechanisms/lp/multiplicative_weights/game.py",
+    "programs/dense_oracles.py",
     "regressions/noisy_gradient.py",
     "teach/reconstruction.py",  # randomised response, for lessons on synthetic bits
 }

@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-for _path in (HERE, HERE / "lp", HERE.parent, HERE.parent / "compile", HERE.parent.parent):
+for _path in (
+    HERE,
+    HERE.parent / "programs",
+    HERE.parent / "support",
+    HERE.parent,
+    HERE.parent / "compile",
+    HERE.parent.parent,
+):
     if str(_path) not in sys.path:
         sys.path.insert(0, str(_path))
 
@@ -26,19 +33,18 @@ import test_dense_multiplicative_weights as dense  # noqa: E402
 import test_matrix_multiplicative_weights as matrix  # noqa: E402
 import test_noisy_hinge_descent as hinge  # noqa: E402
 import test_point_selection as points  # noqa: E402
-import test_private_cutting_planes as cutting  # noqa: E402
 import test_scalar_multiplicative_weights as scalar  # noqa: E402
 from audits import BROKEN, HONEST, lower_bound  # noqa: E402
 from scipy.optimize import brentq  # noqa: E402
 from scipy.stats import norm  # noqa: E402
 
-from dpmodel.mechanisms.lp.hinge_descent import forecast as hinge_forecast  # noqa: E402
-from dpmodel.mechanisms.lp.hinge_descent.mechanism import NOISY_HINGE_DESCENT  # noqa: E402
-from dpmodel.mechanisms.lp.multiplicative_weights import game as primal_weights  # noqa: E402
-from dpmodel.mechanisms.lp.multiplicative_weights.right_hand_sides import MULTIPLICATIVE_WEIGHTS  # noqa: E402
-from dpmodel.mechanisms.published.algorithm_2 import ALGORITHM_2  # noqa: E402
-from dpmodel.mechanisms.published.algorithm_4 import ALGORITHM_4  # noqa: E402
-from dpmodel.mechanisms.spend import Spend  # noqa: E402
+from dpmodel.as_printed.algorithm_2 import ALGORITHM_2  # noqa: E402
+from dpmodel.as_printed.algorithms_4_to_6 import ALGORITHM_4  # noqa: E402
+from dpmodel.privacy.spend import Spend  # noqa: E402
+from dpmodel.programs import hinge as hinge_forecast  # noqa: E402
+from dpmodel.programs import weights as primal_weights  # noqa: E402
+from dpmodel.programs.hinge import NOISY_HINGE_DESCENT  # noqa: E402
+from dpmodel.programs.weights import MULTIPLICATIVE_WEIGHTS  # noqa: E402
 
 EPSILON, SHARE = "epsilon", "share of the budget"
 Row = tuple[str, ...]
@@ -82,10 +88,6 @@ def _exact() -> Iterator[tuple[str, float, float, str, tuple[str, ...], Callable
             twins = tuple(name for name in matrix.TWINS if name) if unit == "row" else ()
             found = lambda twin, unit=unit, delta=delta: matrix_game(unit, delta, twin)  # noqa: E731
             yield f"noisy-multiplicative-weights, {unit}", 1, delta, SHARE, twins, found
-    for which, options in cutting.REQUESTS.items():
-        twins = ("rounds forgotten", "selections not paid", "range halved")
-        found = lambda twin, which=which: cuts(which, twin)  # noqa: E731
-        yield "private-cutting-planes", options.epsilon, options.delta, SHARE, twins, found
 
 
 def descent(twin: str, delta: float) -> float:
@@ -139,13 +141,6 @@ def matrix_game(unit: str, delta: float, twin: str) -> float:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(primal_weights, "MOST_STEPS", 4)
         return matrix.cost(unit, delta, twin)
-
-
-def cuts(which: str, twin: str) -> float:
-    options = cutting.REQUESTS[which]
-    bench = cutting.Bench(options, 2, twin)
-    worst = max(bench.cost(cutting.BASE, cutting.BASE + cutting.PAIR, seed) for seed in range(12))
-    return worst / cutting.limit_of(options)
 
 
 def show(table: list[Row]) -> None:

@@ -15,10 +15,10 @@ from families import PORTFOLIO
 import dpmodel as dpm
 from dpmodel.contract import Options, Outcome, Progress, no_progress
 from dpmodel.marks import Private
-from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce
-from dpmodel.mechanisms.lp.noise_once.solve_released import LEAST_VIOLATION
 from dpmodel.plan.registry import by_name
 from dpmodel.privacy import NoiseSource, SeededSource
+from dpmodel.programs.noise_once import NoiseOnce
+from dpmodel.programs.released_program import LEAST_VIOLATION
 
 # Mechanisms of many steps are audited beside their other tests: (file, honest audit, broken twin).
 ELSEWHERE = {
@@ -30,7 +30,6 @@ ELSEWHERE = {
     "cheapest-point": ("test_cheapest_point", "exact", "twin"),
     "multiplicative-weights": ("test_scalar_multiplicative_weights", "exact", "twin"),
     "algorithm-4": ("test_scalar_multiplicative_weights", "exact", "twin"),
-    "private-cutting-planes": ("test_private_cutting_planes", "audit", "twin"),
     "noisy-multiplicative-weights": ("test_matrix_multiplicative_weights", "audit", "twin"),
     "algorithm-5": ("test_captured_scales", "loss", "twin"),
     "exact-equations": ("test_exact_equations", "audit", "twin"),

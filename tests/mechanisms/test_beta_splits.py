@@ -23,15 +23,14 @@ from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Options
 from dpmodel.marks import Private, Records
-from dpmodel.mechanisms.lp.cutting_planes import rounds as cutting
-from dpmodel.mechanisms.lp.engines import routes
-from dpmodel.mechanisms.lp.multiplicative_weights import coefficients
-from dpmodel.mechanisms.lp.noise_once.design import NoiseDesign, NoisyPart, design, reach_on_b, row_margins
-from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce
-from dpmodel.mechanisms.lp.strict_truncated_laplace import StrictTruncatedLaplace
-from dpmodel.mechanisms.lp.treatment import treat
 from dpmodel.plan.registry import by_name
 from dpmodel.privacy import Gaussian, SeededSource
+from dpmodel.programs import point_finder as routes
+from dpmodel.programs import weights_matrix as coefficients
+from dpmodel.programs.feasibility import treat
+from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, design, reach_on_b, row_margins
+from dpmodel.programs.noise_once import NoiseOnce
+from dpmodel.programs.strict import StrictTruncatedLaplace
 from dpmodel.regressions import each_output
 
 FALSE_ALARM = 1e-8
@@ -185,7 +184,7 @@ def test_what_can_fail_adds_up_to_beta_at_most(name: str, mode: Any, kind: str) 
 @pytest.mark.parametrize("forgotten", [2.0, 3.0])
 def test_rows_and_the_two_events_of_each_share_beta(forgotten: float, monkeypatch: Any) -> None:
     """Long rows have an event for one x and one for all x each; the check finds both splits where they are left out."""
-    from dpmodel.mechanisms.lp.noise_once import design as module
+    from dpmodel.programs import noise_design as module
 
     options, real = Options(20.0, 1e-3, 0.1), module._row_tails
     problem = long_rows()
@@ -253,20 +252,6 @@ def test_the_runs_and_the_tests_of_a_search_share_beta(steps: int) -> None:
     one = float(beyond(kind_of(law), law.scale, found.margin))
     total = -np.expm1((steps - 1) * np.log1p(-one)) + steps * found.task.beta
     assert task.beta / 4 <= total <= task.beta * (1 + 1e-6)
-
-
-@pytest.mark.parametrize("rounds", [1, 4, 9])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_the_selections_and_measurements_of_cuts_share_beta(rounds: int, delta: float) -> None:
-    """A selection among k misses the best by x with probability ``k exp(-x e / reach)`` at most."""
-    x = cp.Variable(12, bounds=[0, 9])
-    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= Private(np.ones(12), name="b", unit="entry", linf=1)])
-    cuts, options = cutting.cuts_of(problem._model(None)), Options(1.0, delta, 0.1)
-    found = cutting.best_split(cuts, options, rounds, np.inf)
-    one = beyond(kind_of(found.distribution), found.distribution.scale, found.quantile)
-    measured = -np.expm1(rounds * np.log1p(-one))
-    selected = rounds * cuts.gain.size * np.exp(-found.miss * found.selection_epsilon / cuts.reach)
-    assert 0.09 <= measured + selected <= 0.1 * (1 + 1e-6)
 
 
 def test_regret_and_shortfalls_of_weights_share_beta(monkeypatch: Any) -> None:

@@ -21,17 +21,15 @@ from replaying import Transcript
 from scipy.stats import laplace
 
 from dpmodel._types import Floats
+from dpmodel.as_printed.algorithm_2 import ALGORITHM_2
+from dpmodel.as_printed.algorithms_4_to_6 import ALGORITHM_4, ALGORITHM_5, ALGORITHM_6
 from dpmodel.contract import Options, no_progress
 from dpmodel.marks import Private, Records
-from dpmodel.mechanisms.lp.cheapest_point import CHEAPEST_POINT
-from dpmodel.mechanisms.lp.dense_weights.mechanism import DENSE_MULTIPLICATIVE_WEIGHTS, Plan
-from dpmodel.mechanisms.lp.private_rows import private_rows
-from dpmodel.mechanisms.published.algorithm_2 import ALGORITHM_2
-from dpmodel.mechanisms.published.algorithm_4 import ALGORITHM_4
-from dpmodel.mechanisms.published.algorithm_5 import ALGORITHM_5
-from dpmodel.mechanisms.published.algorithm_6 import ALGORITHM_6
-from dpmodel.mechanisms.spend import valid_step
 from dpmodel.privacy import pure_composition_delta, zcdp_rho
+from dpmodel.privacy.spend import valid_step
+from dpmodel.programs.dense_weights import DENSE_MULTIPLICATIVE_WEIGHTS, Plan
+from dpmodel.programs.points import CHEAPEST_POINT
+from dpmodel.programs.rows import private_rows
 
 # Rounding allowances enlarge scales by less than this share.
 CLOSE = 4e-3

@@ -38,7 +38,7 @@ DRAWS = {
     "learn/search.py:_uniform": "test_a_search_draws_what_its_proof_says",
     "learn/search.py:every": "test_a_search_draws_what_its_proof_says",
     "learn/search.py:stopped": "test_a_search_draws_what_its_proof_says",
-    "mechanisms/direct_measurement.py:run": "measure-laplace",
+    "kernels/direct_measurement.py:run": "measure-laplace",
     "exact/dp_lp.py:_selected": "test_what_is_drawn_is_what_is_paid_for",
     "exact/dp_lp.py:noisy_pull": "test_what_is_drawn_is_what_is_paid_for",
     "exact/dp_lp.py:search": "test_what_is_drawn_is_what_is_paid_for",
@@ -48,17 +48,16 @@ DRAWS = {
     "exact/rescaling_perceptron.py:run": "feasible_point-rescaling-perceptron",
     "exact/stable_span.py:_released": "span-stable-span",
     "exact/tukey_depth.py:run": "point_in_hull-tukey-depth",
-    "mechanisms/lp/cheapest_point.py:run": "test_cheapest_point_spends_epsilon_on_the_moves_of_its_counts",
-    "mechanisms/lp/cutting_planes/mechanism.py:_run": "many_caps-private-cutting-planes",
-    "mechanisms/lp/dense_weights/oracles.py:minimise": "test_dense_weights_ask_for_the_rows_of_one_record",
-    "mechanisms/lp/dense_weights/oracles.py:select": "test_dense_weights_ask_for_the_rows_of_one_record",
-    "mechanisms/lp/engines/mechanism.py:_search": "test_tests_of_a_search_for_the_objective_share_a_tenth",
-    "mechanisms/lp/hinge_descent/mechanism.py:point": "people-noisy-hinge-descent",
-    "mechanisms/lp/multiplicative_weights/coefficients.py:point": "people-noisy-multiplicative-weights",
-    "mechanisms/lp/multiplicative_weights/game.py:select": "shares-multiplicative-weights",
-    "mechanisms/lp/noise_once/mechanism.py:release": "several_parts-laplace-once",
-    "mechanisms/lp/point_exponential/mechanism.py:point": "test_the_exact_privacy_loss",
-    "mechanisms/lp/vertex_exponential/mechanism.py:run": "objective-vertex-exponential",
+    "programs/points.py:run": "test_cheapest_point_spends_epsilon_on_the_moves_of_its_counts",
+    "programs/dense_oracles.py:minimise": "test_dense_weights_ask_for_the_rows_of_one_record",
+    "programs/dense_oracles.py:select": "test_dense_weights_ask_for_the_rows_of_one_record",
+    "programs/nearly_feasible.py:_search": "test_tests_of_a_search_for_the_objective_share_a_tenth",
+    "programs/hinge.py:point": "people-noisy-hinge-descent",
+    "programs/weights_matrix.py:point": "people-noisy-multiplicative-weights",
+    "programs/weights.py:select": "shares-multiplicative-weights",
+    "programs/noise_once.py:release": "several_parts-laplace-once",
+    "programs/points.py:point": "test_the_exact_privacy_loss",
+    "programs/vertex.py:run": "objective-vertex-exponential",
     "as_printed/adassp.py:run": "test_adassp_draws_what_its_paper_and_the_relation_demand",
     "exact/algorithm_10.py:_improved": "test_run_asks_for_the_planned_noise",
     "exact/algorithm_10.py:_perceptron": "test_run_asks_for_the_planned_noise",
@@ -142,7 +141,7 @@ def losses(face: Face, place: str, budget: tuple[float, float], seeds: range) ->
         yield drawn, first.lost(*charged)
 
 
-SLOW = {"many_caps-private-cutting-planes", "feasible_point-hinge-descent",
+SLOW = {"feasible_point-hinge-descent",
         "least_squares-sufficient-statistics"}  # fmt: skip
 ON_NEIGHBOURS = [
     pytest.param(face, place, id=place, marks=[pytest.mark.slow] if str(face) in SLOW else [])

@@ -24,14 +24,14 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import LinearMap
 from dpmodel.compile.footprint import sensitivity_of
 from dpmodel.contract import Options
-from dpmodel.mechanisms.lp.dense_weights import mechanism as dense_multiplicative_weights
-from dpmodel.mechanisms.lp.dense_weights import oracles as linear_oracles
-from dpmodel.mechanisms.lp.hinge_descent import forecast as hinge_forecast
-from dpmodel.mechanisms.lp.multiplicative_weights import coefficients as matrix_multiplicative_weights
-from dpmodel.mechanisms.lp.multiplicative_weights import game as primal_weights
-from dpmodel.mechanisms.lp.multiplicative_weights import right_hand_sides as scalar_multiplicative_weights
-from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.plan.registry import by_name
+from dpmodel.programs import dense_oracles as linear_oracles
+from dpmodel.programs import dense_weights as dense_multiplicative_weights
+from dpmodel.programs import hinge as hinge_forecast
+from dpmodel.programs import weights as primal_weights
+from dpmodel.programs import weights as scalar_multiplicative_weights
+from dpmodel.programs import weights_matrix as matrix_multiplicative_weights
+from dpmodel.programs.rows import public_polyhedron
 
 BUDGETS = [(epsilon, delta) for epsilon in (0.01, 1.0, 100.0) for delta in (0.0, 1e-6)]
 

@@ -22,10 +22,10 @@ from scipy.stats import norm
 import dpmodel as dpm
 from dpmodel.contract import Options, Outcome
 from dpmodel.marks.private import Private
-from dpmodel.mechanisms.lp.engines import mechanism as engines
-from dpmodel.mechanisms.lp.engines import routes
-from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
 from dpmodel.plan.registry import KINDS
+from dpmodel.programs import nearly_feasible as engines
+from dpmodel.programs import point_finder as routes
+from dpmodel.programs.nearly_feasible import EngineMechanism
 from dpmodel.regressions import each_output
 from dpmodel.regressions.model import PrivateOutputs
 

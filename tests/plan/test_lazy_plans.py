@@ -16,12 +16,12 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Candidate, Model, Options, Serves, Verdict
 from dpmodel.exact.inputs import public_inequalities
 from dpmodel.forecast import Bound, Forecast, Violation
-from dpmodel.mechanisms.lp.vertex_exponential.mechanism import VertexExponential
 from dpmodel.models import simulation
 from dpmodel.models.systems import system as model_of
 from dpmodel.numerics import cone_program, polyhedron
 from dpmodel.plan import by_name
 from dpmodel.plan.planner import BEHIND
+from dpmodel.programs.vertex import VertexExponential
 from tests.zoo import cones, finance, flows, health, places, production, systems, tables  # noqa: F401
 from tests.zoo.registry import MODELS, Case
 

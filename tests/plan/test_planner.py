@@ -17,8 +17,8 @@ import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Mechanism, Options, Serves, Verdict
 from dpmodel.forecast import Forecast, Violation
-from dpmodel.mechanisms.lp.vertex_exponential.mechanism import VertexExponential
 from dpmodel.plan import Candidate, by_name, planner, select_mechanism
+from dpmodel.programs.vertex import VertexExponential
 
 
 def forecast(alpha, **others):

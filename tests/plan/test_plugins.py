@@ -14,10 +14,10 @@ import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import YES, Mechanism, Outcome, Serves, Verdict
 from dpmodel.forecast import Forecast, Violation
-from dpmodel.mechanisms.lp.noise_once.mechanism import LAPLACE_ONCE
 from dpmodel.models.program import Program
 from dpmodel.plan import by_name, registry
 from dpmodel.plan.kept import forget
+from dpmodel.programs.noise_once import LAPLACE_ONCE
 
 SECRET = 7321.4375
 

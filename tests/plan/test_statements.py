@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.mechanisms.lp.engines.routes import objective_span
-from dpmodel.mechanisms.lp.private_rows import plain_linear
 from dpmodel.models.program import Program
+from dpmodel.programs.objective import objective_span
 from dpmodel.programs.public import largest_violation
+from dpmodel.programs.rows import plain_linear
 from tests.zoo import finance, flows, health, pipelines, places, production, systems  # noqa: F401
 from tests.zoo.registry import MODELS, MODES, Model
 

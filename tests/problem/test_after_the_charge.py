@@ -12,8 +12,8 @@ from bad_input import SECRET, assert_clean, chain_of, private, scalar_problem
 import dpmodel as dpm
 from dpmodel import problem as problem_module
 from dpmodel.execute.progress import reporter
-from dpmodel.mechanisms.lp.noise_once import mechanism as noise_once
 from dpmodel.numerics import cone_program
+from dpmodel.programs import noise_once
 
 # Where times and forecasts stand beside: four digits in the middle of another number say nothing.
 NUMBERS = re.compile(r"(?<![\d.])(7321|5128|4375|8125)(?!\d)")

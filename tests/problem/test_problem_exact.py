@@ -11,8 +11,8 @@ import pytest
 from walking import assert_no_trace
 
 import dpmodel as dpm
-from dpmodel.mechanisms.lp.exact_rows import LARGEST, exact_equations, exact_inequalities
-from dpmodel.mechanisms.lp.private_rows import public_polyhedron
+from dpmodel.programs.equations import LARGEST, exact_equations, exact_inequalities
+from dpmodel.programs.rows import public_polyhedron
 
 TRUTH = np.array([3, -1, 2, 0])
 

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 import dpmodel as dpm
 from dpmodel.contract import Options
 from dpmodel.forecast import ExcessRisk, Forecast, Known, RowsMissed, Violation, capped
-from dpmodel.mechanisms.lp.noise_once.mechanism import LAPLACE_ONCE
-from dpmodel.mechanisms.lp.private_rows import public_polyhedron
 from dpmodel.privacy import SeededSource
 from dpmodel.programs import public as points
+from dpmodel.programs.noise_once import LAPLACE_ONCE
 from dpmodel.programs.public import known_without_data, public_points, worst_violation
 from dpmodel.programs.public_only import PUBLIC_ONLY, _choose
+from dpmodel.programs.rows import public_polyhedron
 
 PLAIN = Forecast(statement="a bound", epsilon=1.0, delta=0.0, beta=0.05, error=Violation())
 SIZES = st.floats(0, 100, allow_nan=False)

@@ -19,8 +19,8 @@ import dpmodel as dpm
 from dpmodel.contract import Options
 from dpmodel.marks.row_sources import MemoryBlocks
 from dpmodel.marks.rows import SourceRows
-from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import gaussian_mu
+from dpmodel.privacy.spend import Spend
 from dpmodel.programs.classifier import Classification
 from dpmodel.regressions.descent import NOISY_DESCENT, NoisyDescent
 from dpmodel.regressions.features import RowBounds

@@ -16,8 +16,8 @@ from scipy.optimize import minimize
 from scipy.stats import binom
 
 from dpmodel.contract import Options
-from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import gaussian_mu
+from dpmodel.privacy.spend import Spend
 from dpmodel.regressions import noisy_gradient as descent_steps
 from dpmodel.regressions.descent import NOISY_DESCENT, NoisyDescent
 from dpmodel.regressions.noisy_gradient import Settings, StepNoise, descend, descent_metric, private_gradient

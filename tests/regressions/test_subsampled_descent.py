@@ -15,8 +15,8 @@ from regressions import objective, regression
 
 import dpmodel as dpm
 from dpmodel.contract import Options
-from dpmodel.mechanisms.spend import Spend
 from dpmodel.privacy import poisson_sample, subsampled_epsilon, subsampled_multiplier
+from dpmodel.privacy.spend import Spend
 from dpmodel.regressions import descent as subsampled_descent
 from dpmodel.regressions.descent import NoisyDescent, SampledNoise, sampled_gradient
 from dpmodel.regressions.noisy_gradient import Settings, descend, descent_metric

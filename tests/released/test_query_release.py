@@ -14,9 +14,9 @@ from dpmodel.compile.footprint import sensitivity_of
 from dpmodel.contract import Options
 from dpmodel.marks import vault
 from dpmodel.marks.domain import Domain
-from dpmodel.mechanisms.lp.measure_and_fit import MEASURE_AND_FIT
-from dpmodel.mechanisms.lp.noise_once.measurement import measurements
 from dpmodel.privacy import SeededSource
+from dpmodel.programs.measure_and_fit import MEASURE_AND_FIT
+from dpmodel.programs.noise_design import measurements
 from dpmodel.released import query_release as _query_release
 from dpmodel.released.faces.query_release import MOST_CELLS
 from dpmodel.released.faces.workload import Tables, counts, sums

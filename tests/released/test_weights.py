@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dpmodel as dpm
 from dpmodel.contract import Options
 from dpmodel.marks.domain import Domain
-from dpmodel.mechanisms.lp.measure_and_fit import measured
+from dpmodel.programs.measure_and_fit import measured
 from dpmodel.released import query_release
 from dpmodel.released.faces.query_release import automatic_weights, forecast
 from dpmodel.released.faces.workload import Tables, counts

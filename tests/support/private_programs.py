@@ -117,14 +117,6 @@ def shares(values):
     return dpm.Problem(cp.Minimize(cp.sum(x[:2])), [(A @ x <= b).set_label("cap"), (cp.sum(x) == 5e3).set_label("sum")])
 
 
-def many_caps(values):
-    """Aggregated right-hand sides of which few bind."""
-    b = dpm.Private(np.resize(values, 2000) + np.arange(2000), name="b", linf=1, bounds=[0, 1e5])
-    x = cp.Variable(4, bounds=[0, 1e6], name="x")
-    A = np.sin(np.arange(8000.0)).reshape(2000, 4) ** 2
-    return dpm.Problem(cp.Maximize(cp.sum(x)), [(cp.Constant(A, name="A") @ x <= b).set_label("cap")])
-
-
 def people_for_least(values):
     """One record owns a constraint, beside a public objective in few dimensions."""
     A = dpm.Private(np.reshape(values[:6], (3, 2)), name="A", unit="row", bounds=[0, 1e4])
@@ -223,7 +215,6 @@ CASES = [
     (people_with_costs, "noisy-hinge-descent", {"goal": dpm.Penalty()}),
     (shares, "multiplicative-weights", {"goal": dpm.Penalty()}),
     (shares, "algorithm-4", {"goal": dpm.Target(3e3)}),
-    (many_caps, "private-cutting-planes", {}),
     (people_for_least, "cheapest-point", {}),
     (whole_equations, "exact-equations", {}),
     *[(objective, name, {}) for name in ("laplace-once", "gaussian-once", "vertex-exponential", "theorem-34")],

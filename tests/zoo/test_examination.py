@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.mechanisms.lp.noise_once.mechanism import NoiseOnce
+from dpmodel.programs.noise_once import NoiseOnce
 
 from . import flows
 from .examination import Run, _beaten, examine

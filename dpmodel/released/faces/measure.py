@@ -17,10 +17,10 @@ from dpmodel.compile.names import labels_of_expression
 from dpmodel.contract import no_progress
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.execute import charge_then_run, check_budget
+from dpmodel.kernels.direct_measurement import KINDS, DirectMeasurement
 from dpmodel.marks.dataset.aggregates import Means
 from dpmodel.marks.noisy import Noisy
 from dpmodel.marks.private import Private
-from dpmodel.mechanisms.direct_measurement import KINDS, DirectMeasurement
 from dpmodel.privacy import Budget, noise_source, validate_privacy
 from dpmodel.problem import Problem
 from dpmodel.programs.classifier import record_words

@@ -36,13 +36,12 @@ import dpmodel as dpm
 from dpmodel.contract import no_progress
 from dpmodel.marks.row_sources import ParquetBlocks
 from dpmodel.marks.rows import SourceRows
-from dpmodel.mechanisms.lp.dense_weights.mechanism import DENSE_MULTIPLICATIVE_WEIGHTS
-from dpmodel.mechanisms.lp.dense_weights.weights import RecomputedWeights
-from dpmodel.mechanisms.lp.engines.mechanism import EngineMechanism
-from dpmodel.mechanisms.lp.engines.routes import best_route
-from dpmodel.mechanisms.lp.hinge_descent.mechanism import NOISY_HINGE_DESCENT
-from dpmodel.mechanisms.lp.private_rows import private_rows
 from dpmodel.privacy import SeededSource
+from dpmodel.programs.dense_weights import DENSE_MULTIPLICATIVE_WEIGHTS, RecomputedWeights
+from dpmodel.programs.hinge import NOISY_HINGE_DESCENT
+from dpmodel.programs.nearly_feasible import EngineMechanism
+from dpmodel.programs.point_finder import best_route
+from dpmodel.programs.rows import private_rows
 from tests.benchmarks.data.blocks import least, peak
 from tests.benchmarks.measuring import PACKAGES, Expectations, Table, header, parser
 

@@ -18,8 +18,8 @@ from types import SimpleNamespace
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.mechanisms.lp.dense_weights.measure import DenseMeasure
-from dpmodel.mechanisms.lp.dense_weights.mechanism import Plan, descend
+from dpmodel.kernels.dense_measure import DenseMeasure
+from dpmodel.programs.dense_weights import Plan, descend
 from tests.benchmarks.measuring import Expectations, Table, header, parser, short
 
 

@@ -29,9 +29,9 @@ import cvxpy as cp
 import numpy as np
 
 import dpmodel as dpm
-from dpmodel.mechanisms.lp.noise_once import mechanism as noise_once
 from dpmodel.numerics import cone_program
 from dpmodel.plan import kept
+from dpmodel.programs import noise_once
 from tests.benchmarks.measuring import Table, data_path, header, parser, short
 from tests.benchmarks.programs.lp_files import LP, read_lp
 from tests.benchmarks.programs.private_lps import boxed, files, plain, quiet, with_private

@@ -17,10 +17,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel.contract import no_progress
-from dpmodel.mechanisms.lp.multiplicative_weights.game import PrivateRowsNow, play
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.simplex_form import SimplexForm
 from dpmodel.privacy import ExactSource
+from dpmodel.programs.weights import PrivateRowsNow, play
 from tests.benchmarks.measuring import Expectations, header, parser, short
 
 

@@ -42,7 +42,7 @@ from dpmodel.plan.registry import KINDS
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, quartiles, short, spread
 
 MECHANISMS = (
-    "noisy-hinge-descent", "dense-multiplicative-weights", "point-exponential", "private-cutting-planes", "algorithm-2",
+    "noisy-hinge-descent", "dense-multiplicative-weights", "point-exponential", "algorithm-2",
 )  # fmt: skip
 DELTA, BETA = 1e-6, 0.05
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms import Forecast, Mechanism, Options, Outcome, Serves, Verdict
-from dpmodel.mechanisms.lp.noise_once.mechanism import LAPLACE_ONCE
+from dpmodel.programs.noise_once import LAPLACE_ONCE
 
 
 @dataclass(frozen=True)

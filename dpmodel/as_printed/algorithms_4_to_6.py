@@ -1,0 +1,253 @@
+"""HRRU14's Algorithms 4, 5 and 6 with the constants of their proofs, as yardsticks.
+
+HRRU14's Algorithm 4 with the constants of Theorem 22 as printed.
+
+HRRU14's Algorithm 5 with the constants of Theorem 28, corrected; its class serves Algorithm 6 too.
+
+HRRU14's Algorithm 6 with the constants of Theorem 32, corrected.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.contract import YES, Options, Verdict
+from dpmodel.numerics.polyhedron import Polyhedron
+from dpmodel.numerics.simplex_form import SimplexForm
+from dpmodel.privacy.spend import valid_step
+from dpmodel.programs.point_finder import Task
+from dpmodel.programs.rows import private_rows, public_polyhedron
+from dpmodel.programs.weights import (
+    MOST_STEPS,
+    ScalarMultiplicativeWeights,
+    ScalarRows,
+    Shape,
+    Steps,
+    longest_game,
+    scalar_rows,
+)
+from dpmodel.programs.weights_matrix import MatrixRows, NoisyMultiplicativeWeights, matrix_rows
+
+
+@dataclass(frozen=True)
+class Algorithm4(ScalarMultiplicativeWeights):
+    """``multiplicative-weights`` with the printed steps, rate and selections.
+
+    Source
+        HRRU14, Algorithm 4 and Theorem 22: ``T = 9 rho^2 ln d / alpha^2``, rate ``sqrt(ln d / T)`` and
+        ``epsilon' = epsilon / sqrt(8 T ln(1/delta))``.
+    Privacy
+        What is read is that of ``multiplicative-weights``. Every selection has scale ``2 linf / epsilon'``, so it is
+        epsilon'-DP, and T of them are (epsilon, delta)-DP by the exact composition of T pure steps; should the printed
+        epsilon' be too large for that, the largest valid one is taken.
+    Utility
+        With probability 1 - beta the alpha that solves
+        ``alpha = 6 Delta sqrt(8 T ln(1/delta)) ln(m T / beta) / epsilon``.
+    Cost
+        As ``multiplicative-weights``; at most 5,000 steps are planned.
+    """
+
+    name = "algorithm-4"
+    as_printed: ClassVar[bool] = True
+    source = "HRRU14, Algorithm 4 and Theorem 22, as printed"
+    own_composition = True
+
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+        verdict = super().eligible(model, options)
+        if not verdict.eligible:
+            return verdict
+        if options.delta == 0:
+            return Verdict(False, "the printed algorithm composes its selections with delta > 0")
+        shape = self.shape(model, public_polyhedron(model))
+        if isinstance(shape, Verdict):
+            return shape
+        if self._printed(scalar_rows(model), shape.form, options.epsilon, options.delta, options.beta) is None:
+            return Verdict(False, f"the printed constants ask for more than {MOST_STEPS} steps")
+        return YES
+
+    def range_of(self, rows: ScalarRows, polytope: Polyhedron) -> float:
+        return 2 * rows.sensitivity
+
+    def plan(self, rows: ScalarRows, shape: Shape, task: Task) -> tuple[Steps, float]:
+        found = self._printed(rows, shape.form, task.epsilon, task.delta, task.beta)
+        assert found is not None  # eligible() came first, and less budget asks for fewer steps
+        return found
+
+    def _printed(
+        self, rows: ScalarRows, form: SimplexForm, epsilon: float, delta: float, beta: float
+    ) -> tuple[Steps, float] | None:
+        """The plan and alpha of Theorem 22's proof, in the units of the rows; None for too many steps."""
+        pulled = form.pull_rows(rows.matrix)
+        rho = form.total * float(abs(pulled).max()) if pulled.nnz else 0.0
+        size = math.log(max(form.columns, 2))
+
+        def printed(T: float) -> float:
+            return epsilon / math.sqrt(8 * T * math.log(1 / delta))
+
+        def oracle(T: float, each: float) -> float:
+            return 2 * rows.sensitivity / each * math.log(rows.candidates * T / beta)
+
+        def regret(T: float) -> float:
+            return rho * math.sqrt(size / T)
+
+        # alpha / 3 = regret = oracle.
+        T = longest_game(lambda T: oracle(T, printed(T)) - regret(T))
+        if T is None:
+            return None
+        count = math.ceil(T)
+        each = valid_step(printed(count), count, epsilon, delta)
+        # Rounding T up leaves the sum of 2 alpha / 3 and alpha / 3 all but unchanged; the larger is stated.
+        error = max(3 * regret(T), 2 * regret(count) + oracle(count, each))
+        return Steps(form, count, math.sqrt(size / count) / max(rho, 1e-300), each), error
+
+
+ALGORITHM_4 = Algorithm4()
+
+
+@dataclass(frozen=True)
+class Algorithm5(NoisyMultiplicativeWeights):
+    """``noisy-multiplicative-weights`` with the printed steps, rate and noise, Delta the change of an entry.
+
+    Source
+        HRRU14, Algorithm 5, Theorems 25 and 28, with 24 for the constant 12 and ln(m/gamma).
+    Privacy
+        What is read is that of ``noisy-multiplicative-weights``. Selections have scale ``2 Delta |x| / epsilon'``, and
+        each entry of a named row gets Laplace noise of scale ``Delta / epsilon'``: 1 + d pure releases a step,
+        composed exactly; a smaller epsilon' is taken should the printed one be too large.
+    Utility
+        The alpha that solves ``12 (Delta / epsilon') ln(2 d T m / beta) = alpha`` with ``T = 144 ln d / alpha^2``, in
+        rows scaled to entries in [-1, 1] and points of 1-norm 1.
+    Cost
+        As ``noisy-multiplicative-weights``; at most 5,000 steps are planned.
+    """
+
+    as_printed: ClassVar[bool] = True
+    name = "algorithm-5"
+    source = "HRRU14, Algorithm 5 and Theorem 28, constants corrected"
+    own_composition = True
+
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+        verdict = super().eligible(model, options)
+        if not verdict.eligible:
+            return verdict
+        if model.form.scalar.nnz:
+            return Verdict(False, "the printed algorithm has public right-hand sides")
+        if private_rows(model).absent:
+            return Verdict(False, "the printed algorithm does not know absent rows")
+        if options.delta == 0:
+            return Verdict(False, "the printed algorithm composes its steps with delta > 0")
+        polytope = public_polyhedron(model)
+        shape = self.shape(model, polytope)
+        if isinstance(shape, Verdict):
+            return shape
+        if (
+            self._printed(matrix_rows(model), shape.form, polytope, options.epsilon, options.delta, options.beta)
+            is None
+        ):
+            return Verdict(False, f"the printed constants ask for more than {MOST_STEPS} steps")
+        return YES
+
+    # ------------------------------------------------------------------ what differs in Algorithm 6
+    def _moved(self, rows: MatrixRows) -> float:
+        """Delta."""
+        return rows.linf
+
+    def _score_sensitivity(self, rows: MatrixRows, l1: float, linf: float) -> float:
+        """How far one record moves a score at points of these norms."""
+        return rows.linf * l1
+
+    def _releases(self, rows: MatrixRows, columns: int) -> tuple[int, int]:
+        """Pure releases with noise in a step: as the printed epsilon' counts them, and as they are."""
+        return columns, rows.row_entries
+
+    # ------------------------------------------------------------------ the printed constants
+    def pure(self, task: Task) -> bool:
+        return True
+
+    def _reach(self, rows: MatrixRows, l1: float, linf: float) -> float:
+        return 2 * self._score_sensitivity(rows, l1, linf) + rows.rounding(l1, linf)
+
+    def range_of(self, rows: MatrixRows, polytope: Polyhedron) -> float:
+        return self._reach(rows, polytope.l1, polytope.linf)
+
+    def range_at(self, rows: MatrixRows, task: Task, plan: Steps, x: Floats) -> float:
+        l1, _, linf = rows.norms(x)
+        return max(self.range_of(rows, task.polytope), self._reach(rows, l1, linf))
+
+    def plan(self, rows: MatrixRows, shape: Shape, task: Task) -> tuple[Steps, float]:
+        found = self._printed(rows, shape.form, task.polytope, task.epsilon, task.delta, task.beta)
+        assert found is not None  # eligible() came first, and less budget asks for fewer steps
+        return found
+
+    def _printed(
+        self, rows: MatrixRows, form: SimplexForm, polytope: Polyhedron, epsilon: float, delta: float, beta: float
+    ) -> tuple[Steps, float] | None:
+        """The plan and alpha, in the units of the rows; None for too many steps."""
+        d, m, moved = form.columns, rows.candidates, self._moved(rows)
+        size = math.log(max(d, 2))
+        rho = max(form.total * float(np.abs(form.factor).max()) * rows.rows.norminf, 1e-300)
+        per_step, noised = self._releases(rows, d)
+
+        def printed(T: float) -> float:
+            return epsilon / (4 * math.sqrt(per_step * T * math.log(1 / delta)))
+
+        def oracle(T: float, each: float) -> float:
+            return self.range_of(rows, polytope) / each * math.log(2 * d * T * m / beta)
+
+        def noise(T: float, each: float) -> float:
+            """Largest effect of the noise on a row's product with a difference of two points."""
+            return form.step_limit * 2 * moved / each * math.log(2 * d * T / beta)
+
+        def alpha(T: float) -> float:
+            return 12 * rho * math.sqrt(size / T)
+
+        T = longest_game(lambda T: max(oracle(T, printed(T)), noise(T, printed(T))) - alpha(T) / 6)
+        if T is None:
+            return None
+        count = math.ceil(T)
+        each = valid_step(printed(count), (1 + noised) * count, epsilon, delta)
+        error = max(alpha(T), alpha(count) / 3 + noise(count, each) + oracle(count, each))
+        # Their losses are half of the noisy row over rho.
+        return Steps(form, count, math.sqrt(size / count) / (2 * rho), each, moved / each), error
+
+
+ALGORITHM_5 = Algorithm5()
+
+
+@dataclass(frozen=True)
+class Algorithm6(Algorithm5):
+    """``algorithm-5`` with Delta the 1-norm of the change of a row.
+
+    Source
+        HRRU14, Algorithm 6, Theorems 31 and 32, with 24 for the constant 12, ln(m/gamma), and the 1-norm in
+        Definition 29.
+    Privacy
+        As ``algorithm-5``, but Laplace noise of scale ``Delta / epsilon'`` on a named row hides the change of the whole
+        row: two pure releases a step.
+    Utility
+        As ``algorithm-5``, with this Delta.
+    Cost
+        As ``algorithm-5``.
+    """
+
+    as_printed: ClassVar[bool] = True
+    name = "algorithm-6"
+    source = "HRRU14, Algorithm 6 and Theorem 32, constants corrected"
+
+    def _moved(self, rows: MatrixRows) -> float:
+        return rows.row_l1
+
+    def _score_sensitivity(self, rows: MatrixRows, l1: float, linf: float) -> float:
+        return rows.row_l1 * linf
+
+    def _releases(self, rows: MatrixRows, columns: int) -> tuple[int, int]:
+        return 1, 1
+
+
+ALGORITHM_6 = Algorithm6()

@@ -1,0 +1,1 @@
+"""Private algorithms, and pieces of them, that more than one family uses."""

@@ -1,1 +1,0 @@
-"""Mechanisms for linear programs and, where the name does not say otherwise, for every cone program."""

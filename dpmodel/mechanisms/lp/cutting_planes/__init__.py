@@ -1,1 +1,0 @@
-"""Cutting planes for private right-hand sides."""

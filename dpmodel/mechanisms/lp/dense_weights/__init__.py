@@ -1,1 +1,0 @@
-"""Dense multiplicative weights over private rows (HRRU14, Algorithm 2)."""

@@ -1,1 +1,0 @@
-"""Engines find nearly feasible points; this package treats the objective and makes mechanisms of them."""

@@ -1,1 +1,0 @@
-"""Noisy descent on the mean hinge of private rows."""

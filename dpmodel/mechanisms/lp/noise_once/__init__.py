@@ -1,1 +1,0 @@
-"""Noise once on the private entries, then an ordinary solve."""

@@ -1,1 +1,0 @@
-"""A nearly feasible point chosen by the exponential mechanism."""

@@ -1,1 +1,0 @@
-"""A vertex chosen by the exponential mechanism."""

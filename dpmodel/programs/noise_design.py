@@ -1,0 +1,503 @@
+"""What a noise-once mechanism measures: few linear functions of the private entries that determine a part.
+
+A part of the standard form (c, b or the private entries of A) is ``R S theta``: the mechanism releases
+``S theta`` with noise and rebuilds the part by the public matrix R. Two choices of S are built:
+
+* *entries*: the distinct entries of the part, where entries that are multiples of each other (a parameter
+  reused in several constraints, both signs of an absolute value, the two halves of a symmetric matrix) are measured
+  once;
+* *inputs*: the private parameters' own entries, better when the part combines few of them many times.
+
+Every row of S is scaled so that one record moves all rows by the same amount at most; the noise is then
+spread in proportion to how far each number can move.
+
+Rounding. The values are exact dot products rounded once (2^-53 of the value at most) and clamped at ``limit``:
+2^40 times the least of their largest change, ``D_1 / t`` and ``D_2 / sqrt(t)``, where t numbers at most depend on the
+data of one record. So rounding adds at most 2^-12 of D_1 to the 1-norm and of D_2 to the 2-norm sensitivity between two
+neighbours, which ``ROUNDING`` (for up to three parts, and the sums behind the bounds) adds to every sensitivity.
+Numbers that are one private entry times a power of two are not rounded at all; there the clamp is 2^40 times
+their change. The clamp is public policy.
+
+How the budget is split over the noised parts of a problem, and what accuracy follows: public facts only.
+
+One record belongs to one ``Records`` and moves part p by at most ``D_p`` (in the norm of the noise). With share
+w_p, part p gets Laplace noise of scale ``D_p / (w_p epsilon)`` (costing a record ``w_p epsilon D_pg / D_p`` when its
+Records g moves p by D_pg) or Gaussian noise of standard deviation ``D_p / (w_p mu)`` with the squares adding up. Basic
+composition (pure epsilon) and exact Gaussian composition (mu adds in squares) bound the total per Records;
+the shares are then scaled up until the largest total is the whole budget. So parts computed from
+different people each get all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.special import chdtri, ndtri
+
+from dpmodel._types import Floats, Integers, PrivateArray
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.compile.affine_map import AffineMap, LinearMap, numbered
+from dpmodel.compile.footprint import Sensitivity, entry_sensitivities, most_touched, sensitivity_of
+from dpmodel.compile.form import value_range
+from dpmodel.contract import Options
+from dpmodel.kernels.exact_rows import CLAMP, ROUNDING, exact_rows, never_rounded
+from dpmodel.marks.layout import sum_by
+from dpmodel.marks.records import Records
+from dpmodel.numerics.public_facts import cached
+from dpmodel.privacy import Gaussian, Laplace, TruncatedLaplace, gaussian_mu, truncated_laplace_half_width
+from dpmodel.programs.released_program import margin
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """``part = recover @ (queries theta)`` with public ``recover``.
+
+    ``queries`` : (k, P) scaled functions S of theta; ``recover`` : (h, k) sparse, h = entries of the part, in
+    increasing order of ``positions``. ``sensitivity`` : what one record does to the k numbers, per Records,
+    rounding included. ``lower, upper`` : (k,) public range of the numbers; ``limit`` : where their absolute values
+    are clamped. ``if_rounded`` : finds the same limit for numbers that are rounded.
+    """
+
+    part: str
+    strategy: str
+    queries: LinearMap
+    recover: sp.csr_array
+    positions: Integers
+    sensitivity: Mapping[Records, Sensitivity]
+    lower: Floats
+    upper: Floats
+    limit: float
+    if_rounded: Callable[[], float]
+
+    @cached_property
+    def shared_limit(self) -> float:
+        """Where numbers that are rounded are clamped."""
+        return self.if_rounded()
+
+    @property
+    def furthest(self) -> float:
+        """Largest absolute value that the public ranges allow (inf where there is none)."""
+        return float(np.maximum(np.abs(self.lower), np.abs(self.upper)).max(initial=0.0))
+
+    @property
+    def count(self) -> int:
+        return self.queries.height
+
+    @property
+    def l1(self) -> float:
+        return max((sensitivity.l1 for sensitivity in self.sensitivity.values()), default=0.0)
+
+    @property
+    def l2(self) -> float:
+        return max((sensitivity.l2 for sensitivity in self.sensitivity.values()), default=0.0)
+
+    def gain(self, order: int) -> Floats:
+        """(h,) 1-norm or 2-norm of the rows of ``recover``: how noise on the k numbers reaches each entry."""
+        return self._gains[order - 1]
+
+    @cached_property
+    def _gains(self) -> tuple[Floats, Floats]:
+        if self.recover.nnz == self.recover.shape[0] == np.count_nonzero(np.diff(self.recover.indptr)):
+            alone = np.asarray(np.abs(self.recover.data), dtype=np.float64)
+            return alone, alone
+        size = abs(self.recover)
+        one, squares = (np.asarray(each.sum(axis=1), dtype=np.float64).ravel() for each in (size, size.multiply(size)))
+        return one, np.sqrt(squares)
+
+    def values(self, theta: PrivateArray) -> PrivateArray:
+        """(k,) the private numbers; for a mechanism's ``run`` only."""
+        exact = exact_rows(self.queries, theta)
+        return PrivateArray(np.clip(np.clip(exact, self.lower, self.upper), -self.limit, self.limit))
+
+    def rebuild(self, released: Floats, clip: bool = True) -> Floats:
+        """(h,) entries of the part from released numbers, moved into their public range first if ``clip``."""
+        return np.asarray(self.recover @ (np.clip(released, self.lower, self.upper) if clip else released))
+
+
+@cached
+def measurements(model: PrivateLP, part: str) -> tuple[Measurement, ...]:
+    """The choices of S for one part, computed once per problem."""
+    whole = model.form.private_part(part)
+    positions, dense = whole.positions, whole.compact()
+    by_entries = scaled(model, part, "entries", *_by_entries(dense), positions)
+    if dense.nnz == dense.height:
+        return (by_entries,)
+    return by_entries, scaled(model, part, "inputs", *_by_inputs(dense), positions)
+
+
+def best_measurement(model: PrivateLP, part: str, order: int) -> Measurement:
+    """The choice with the least worst noise when the noise is scaled to the 1-norm or 2-norm sensitivity."""
+
+    def worst(m: Measurement) -> float:
+        return (m.l1 if order == 1 else m.l2) * float(m.gain(order).max(initial=0.0))
+
+    return min(measurements(model, part), key=worst)
+
+
+def scaled(
+    model: PrivateLP,
+    part: str,
+    strategy: str,
+    queries: LinearMap,
+    recover: sp.csr_array,
+    positions: Integers,
+    factor: Floats | None = None,
+) -> Measurement:
+    """The measurement with its rows scaled by ``factor``, or to equal change; change and range attached."""
+    moves = entry_sensitivities(model.affine, queries)
+    if factor is None:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factor = np.where((moves > 0) & np.isfinite(moves), moves.max(initial=0.0) / moves, 1.0)
+        factor = np.where(np.abs(factor - 1.0) < 1e-12, 1.0, factor)
+    moves = moves * factor
+    step = float(moves[moves > 0].min(initial=math.inf)) if moves.any() else 0.0
+    if (factor != 1.0).any():
+        queries = LinearMap(queries.row, queries.column, queries.coefficient * factor[queries.row], queries.height)
+        recover = sp.csr_array(recover @ sp.diags_array(1.0 / factor))
+    sensitivity = {
+        records: value.scaled_for_rounding(ROUNDING) for records, value in sensitivity_of(model.affine, queries).items()
+    }
+    lower, upper = value_range(model.affine, queries)
+    shared = partial(_shared_limit, model.affine, queries, step, sensitivity)
+    limit = CLAMP * step if step > 0 and never_rounded(queries) else shared()
+    return Measurement(part, strategy, queries, recover, positions, sensitivity, lower, upper, limit, shared)
+
+
+def _shared_limit(
+    affine: AffineMap, queries: LinearMap, step: float, sensitivity: Mapping[Records, Sensitivity]
+) -> float:
+    """Where rounded numbers are clamped, so that rounding stays inside the allowance (the module's docstring)."""
+    if step == 0:
+        return math.inf  # bounds that fix every number
+    touched = max(most_touched(affine, queries.row, queries.column), 1)
+    l1 = max(c.l1 for c in sensitivity.values())
+    l2 = max(c.l2 for c in sensitivity.values())
+    return CLAMP * min(step, l1 / touched, l2 / math.sqrt(touched))
+
+
+def _by_entries(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
+    """Distinct rows up to a factor, and the factors."""
+    height = part.height
+    counts = np.bincount(part.row, minlength=height)
+    if (counts == 1).all():
+        return _by_inputs(part)
+    first = np.r_[0, np.cumsum(counts)[:-1]]
+    lead = part.coefficient[first]
+    normal = part.coefficient / lead[part.row]
+    if np.unique(counts * (int(part.column.max()) + 1) + part.column[first]).size == height:
+        # Rows that are multiples of each other have as many entries, from the same column on: none are.
+        return LinearMap(part.row, part.column, normal, height), sp.csr_array(sp.diags_array(lead))
+    # Rows that are multiples of each other agree in these sums; whether they really are is checked below.
+    golden = 1 + np.modf((part.column + 1) * 0.6180339887498949)[0]
+    silver = 1 + np.modf((part.column + 1) * 0.4142135623730951)[0]
+    signature = np.c_[
+        counts,
+        part.column[first],
+        np.round(sum_by(part.row, weights=normal * golden, minlength=height), 9),
+        np.round(sum_by(part.row, weights=normal * silver, minlength=height), 9),
+    ]
+    _, representative, group = np.unique(signature, axis=0, return_index=True, return_inverse=True)
+    group = np.ravel(group)
+    if not _same_rows(part, normal, first, counts, representative[group]):
+        representative = group = np.arange(height)
+    chosen = np.zeros(height, dtype=bool)
+    chosen[representative] = True
+    number = np.full(height, -1, dtype=np.int64)
+    number[representative] = np.arange(representative.size)
+    keep = chosen[part.row]
+    queries = LinearMap.of(number[part.row[keep]], part.column[keep], normal[keep], int(representative.size))
+    recover = sp.csr_array((lead, group, np.arange(height + 1)), shape=(height, int(representative.size)))
+    return queries, recover
+
+
+def _same_rows(part: LinearMap, normal: Floats, first: Integers, counts: Integers, model_row: Integers) -> bool:
+    """Whether every row equals (up to rounding) the row it is to be rebuilt from."""
+    if not (counts == counts[model_row]).all():
+        return False
+    within = np.arange(part.nnz) - first[part.row]
+    twin = first[model_row[part.row]] + within
+    same_columns = bool((part.column == part.column[twin]).all())
+    return same_columns and bool((np.abs(normal - normal[twin]) <= 1e-12 * np.abs(normal)).all())
+
+
+def _by_inputs(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
+    columns, number = numbered(part.column)
+    k = int(columns.size)
+    queries = LinearMap(np.arange(k, dtype=np.int64), columns, np.ones(k), k)
+    ends = np.cumsum(np.bincount(part.row, minlength=part.height))  # rows are in order
+    return queries, sp.csr_array((part.coefficient, number, np.append(0, ends)), shape=(part.height, k))
+
+
+Kind = Literal["laplace", "gaussian", "truncated"]
+Distribution = Laplace | Gaussian | TruncatedLaplace
+
+
+@dataclass(frozen=True)
+class NoisyPart:
+    """One part's measurement, its noise distribution (None if no record can move it) and its share of the budget.
+
+    ``beta`` : probability with which some entry may miss ``reach`` (h,), the public bound on its noise.
+    ``clip`` : whether released numbers are moved into their public range. That never enlarges the error of one
+    number, but it can move many of them the same way, so it is left out where the bound on a sum of draws relies on
+    their independence and zero mean.
+    """
+
+    measurement: Measurement
+    distribution: Distribution | None
+    share: float
+    beta: float
+    reach: Floats
+    clip: bool = True
+
+    @property
+    def sigma(self) -> Floats:
+        """(h,) standard deviation of the noise in every entry."""
+        return self.measurement.gain(2) * (0.0 if self.distribution is None else self.distribution.standard_deviation)
+
+    @property
+    def mean_size(self) -> Floats:
+        """(h,) mean absolute value of the noise in every entry; where draws add up, that of Gaussian noise as wide."""
+        shape = math.sqrt(
+            0.5 if isinstance(self.distribution, Laplace) and not _mixes(self.measurement) else 2 / math.pi
+        )
+        return self.sigma * shape
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "distribution": self.distribution.to_dict() if self.distribution is not None else None,
+            "share": self.share,
+            "measured": self.measurement.count,
+            "measured_as": self.measurement.strategy,
+            "largest_noise": float(self.reach.max(initial=0.0)),
+            "beta": self.beta,
+        }
+
+
+@dataclass(frozen=True)
+class NoiseDesign:
+    """The noise of every private part, and the (epsilon, delta) it costs."""
+
+    parts: Mapping[str, NoisyPart]
+    epsilon: float
+    delta: float
+
+    @property
+    def work(self) -> str:
+        count = sum(part.measurement.count for part in self.parts.values())
+        return f"{count} noise draw{'' if count == 1 else 's'}, one solve"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: part.to_dict() for name, part in self.parts.items()}
+
+
+@dataclass(frozen=True)
+class RowMargins:
+    """Public bounds on what the noise does to the rows (m,), along the interior direction (the same number in all rows
+    of a cone): ``one`` at any fixed point, so that rows made easier by it keep every truly feasible one; ``all`` at
+    every point at once, so at one that was chosen after the noise."""
+
+    one: Floats
+    all: Floats
+
+
+def design(model: PrivateLP, options: Options, kinds: Mapping[str, Kind]) -> NoiseDesign:
+    """Calibrate the noise of each part in ``kinds`` so that one record costs at most the request's budget."""
+    # All that is read of the request: other fields take long to compare.
+    key = "noise", options.epsilon, options.delta, options.beta, *kinds.items()
+    return model.cached(key, lambda: _design(model, options, kinds))
+
+
+def _design(model: PrivateLP, options: Options, kinds: Mapping[str, Kind]) -> NoiseDesign:
+    chosen = {part: best_measurement(model, part, 2 if kind == "gaussian" else 1) for part, kind in kinds.items()}
+    gaussian = all(kind == "gaussian" for kind in kinds.values())
+    shares = _shares(model, chosen, gaussian)
+    beta = options.beta / max(1, len(kinds))
+    parts = {}
+    for part, kind in kinds.items():
+        distribution = distribution_of(chosen[part], kind, shares[part], options)
+        noisy = NoisyPart(chosen[part], distribution, shares[part], beta, _reach(chosen[part], distribution, beta))
+        sums = _mixes(chosen[part]) or (part == "matrix" and _row_reach(model, noisy) is not None)
+        parts[part] = replace(noisy, clip=not (isinstance(distribution, Gaussian) and sums))
+    uses_delta = any(kind != "laplace" for kind in kinds.values())
+    return NoiseDesign(parts, options.epsilon, options.delta if uses_delta else 0.0)
+
+
+def distribution_of(m: Measurement, kind: Kind, share: float, options: Options) -> Distribution | None:
+    """The noise that spends ``share`` of the budget on these numbers; None if no record can move them."""
+    if m.l1 == 0:
+        return None
+    if kind == "gaussian":
+        return Gaussian(m.l2 / (share * gaussian_mu(options.epsilon, options.delta)))
+    scale = m.l1 / (share * options.epsilon)
+    if kind == "laplace":
+        return Laplace(scale)
+    width = truncated_laplace_half_width(scale, share * options.epsilon, share * options.delta)
+    return TruncatedLaplace(scale, width)
+
+
+def _shares(model: PrivateLP, chosen: Mapping[str, Measurement], gaussian: bool) -> dict[str, float]:
+    """Weights between objective and constraints half and half, between b and A by what each adds to the
+    violation; then scaled up to the budget of the most exposed Records."""
+    power = 2.0 if gaussian else 1.0
+    families = [[p for p in chosen if p == "objective"], [p for p in chosen if p != "objective"]]
+    families = [family for family in families if family]
+    weight = {}
+    for family in families:
+        # Noise t_p / w_p with sum of w_p^power fixed: least total at w_p proportional to t_p^(1 / (power + 1)).
+        effect = {p: _effect(model, chosen[p], gaussian) ** (1 / (power + 1)) for p in family}
+        total = sum(value**power for value in effect.values())
+        for p in family:
+            weight[p] = effect[p] / (total * len(families)) ** (1 / power) if total > 0 else 1.0
+    records = {r for m in chosen.values() for r in m.sensitivity}
+    worst = 0.0
+    for r in records:
+        cost = 0.0
+        for p, m in chosen.items():
+            norm = m.l2 if gaussian else m.l1
+            moved = m.sensitivity[r].l2 if gaussian else m.sensitivity[r].l1
+            if norm > 0:
+                cost += (weight[p] * moved / norm) ** power
+        worst = max(worst, cost)
+    scale = worst ** (-1 / power) if worst > 0 else 1.0
+    # A share never exceeds 1 by rounding: that would spend more than the budget.
+    return {p: min(1.0, w * scale * (1 - 1e-12)) for p, w in weight.items()}
+
+
+def _effect(model: PrivateLP, m: Measurement, gaussian: bool) -> float:
+    """Size of the noise at full budget, up to a common factor; for A times the public size of x."""
+    size = (m.l2 if gaussian else m.l1) * float(m.gain(2 if gaussian else 1).max(initial=0.0))
+    if m.part != "matrix":
+        return size
+    reach = x_bound(model)
+    return size * reach if math.isfinite(reach) and reach > 0 else size
+
+
+def _reach(m: Measurement, distribution: Distribution | None, beta: float) -> Floats:
+    """(h,) bounds on every entry's noise that hold together with probability 1 - beta.
+
+    Each entry is a combination of independent draws. With one draw per entry, the k distinct draws count;
+    with several, Gaussian entries are jointly Gaussian and Sidak's inequality lets their count h stand for
+    independent ones, and other distributions are bounded draw by draw.
+    """
+    if distribution is None:
+        return np.zeros(m.recover.shape[0])
+    if isinstance(distribution, Gaussian):
+        count = m.recover.shape[0] if _mixes(m) else min(m.recover.shape[0], m.count)
+        return m.gain(2) * distribution.max_abs_quantile(count, beta)
+    bound = (
+        distribution.half_width
+        if isinstance(distribution, TruncatedLaplace)
+        else distribution.max_abs_quantile(m.count, beta)
+    )
+    return m.gain(1) * bound
+
+
+def _mixes(m: Measurement) -> bool:
+    """Whether some entry of the part is a combination of several numbers."""
+    return bool(m.recover.nnz > m.recover.shape[0])
+
+
+@cached
+def x_bound(model: PrivateLP) -> float:
+    """Public bound on the 1-norm of x over the columns in which A is private (inf when there is none)."""
+    return model.public.weighted_norm(private_columns(model).astype(np.float64))
+
+
+@cached
+def private_columns(model: PrivateLP) -> npt.NDArray[np.bool_]:
+    """(n,) the columns in which A is private."""
+    used = np.zeros(model.affine.variables, dtype=bool)
+    used[model.form.matrix_positions()[1]] = True
+    return used
+
+
+def row_margins(model: PrivateLP, noise: NoiseDesign) -> RowMargins:
+    """What the noise on b and A can do to each row, and how far to relax."""
+    fixed = uniform = reach_on_b(model, noise)
+    if "matrix" in noise.parts:
+        # Box: the largest noise times the public size of x; it serves one x and all. The rows' own way where it is
+        # better, which the design decided.
+        part = noise.parts["matrix"]
+        for_one, for_all = (None if part.clip else _row_reach(model, part)) or (box_reach(model, part.reach),) * 2
+        fixed, uniform = fixed + for_one, uniform + for_all
+    return RowMargins(margin(model.affine, fixed), margin(model.affine, uniform))
+
+
+def reach_at(model: PrivateLP, noise: NoiseDesign, x: Floats) -> Floats:
+    """(m,) the bounds of ``RowMargins.all`` before cones are looked at, at the point ``x`` (n,): they hold for all
+    points at once, so for one that was chosen after the noise."""
+    reach = reach_on_b(model, noise)
+    if "matrix" not in noise.parts:
+        return reach
+    part = noise.parts["matrix"]
+    # The rows' own way where the design decided that it is better, and where entries do not mix what was measured.
+    tails = None if part.clip else _row_tails(model, part, float(np.linalg.norm(x[private_columns(model)])))
+    return reach + (model.form.sums_over_rows(part.reach, np.abs(x)) if tails is None else tails[1])
+
+
+def reach_on_b(model: PrivateLP, noise: NoiseDesign) -> Floats:
+    """(m,) bounds on the noise on b, on both sides."""
+    reach = np.zeros(model.affine.rows)
+    if "scalar" in noise.parts:
+        reach[noise.parts["scalar"].measurement.positions] = noise.parts["scalar"].reach
+    return reach
+
+
+def box_reach(model: PrivateLP, reach: Floats) -> Floats:
+    """(m,) bounds on ``|N_i x|`` for all x in the public set at once and ``|N| <= reach`` (in the order of
+    ``matrix_positions``), entry by entry or in the 1-norm."""
+    m = model.affine.rows
+    rows, columns = model.form.matrix_positions()
+    norm = x_bound(model)
+    size = np.minimum(model.public.magnitudes()[columns], norm)
+    moved = reach > 0
+    entrywise = sum_by(rows[moved], weights=reach[moved] * size[moved], minlength=m)
+    largest = _largest_per_row(reach, rows, m)
+    return np.minimum(entrywise, np.where(largest > 0, norm, 0.0) * largest if math.isfinite(norm) else entrywise)
+
+
+def _row_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats] | None:
+    """(m,), (m,): bounds on ``|N_i x|`` for one fixed x, and for all x, from sums of independent Gaussian entries; None
+    where that is not possible or not better."""
+    columns = model.form.matrix_positions()[1]
+    norm, largest = x_bound(model), np.zeros(model.affine.variables)
+    np.maximum.at(largest, columns, np.minimum(model.public.magnitudes()[columns], norm))
+    tails = _row_tails(model, part, min(float(np.linalg.norm(largest)), norm))
+    if tails is None or not tails[0].max(initial=0.0) + tails[1].max(initial=0.0) < math.inf:
+        return None
+    return tails if (tails[0] + tails[1]).max(initial=0.0) < 2 * box_reach(model, part.reach).max(initial=0.0) else None
+
+
+def _row_tails(model: PrivateLP, part: NoisyPart, two_norm: float) -> tuple[Floats, Floats] | None:
+    """The same for x of this 2-norm over the columns with private entries; None where entries are not independent.
+
+    Each half with beta / 2: for all x the 2-norm of a row's noise (chi) times that of x, and for one x a single
+    Gaussian per row. The noise must not be clipped: clipped draws have a mean.
+    """
+    distribution, measured = part.distribution, part.measurement
+    one_draw_each = measured.recover.nnz == measured.recover.shape[0] == measured.count
+    if not isinstance(distribution, Gaussian) or not one_draw_each:
+        return None
+    m = model.affine.rows
+    rows = model.form.matrix_positions()[0]
+    sigma = _largest_per_row(measured.gain(2) * distribution.scale, rows, m)
+    noised = np.bincount(rows, minlength=m)
+    live = noised > 0
+    tail = part.beta / (2 * int(live.sum()))
+    for_all, for_one = np.zeros(m), np.zeros(m)
+    for_all[live] = sigma[live] * two_norm * np.sqrt(chdtri(noised[live], tail))
+    for_one[live] = sigma[live] * two_norm * -float(ndtri(tail / 2))
+    return np.minimum(for_one, for_all), for_all
+
+
+def _largest_per_row(values: Floats, rows: np.ndarray, m: int) -> Floats:
+    out = np.zeros(m)
+    np.maximum.at(out, rows, values)
+    return out

@@ -1,0 +1,486 @@
+"""Noise once, then solve: Laplace or Gaussian noise on the private entries of c, b and A, and ordinary solving."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import chdtri, ndtri
+
+from dpmodel._types import Floats, PrivateArray
+from dpmodel.classify.private_lp import PrivateLP, refuse_high
+from dpmodel.compile.footprint import AlikeView, record_blocks, sensitivity_under
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Bound, Forecast, Violation
+from dpmodel.kernels.exact_rows import ROUNDING
+from dpmodel.marks.layout import all_equal
+from dpmodel.numerics.cone_program import ConeProgram
+from dpmodel.privacy import Gaussian, Laplace, NoiseSource, gaussian_mu
+from dpmodel.programs.feasibility import (
+    Treatment,
+    cost_of,
+    has_integers,
+    missed_on_average,
+    tightened_program,
+    treat,
+    violation_at,
+)
+from dpmodel.programs.noise_design import (
+    Kind,
+    NoiseDesign,
+    NoisyPart,
+    design,
+    private_columns,
+    reach_on_b,
+    row_margins,
+    x_bound,
+)
+from dpmodel.programs.objective import noise_hides_costs, objective_span
+from dpmodel.programs.public import certain_point, declared_range, largest_violation, leaves_a_point
+from dpmodel.programs.released_program import (
+    LEAST_VIOLATION,
+    relaxed_program,
+    short_rows,
+    shortfall,
+    solve_most_inside,
+    solve_released,
+    whole_sides,
+)
+from dpmodel.text import number, shortened
+
+# So many rows that may be short are told one by one.
+_MOST_LISTED = 4
+Rows = tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class NoiseOnce(Mechanism[PrivateLP]):
+    """Measure the private entries of c, b and A once with noise, then solve the noised program.
+
+    Source
+        HRRU14, sections 4.2 to 4.5 (the remark that noise on the data suffices; Theorem 34 for the
+        objective, with plain Laplace noise in place of its over-large scale).
+    Privacy
+        The only reading of private values is ``S_p theta`` for each private part p (``noise_design.py``),
+        released with Laplace noise of scale ``D_1 / (w_p epsilon)`` or Gaussian noise of standard deviation
+        ``D_2 / (w_p mu)``. ``D_1`` and ``D_2`` are the largest 1-norm and 2-norm sensitivity of ``S_p theta`` by one
+        record, computed by ``footprint.sensitivity_of`` from the affine map and the declared bounds, plus the
+        rounding allowance. The Laplace mechanism with scale D_1 / e is e-DP and these add up over parts;
+        Gaussian releases compose to ``mu`` (the squares of D_2 / sigma add up), and ``mu`` is the largest
+        value for which the Gaussian mechanism is (epsilon, delta)-DP (exact, Balle and Wang 2018). The shares
+        w_p keep the sum at one for every record (``noise_design.py``). Everything after is post-processing:
+        it reads released numbers and public ones. Infeasible and unbounded are decided on these.
+    Utility (each with probability at least 1 - beta)
+        Objective: the noised optimum x and the true one x* satisfy both the same constraints, so
+        ``c'x - c'x* <= 2 sup |noise'x| <= 2 q max sum r_j |x_j|`` with q the quantile of the largest draw, r_j its
+        gain at entry j, and the maximum taken over the public constraints.
+        Constraints, relaxed: rows give way by tau, a public bound on the noise in the row (for A: times the
+        public bound on x), so every truly feasible point stays feasible, the objective is at least as good
+        as the true optimum, and no true constraint is violated by more than about 2 tau. Noisy
+        equalities become bands of half-width tau. In cones the same holds along the interior direction.
+        Without an objective, the point that misses the released rows least is taken, under the same statement.
+        Centred: rows do not move. At a point that meets the released rows the second tau remains; a truly feasible
+        point misses each by its first tau at most, so where they leave no point, none gives way by more, and 2 tau
+        holds in any case. At the released point x the bound is what x misses of the released rows plus the noise's own
+        bound there, for A that on ``|N_i x|`` for all x at once: it needs no public bound on x. Safe: rows move inwards
+        by the quantile of the noise, so that all true ones hold but those that the release lists, each short by at most
+        what stands there (proof: ``feasibility.py``). Both promise nothing of the true optimum, which may be cut off.
+        All this speaks of the standard form. Where lowering split an expression (a norm, say) into several rows with
+        private numbers, their errors add up in it; the forecast then says so and is not called proved.
+        If the released program is infeasible (relaxed: probability below beta when the true one is feasible), rows give
+        way (``released_program.py``) and the status says so; under safe a public point that satisfies every database
+        is taken before that, if there is one.
+    Cost
+        One noise draw per private number, one solve (a second when the first is infeasible).
+    """
+
+    serves: ClassVar[Serves] = Serves(
+        PrivateLP, ("objective low", "scalar low", "row low", "matrix low", "column low"), over_all=True
+    )
+    kind: Kind = "laplace"
+    name: str = "laplace-once"
+    source: str = "HRRU14, sections 4.2-4.5; Laplace mechanism"
+
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+        if not model.private_parts():
+            return Verdict(False, "no private parameter changes c, b or A")
+        high = refuse_high(model)
+        if high is not None:
+            return high
+        if self.kind == "gaussian" and options.delta == 0:
+            return Verdict(False, "Gaussian noise needs delta > 0")
+        if options.feasibility == "strict" and _touches_rows(model):
+            why = 'feasibility="strict" was asked for: this noise has no bound that always holds'
+            return Verdict(False, why, "feasibility")
+        if options.feasibility == "safe" and (model.form.private_rows & model.affine.equalities()).any():
+            return Verdict(False, "an equality with private numbers cannot be made harder, so none is safe")
+        if "matrix" not in model.private_parts() or (options.feasibility == "centred" and _linear(model)):
+            return YES
+        return bounded_variables(model)
+
+    def at_least(self, model: PrivateLP, options: Options) -> Iterator[Bound]:
+        return at_least(model, options, self.kind)
+
+    def forecast(self, model: PrivateLP, options: Options) -> Forecast:
+        noise = design(model, options, dict.fromkeys(model.private_parts(), self.kind))
+        loss = objective_loss(model, noise)
+        treatment = treat(model, options, noise)
+        violation = min(treatment.violation, largest_violation(model)) if _touches_rows(model) else math.nan
+        safe = options.feasibility == "safe" and _touches_rows(model)
+        split = model.splits_objective if safe else model.split_rows > 0
+        tightening = treatment.tightening if safe else math.nan
+        return Forecast(
+            statement=statement(model, options, noise, treatment),
+            epsilon=noise.epsilon,
+            delta=noise.delta,
+            beta=options.beta,
+            proved=not split,
+            caveats=caveats(model, noise, split=split),
+            rows=treatment.words(model),
+            work=noise.work,
+            noise=noise.to_dict(),
+            moved=treatment.moved,
+            error=Violation(
+                objective=loss,
+                violation=violation,
+                tightening=tightening,
+                against_public=noise_against_ignorance(model, noise),
+                expected=treatment.expected if _touches_rows(model) and not safe else math.nan,
+                alone=treatment.alone if treatment.alone < treatment.violation else math.nan,
+                centred=options.feasibility == "centred" and _touches_rows(model),
+            ),
+        )
+
+    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        plan = design(model, options, dict.fromkeys(model.private_parts(), self.kind))
+        treatment = treat(model, options, plan)
+        c, b, entries = released_parts(model, plan, noise, progress)
+        progress("solving the noised program", 0.5)
+        equal = (model.form.private_rows & model.affine.equalities()).any()
+        inside = {"relaxed": 2.0, "centred": 0.0 if equal else 1.0}.get(options.feasibility)
+        if inside and c is None and not model.form.c0.any() and model.affine.is_linear():
+            way = row_margins(model, plan).one
+            out = solve_most_inside(model, options, b, entries, relax=way, inside=inside)
+        else:
+            safe = options.feasibility == "safe" and _touches_rows(model)
+            if safe:
+                program, weights = tightened_program(model, plan, treatment, c, b, entries)
+            else:
+                program, weights = relaxed_program(model, c, b, entries, treatment.relax), None
+                program = whole_sides(model, program, treatment.relax)
+            out = solve_released(model, options, program, weights=weights, unit=treatment.unit)
+            if safe:
+                out = self._listed(model, options, program, weights, treatment, plan, out)
+        amount = None
+        if options.feasibility == "centred" and _touches_rows(model):
+            released = relaxed_program(model, c, b, entries, treatment.relax)
+            out = replace(out, violation=violation_at(model, plan, released, out))
+            amount = None if entries is None or out.x is None else missed_on_average(model, plan, out.x)
+        notes = (*treatment.words(model, b, amount), *out.notes)
+        return replace(out, notes=notes, constant=released_constant(model, c, b))
+
+    def _listed(
+        self, model: PrivateLP, options: Options, program: ConeProgram, weights: Any, treatment: Treatment,
+        plan: NoiseDesign, out: Outcome,
+    ) -> Outcome:  # fmt: skip
+        """``out`` with the rows that may be short (``feasibility.py`` has the proof), and what tightening cost."""
+        if out.x is None:
+            return out
+        certain = certain_point(model) if out.status == LEAST_VIOLATION else None
+        if certain is not None:
+            value = float(program.c @ certain.x + program.d)
+            notes = ("the released rows leave no point: this public one satisfies them whatever the data are",)
+            return Outcome("optimal", np.array(certain.x), None, value, out.seconds, notes=notes)
+        short = shortfall(model.affine, program, out.x, model.form.private_rows, weights)
+        rows, cost = short_rows(model.affine, short), cost_of(model, treatment, out)
+        text = statement(model, options, plan, treatment, rows)
+        notes = (*([cost] if cost else ()), *out.notes)
+        return replace(out, extra_violation=float(short.max(initial=0.0)), short=rows, statement=text, notes=notes)
+
+
+def release(part: NoisyPart, theta: PrivateArray, source: NoiseSource) -> Floats:
+    """(h,) the part as it may be released: the numbers behind it with noise, rebuilt."""
+    exact = part.measurement.values(theta)
+    noisy = part.distribution.add_to(exact, source) if part.distribution is not None else exact
+    return part.measurement.rebuild(noisy, clip=part.clip)
+
+
+def released_parts(
+    model: PrivateLP, noise: NoiseDesign, source: NoiseSource, progress: Progress
+) -> tuple[Floats | None, Floats | None, Floats | None]:
+    """Noised c (n,), b (m,) and private A entries, None for parts that are public.
+
+    This is where private values enter: ``read_private`` gives theta, and ``release`` measures its numbers through the
+    noise source.
+    """
+    theta = PrivateArray(model.read_private())
+    c = b = entries = None
+    for i, (name, part) in enumerate(noise.parts.items()):
+        progress(f"noise on the {name} part ({part.measurement.count} numbers)", i / (2 * len(noise.parts)))
+        rebuilt = release(part, theta, source)
+        if name == "matrix":
+            entries = rebuilt
+            continue
+        full = np.zeros(model.affine.variables if name == "objective" else model.affine.rows)
+        if name == "objective":
+            # Brings each entry nearer to the true one, and keeps the signs on which a bounded optimum rests.
+            rebuilt = np.clip(rebuilt, *declared_range(model, name))
+        full[part.measurement.positions] = rebuilt
+        c, b = (full, b) if name == "objective" else (c, full)
+    return c, b, entries
+
+
+def released_constant(model: PrivateLP, c: Floats | None, b: Floats | None) -> float | None:
+    """The private constant term of the objective as the released parts of c (n,) and b (m,) make it: post-processing.
+    None where it is no combination of their numbers."""
+    factors = _constant_factors(model)
+    if factors is None:
+        return None
+    n = model.affine.variables
+    parts = np.concatenate(
+        [part if part is not None else np.zeros(size) for part, size in ((c, n), (b, model.affine.rows))]
+    )
+    return float(factors @ parts)
+
+
+def _constant_factors(model: PrivateLP) -> Floats | None:
+    """(n + m,) public z with ``z' [C; B] = o`` on theta, where c, b and the constant term are ``C theta``, ``B theta``
+    and ``o' theta`` plus public numbers."""
+    form, size = model.form, model.affine.theta_size
+    if not form.offset.nnz:
+        return None
+    o = form.offset.tocsr(size).toarray().ravel()
+    parts = sp.vstack([form.objective.tocsr(size), form.scalar.tocsr(size)])
+    if np.setdiff1d(form.offset.column, parts.indices).size:
+        return None
+    z: Floats = sp.linalg.lsqr(parts.T, o, atol=1e-14, btol=1e-14)[0]
+    return z if np.abs(parts.T @ z - o).max() <= 1e-9 * np.abs(o).max() else None
+
+
+def _linear(model: PrivateLP) -> bool:
+    """Whether no private row lies in another cone than inequalities and equations."""
+    private = model.form.private_rows
+    return all(block.kind in ("zero", "nonneg") or not private[block.rows].any() for block in model.affine.cones)
+
+
+def _touches_rows(model: PrivateLP) -> bool:
+    return any(part in ("scalar", "matrix") for part in model.private_parts())
+
+
+def objective_loss(model: PrivateLP, noise: NoiseDesign) -> float:
+    """Public bound on the loss in objective value from noise on c, at most what any public point loses; nan when c is
+    not noised."""
+    part = noise.parts.get("objective")
+    if part is not None and noise_hides_costs(model, part.measurement.positions, part.reach):
+        return objective_span(model)
+    loss = objective_noise(model, noise)
+    return min(loss, objective_span(model)) if loss > 0 else loss
+
+
+def objective_noise(model: PrivateLP, noise: NoiseDesign) -> float:
+    """Twice a public bound on ``|noise'x|`` over the public set, which holds with the noise's probability; nan when c
+    is not noised. Unlike a loss it is not capped: noise may exceed all that points can differ by."""
+    if "objective" not in noise.parts:
+        return math.nan
+    part = noise.parts["objective"]
+    largest = float(part.reach.max(initial=0.0))
+    if largest == 0:
+        return 0.0
+    weights: Floats = np.zeros(model.affine.variables)
+    weights[part.measurement.positions] = part.reach / largest
+    # The same for every distribution whose draws reach the entries by the same gains, so usually solved once.
+    key = ("norm of x", weights.tobytes())
+    return 2 * largest * model.cached(key, lambda: model.public.weighted_norm(weights))
+
+
+def noise_against_ignorance(model: PrivateLP, noise: NoiseDesign) -> float:
+    """Root mean square of the noise over that of what is unknown about the private numbers without it.
+
+    The prediction behind it: private numbers are spread evenly over their declared ranges, so the middle of a range
+    misses one by ``range / sqrt(12)`` on average; noise misses it by its standard deviation. Noise that is larger tells
+    less than the middle of the ranges does, which costs nothing. 0 where some range is not declared.
+    """
+    shares = []
+    lower, upper = model.public.box
+    for name, part in noise.parts.items():
+        low, high = declared_range(model, name)
+        size = np.ones(low.size)
+        if name == "objective":
+            size = (upper - lower)[part.measurement.positions]
+        elif name == "matrix":
+            size = model.public.magnitudes()[model.form.matrix_positions()[1]]
+        shares.append(against_ignorance(part.sigma, high - low, size))
+    return math.sqrt(sum(share**2 for share in shares) / max(len(shares), 1))
+
+
+def against_ignorance(sigma: Floats, span: Floats, size: Floats | float = 1.0) -> float:
+    """Noise of these standard deviations (k,) over what is unknown of numbers whose ranges are ``span`` (k,) wide; see
+    ``noise_against_ignorance``. ``size`` : how much each number counts."""
+    with np.errstate(invalid="ignore"):
+        unknown = span * size / math.sqrt(12)
+    if not np.isfinite(unknown).all() or not unknown.any():
+        return 0.0
+    return float(np.linalg.norm(sigma * size) / np.linalg.norm(unknown))
+
+
+def bounded_variables(model: PrivateLP) -> Verdict:
+    """Whether x is publicly bounded where A is private: noise on A is multiplied by x."""
+    if math.isfinite(x_bound(model)):
+        return YES
+    _, columns = model.form.matrix_positions()
+    loose = columns[~np.isfinite(model.public.magnitudes()[columns])]
+    names = list(dict.fromkeys(model.affine.column_names[j] for j in loose))
+    return Verdict(
+        False,
+        f"no public bound on {', '.join(names[:3]) or 'x'}: noise on A is multiplied by it; "
+        "give bounds=[lo, hi] or a public constraint that bounds it",
+    )
+
+
+def statement(
+    model: PrivateLP, options: Options, noise: NoiseDesign, treatment: Treatment, short: Rows | None = None
+) -> str:
+    """The utility statement in words. ``short`` : of a release under "safe", rows that may be short and by how much."""
+    loss, tightening = objective_loss(model, noise), treatment.tightening
+    parts, cost = [], ""
+    rows, mode = _touches_rows(model), options.feasibility
+    if not math.isnan(loss):
+        bound = number(loss) if math.isfinite(loss) else "an amount without a public bound (x is not bounded)"
+        what = "the true optimum" if not rows or mode == "relaxed" else "the best that the released constraints allow"
+        far = f"at most {bound} worse than" if rows else f"within {bound} of"
+        parts.append(f"the objective is {far} {what}")
+    along = "" if model.affine.is_linear() else " (in cones: along the interior direction)"
+    if rows and mode == "safe":
+        every = "every private row of the standard form" if model.split_rows else "every true private constraint"
+        if short:
+            parts.append(f"{every} holds except {listed(short)}{along}")
+        elif short is not None or leaves_a_point(model):
+            parts.append(f"{every} holds{along}")
+        else:
+            parts.append(f"{every} holds but those that the release lists, with how much each can be short (none where "
+                         f"the tightened ones leave a point){along}")  # fmt: skip
+        # A statement of its own: that a row holds and that it is not much harder are the two sides of its noise.
+        amount = number(tightening) if math.isfinite(tightening) else "an amount without a public bound (x has none)"
+        cost = f"; as likely, right-hand sides lie at most {amount} inside the true ones{along}"
+        # Multipliers bound what that costs where the optimum is convex in right-hand sides and the program has a point.
+        if not (has_integers(model) or short):
+            cost += ", which costs that times their multipliers in objective value"
+    elif rows:
+        if mode == "relaxed" and math.isnan(loss) and not model.splits_objective and model.form.c0.any():
+            parts.append("the objective is at least as good as the true optimum")
+        what = "no row of the standard form" if model.split_rows else "no private constraint"
+        where = " where the true ones leave a point" if mode == "relaxed" and not leaves_a_point(model) else ""
+        parts.append(f"{what} is violated by more than {_at_most(model, noise, treatment)}{along}{where}")
+        if mode == "centred" and math.isnan(loss) and model.form.c0.any():
+            cost = "; nothing is promised of the objective"
+    else:
+        parts.append("all constraints hold exactly")
+    return f"with probability {number(1 - options.beta)}, {' and '.join(parts)}{cost}"
+
+
+def listed(short: Rows) -> str:
+    """The first rows that may be short, and how many more there are."""
+    told = [f"{shortened(label, 40)} (short by at most {number(amount)})" for label, amount in short[:_MOST_LISTED]]
+    more = len(short) - len(told)
+    told += [f"{more} more, by no more than that (listed in accuracy.short)"] if more else []
+    return " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else told[0]
+
+
+def _at_most(model: PrivateLP, noise: NoiseDesign, treatment: Treatment) -> str:
+    """By how much a private constraint can be violated, in words."""
+    if math.isinf(treatment.alone):
+        fixed = float(reach_on_b(model, noise).max(initial=0.0))
+        reach = number(float(noise.parts["matrix"].reach.max()))
+        times = f"{reach} times the sum of |x|, on which there is no public bound"
+        return f"{number(fixed)} and {times}" if fixed > 0 else times
+    known = largest_violation(model)
+    alone, most = min(treatment.alone, known), min(treatment.violation, known)
+    if most <= alone:
+        return number(alone)
+    return f"{number(alone)} where the released numbers leave a point, {number(most)} where only the true ones do"
+
+
+def caveats(model: PrivateLP, noise: NoiseDesign, *, split: bool) -> tuple[str, ...]:
+    """What the statement leaves out: numbers beyond the clamp and, with ``split``, expressions split into rows."""
+    out = []
+    clamps = [p.measurement.limit for p in noise.parts.values() if p.measurement.furthest > p.measurement.limit]
+    if clamps:
+        out.append(f"statements are for private numbers up to {number(min(clamps))} in size; beyond, they are clamped")
+    if split:
+        out.append(
+            f"CVXPY split expressions (norms, absolute values, maxima, ...) into rows, {model.split_rows} of them with "
+            "noise; the errors of the rows of one expression add up in it, so the statement is about single rows only"
+        )
+    return tuple(out)
+
+
+LAPLACE_ONCE = NoiseOnce()
+GAUSSIAN_ONCE = NoiseOnce("gaussian", "gaussian-once", "HRRU14, sections 4.2-4.5; Gaussian mechanism")
+
+
+# With fewer private entries a forecast takes less than the bounds of others, and tells what they have to beat.
+FEW = 5_000
+# Bounds are rounded another way than forecasts.
+_ROUNDED = 1 - 1e-9
+# Plans put what predicts nothing just below 1: no bound lies between that and 1.
+_UNPREDICTED = 0.99
+
+
+def at_least(model: PrivateLP, options: Options, kind: Kind) -> Iterator[Bound]:
+    """One bound, or none where entries are few or differ.
+
+    Every row that has a private entry of column j gives way by ``reach min(|x_j|, ||x||_1)`` at least, and for the
+    largest of these columns there is such a row; or, where ``design._row_reach`` is better, by what it computes for
+    the row with most entries.
+    """
+    form, affine = model.form, model.affine
+    if form.matrix.nnz < FEW or model.private_parts() != ("matrix",):
+        return
+    if options.feasibility not in ("relaxed", "centred"):
+        return
+    if len(affine.private_blocks) != 1 or not affine.is_linear():
+        return
+    (group,) = record_blocks(affine)
+    low, high = declared_range(model, "matrix")
+    if AlikeView.of(group.blocks[0], form.matrix) is None or not (all_equal(low) and all_equal(high)):
+        return
+    moved = sensitivity_under(group, form.matrix, affine, matrix=True)
+    if not 0 < moved.l1 < math.inf:
+        return
+    grow = (1 + ROUNDING) * _ROUNDED
+    if kind == "gaussian":
+        noise: Gaussian | Laplace = Gaussian(moved.l2 * grow / gaussian_mu(options.epsilon, options.delta))
+    else:
+        noise = Laplace(moved.l1 * grow / options.epsilon)
+    norm, magnitudes = x_bound(model), model.public.magnitudes()[private_columns(model)]
+    size = np.minimum(magnitudes, norm)
+    way = for_all = noise.max_abs_quantile(form.matrix.nnz, options.beta) * float(size.max())
+    both = 2 * way
+    if kind == "gaussian":
+        counts = model.form.entries_of_rows
+        tail = options.beta / (2 * int(np.count_nonzero(counts)))
+        unit = noise.standard_deviation * min(float(np.linalg.norm(size)), norm)
+        for_all = unit * math.sqrt(chdtri(int(counts.max()), tail))
+        both = min(both, for_all + min(for_all, unit * -float(ndtri(tail / 2))))
+    violation = both if options.feasibility == "relaxed" else min(way, for_all)
+    span, against = float(high[0] - low[0]), 0.0
+    if math.isfinite(span) and span > 0 and np.isfinite(magnitudes).all() and magnitudes.any():
+        against = noise.standard_deviation * math.sqrt(12) / span * _ROUNDED
+        against = min(against, _UNPREDICTED) if against < 1 else against
+    # On average a row is missed by half of the noise's mean size at the largest x (``treatment.missed_on_average``).
+    deviation = noise.standard_deviation * np.sqrt(
+        form.sums_by_column(np.minimum(model.public.magnitudes(), norm) ** 2)
+    )
+    average = deviation * math.sqrt(2 / math.pi) * np.where(affine.equalities(), 1.0, 0.5)
+    expected = float(average[form.private_rows].mean())
+    error = Violation(
+        violation=min(violation, largest_violation(model)),
+        against_public=against,
+        expected=expected,
+        centred=options.feasibility == "centred",
+    )
+    yield Bound(error, model.split_rows == 0)

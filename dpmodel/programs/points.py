@@ -1,0 +1,406 @@
+"""Choosing among public points by the exponential mechanism: a net over a small polyhedron, or given points.
+
+The cheapest public point that violates few private rows, by the sparse vector technique: no target, no search.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats, Integers, PrivateArray
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
+from dpmodel.contract import (
+    YES,
+    Mechanism,
+    Options,
+    Outcome,
+    Progress,
+    Serves,
+    Verdict,
+    no_progress,
+    refuse_feasibility,
+)
+from dpmodel.forecast import Forecast, Violation
+from dpmodel.numerics.nets import MOST_DIMENSIONS, MOST_POINTS, Choices, Net, RowBounds, level_for, net_of
+from dpmodel.numerics.polyhedron import Polyhedron
+from dpmodel.numerics.public_facts import cached
+from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error, exponential_mechanism, permute_and_flip
+from dpmodel.programs.objective import objective_span
+from dpmodel.programs.point_finder import ONE_CANDIDATE, CountingEngine, Point, Promise, Task
+from dpmodel.programs.rows import PrivateRows, most_rows_stay, plain_linear, private_rows, public_polyhedron
+from dpmodel.text import number
+
+# Points times rows, for the run time; and how many of these are held at once.
+_MOST_PRODUCTS = 4e9
+_AT_ONCE = 4_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Choices):
+    """The plan: ``epsilon`` of the selection, and whether it is pure."""
+
+    epsilon: float
+    pure: bool
+
+
+@dataclass(frozen=True)
+class PointExponential(CountingEngine):
+    """Choose a public point that violates few private rows by more than a.
+
+    Source
+        Exponential mechanism (McSherry and Talwar 2007); permute-and-flip (McKenna and Sheldon 2020) for pure epsilon.
+    Privacy
+        Score of a point p: minus the number of rows with ``G_i p - h_i > a``. Whether row i counts depends on the data
+        of row i alone (its dot product is computed from nothing else, relative rows are divided by their own width),
+        so scores are exact integers without rounding between neighbours. One record reaches at most q = ``per_record``
+        rows. Under replace-one a score moves by at most q either way: range 2 q. Where absent rows read 0 <= 0 they
+        never count, and taking a record away only lowers the number: range q. One selection is all that is released:
+        permute-and-flip of epsilon where the task's zCDP budget is that of a whole (epsilon, delta) (pure epsilon is
+        (epsilon, delta)-DP for every delta); the exponential mechanism with the rho given where it is a part of one,
+        because the other parts add up in rho.
+    Utility
+        A point that is worse than the best by t rows is chosen with probability at most exp(-t / scale), scale = range
+        / epsilon, and there are k - 1 others; scores are integers, so the chosen one is worse by s + 1 = ceil(scale
+        ln((k - 1) / beta)) or more with probability at most beta. Over a net of drift at most a, the point next to any
+        x* that satisfies all rows violates none by more than a: its score is 0. So all but s rows are violated by at
+        most a (proved). V(x) is the violation of the (s + 1)-st worst row. Over given points the statement is
+        relative: at most s more rows than the best of them leaves out.
+        The net is the finest whose s is within ``slack_rows``, the coarsest whose drift is within ``violation``, or
+        (asked for neither) the one with the least a + width s / rows.
+    Cost
+        k m dot products, in blocks; at most 4e9, and 200,000 points.
+    """
+
+    cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
+    name = "point-exponential"
+    source = "McSherry and Talwar 2007; McKenna and Sheldon 2020"
+    takes_tilt = False
+    vertices: Any = field(default=None, compare=False, repr=False)
+
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+        refused = plain_linear(model)
+        if refused is not None:
+            return refused
+        rows = private_rows(model)
+        if not rows.count:
+            return Verdict(False, "no constraint is private")
+        net = _public_net(model) if options.vertices is None else None
+        # In many dimensions the finest net that can be listed is hardly better than the coarsest.
+        fine = net is not None and net.levels[-1][1] <= net.levels[0][1] / 2
+        if fine or options.vertices is not None:
+            return YES
+        return Verdict(
+            False,
+            f"the public set has more than {MOST_DIMENSIONS} dimensions (or is flat): no net of it is small and fine; "
+            "give candidate points: mechanisms.PointExponential(vertices=[...])",
+        )
+
+    def promise(self, task: Task) -> Promise:
+        rows = private_rows(task.model)
+        width = rows.residual_range(task.polytope)[1]
+        epsilon, pure = _epsilon(task)
+        scale = _range(rows) / epsilon
+        caveats: tuple[str, ...] = ()
+        if task.vertices is not None:
+            points = points_inside(task.polytope, task.vertices)
+            count = points.shape[0]
+            plan = Choice(threshold=task.violation or 0.0, epsilon=epsilon, pure=pure, points=points)
+            slack = _slack(count, scale, task.beta)
+            caveats = (
+                f"the proved statement is about the {count} given points that satisfy the public "
+                f"constraints: at most {slack} more private constraints are left out than by the best of them",
+            )
+            words, proved = f"{count} given points", False
+        else:
+            net = net_for(task.model, task.polytope, cubes=task.cut)
+            if net is None:  # cut by a target, until it is flat or no product any more
+                count, drift = 1, min(_apart(rows, task.polytope), width)
+                points = task.polytope.nearest(np.zeros(task.polytope.size))[None, :]
+                plan = Choice(threshold=0.0, epsilon=epsilon, pure=pure, points=points)
+            else:
+                slacks = np.array([_slack(size, scale, task.beta) for size, _ in net.levels])
+                level = level_for(net, slacks, width / rows.count, task.violation, task.slack_rows)
+                count, drift = net.levels[level]
+                plan = Choice(threshold=0.0, epsilon=epsilon, pure=pure, net=net, level=level)
+            plan = replace(plan, threshold=max(task.violation or 0.0, drift))
+            slack = _slack(count, scale, task.beta)
+            words, proved = f"a net of at most {count} points", True
+        return Promise(
+            error=plan.threshold,
+            gain=1.0,
+            slack_rows=min(slack, rows.count),
+            rows=rows.count,
+            width=width,
+            work=f"one choice among {words}",
+            proved=proved,
+            noise={"candidates": count, "range": _range(rows), "selection_epsilon": epsilon},
+            caveats=caveats,
+            plan=plan,
+        )
+
+    def point(
+        self, task: Task, promise: Promise, theta: PrivateNumbers, source: NoiseSource, progress: Progress
+    ) -> Point:
+        rows, plan = private_rows(task.model), promise.plan
+        progress(promise.work, 0.1)
+        G, h = rows.values(theta)
+        points, threshold = plan.listed()
+        counts = violated(G, h, points, threshold)
+        reach = float(_range(rows))
+        if plan.pure:
+            chosen = permute_and_flip(-counts, reach, epsilon=plan.epsilon, source=source)
+        else:
+            chosen = exponential_mechanism(-counts, reach, rho=task.spend.rho, source=source)
+        return Point(np.array(points[chosen]), extra_violation=threshold - plan.threshold)
+
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateNumbers) -> float:
+        G, h = private_rows(task.model).values(theta)
+        return float(violated(G, h, x[None, :], promise.alpha)[0])
+
+
+def violated(G: sp.csr_array, h: PrivateArray, points: Floats, threshold: float) -> PrivateArray:
+    """(k,) how many rows each point violates by more than the threshold; private."""
+    counts = np.zeros(points.shape[0])
+    step = max(1, _AT_ONCE // max(G.shape[0], 1))
+    # Few columns: a dense product is faster, and its sums over one row never mix with another row's data.
+    left: Any = G.toarray() if G.shape[1] <= 16 else G
+    limit = (h + threshold)[:, None]
+    for start in range(0, points.shape[0], step):
+        block = slice(start, start + step)
+        counts[block] = (left @ points[block].T > limit).sum(axis=0)
+    return PrivateArray(counts)
+
+
+def _range(rows: PrivateRows) -> int:
+    return rows.per_record * (1 if rows.absent else 2)
+
+
+def _slack(candidates: int, scale: float, beta: float) -> int:
+    """By how many rows the chosen point may be worse than the best, with probability 1 - beta."""
+    if candidates <= 1:
+        return 0
+    return max(math.ceil(scale * math.log((candidates - 1) / beta)) - 1, 0)
+
+
+def _epsilon(task: Task) -> tuple[float, bool]:
+    """Epsilon of the selection, and whether it is pure: pure where the budget is a whole (epsilon, delta)."""
+    rho = task.spend.rho
+    if rho is None:
+        return task.spend.epsilon, True
+    if task.whole:
+        return task.epsilon, True
+    return task.spend.selection_epsilon(), False
+
+
+@cached
+def _public_net(model: PrivateLP) -> Net | None:
+    return net_for(model, public_polyhedron(model))
+
+
+def net_for(model: PrivateLP, polytope: Polyhedron, *, cubes: bool = False) -> Net | None:
+    """``cubes`` : of the kind that promises no less for any part of the polytope."""
+    rows = private_rows(model)
+    bounds = RowBounds(rows.lower, rows.upper, rows.norm1, rows.norm2)
+    return net_of(polytope, bounds, int(min(MOST_POINTS, max(_MOST_PRODUCTS / max(rows.count, 1), 1))), cubes=cubes)
+
+
+def _apart(rows: PrivateRows, polytope: Polyhedron) -> float:
+    """Drift of a single point."""
+    low, high = polytope.box
+    size = np.maximum(np.abs(rows.lower), np.abs(rows.upper))
+    return min(float(size @ (high - low)), rows.norm2 * float(np.linalg.norm(high - low)))
+
+
+def points_inside(polytope: Polyhedron, vertices: Floats) -> Floats:
+    """(k, n) the given points that satisfy the public constraints, each once; some point of the polytope if none
+    does."""
+    vertices = vertices[np.sort(np.unique(vertices, axis=0, return_index=True)[1])]
+    size = 1e-9 * (1 + np.abs(vertices).max(axis=1))
+    miss = np.maximum((polytope.lower - vertices).max(axis=1), (vertices - polytope.upper).max(axis=1))
+    for left, right, equality in ((polytope.A_ub, polytope.b_ub, False), (polytope.A_eq, polytope.b_eq, True)):
+        if right.size:
+            gap = np.asarray(left @ vertices.T).T - right
+            miss = np.maximum(miss, (np.abs(gap) if equality else gap).max(axis=1))
+    kept: Integers = np.flatnonzero(miss <= size)
+    return vertices[kept] if kept.size else polytope.nearest(vertices[0])[None, :]
+
+
+POINT_EXPONENTIAL = PointExponential()
+
+
+# Points are asked in blocks of this many, and only until one passes.
+_BLOCK = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask(Choices):
+    """The public plan: ``count`` points. ``allowed`` : rows that a point may violate to pass (without noise). ``slack``
+    : rows that the chosen one violates at most; ``loss`` : by how much it is dearer than the optimum at most."""
+
+    count: int
+    allowed: float
+    slack: int
+    loss: float
+
+
+@dataclass(frozen=True)
+class CheapestPoint(Mechanism[PrivateLP]):
+    """Go through public points in the order of their public cost and take the first that violates few private rows.
+
+    Source
+        Sparse vector technique (Lyu, Su and Li 2017, algorithm 7) over a net, or over given points.
+    Privacy
+        The order is public. Query i is minus the number of rows with ``G_i p - h_i > a`` at the i-th point. One record
+        reaches at most q = ``per_record`` rows, so each query moves by at most q; two queries move apart by at most
+        2 q (replace-one), or q where absent rows read 0 <= 0 and so all queries move the same way. Counts are exact
+        integers. ``AboveThreshold`` with one positive answer is epsilon-DP for any number of queries; which query
+        passes first is all that is released. Pure epsilon is (epsilon, delta)-DP for every delta.
+    Utility
+        Scales r (threshold) and v (queries). With probability 1 - beta / 2 the point p* next to the optimum x*, which
+        violates no row by more than a (drift of the net), passes unless an earlier one does: one draw of either noise
+        is at most ``allowed = (r + v) ln(2 / beta)`` (each fails one-sidedly with probability beta / 4). With
+        probability 1 - beta / 2 every point that passes violates at most ``allowed + r ln(2 / beta) + v ln(2 k /
+        beta)`` rows by more than a. What passes first is no dearer than p*, whose cost is within the net's drift for
+        the cost of that of x*. Over given points both statements are about the best of them that satisfies all rows up
+        to a. If no point passes (probability below beta / 2 when there is a feasible one), the dearest is returned and
+        a note says so. The level of the net is chosen as in ``point-exponential``.
+    Cost
+        At most k m dot products, in blocks until the first point passes.
+    """
+
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low", "row low", "row high"), leaves_out=True)
+    name: str = "cheapest-point"
+    source: str = "Lyu, Su and Li 2017, algorithm 7"
+    vertices: Any = field(default=None, compare=False, repr=False)
+
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+        if not {"scalar", "matrix"} & set(model.private_parts()):
+            return Verdict(False, "serves problems with private constraints")
+        if "objective" in model.private_parts():
+            return Verdict(False, "serves public objectives")
+        if not model.form.c0.any():
+            return Verdict(False, "there is no objective: choosing the point that violates least serves better")
+        other = refuse_feasibility(options, "centred", "relaxed")
+        if other is not None:
+            return other
+        if options.goal != "auto" or options.target is not None:
+            return Verdict(False, "it needs no target, search or penalty")
+        if plain_linear(model) is None and public_polyhedron(model).empty:
+            return Verdict(False, "the public constraints have no common point")
+        served = PointExponential().eligible(model, options)
+        refused = most_rows_stay(model) if served.eligible else served
+        if refused is not None:
+            return refused
+        return ONE_CANDIDATE if _cheapest_plan(model, options).count <= 1 else YES
+
+    def forecast(self, model: PrivateLP, options: Options) -> Forecast:
+        rows, plan = private_rows(model), _cheapest_plan(model, options)
+        slack, width = min(plan.slack, rows.count), rows.residual_range(public_polyhedron(model))[1]
+        listed = plan.points is not None
+        unit = " times its own width" if rows.relative else ""
+        violation, lost = min(plan.threshold, width), min(plan.loss, objective_span(model))
+        loss = f"at most {number(lost)} worse than" if lost else "at least as good as"
+        best = "the best of the given points that satisfies them" if listed else "the true optimum"
+        return Forecast(
+            statement=f"with probability {number(1 - options.beta)}, all but {slack} of the {rows.count} private "
+            f"constraints are violated by at most {number(violation)}{unit}, and the objective is {loss} {best}",
+            epsilon=options.epsilon,
+            delta=0.0,
+            beta=options.beta,
+            proved=not listed,
+            work=f"at most {plan.count} points, cheapest first",
+            noise={"candidates": plan.count, "rows allowed to pass": plan.allowed, "sensitivity": rows.per_record},
+            caveats=_cheapest_caveats(rows, listed),
+            error=Violation(
+                objective=lost,
+                violation=violation,
+                slack_rows=slack,
+                private_rows=rows.count,
+                width=width,
+                span=objective_span(model),
+                relative=rows.relative,
+            ),
+        )
+
+    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        rows, plan = private_rows(model), _cheapest_plan(model, options)
+        points, threshold = plan.listed()
+        points = points[np.argsort(points @ model.form.c0, kind="stable")]
+        G, h = rows.values(PrivateArray(model.read_private()))
+        test = AboveThreshold(
+            -plan.allowed,
+            sensitivity=rows.per_record,
+            epsilon=options.epsilon,
+            range_bound=_test_range(rows),
+            source=noise,
+        )
+        chosen = None
+        for start in range(0, points.shape[0], _BLOCK):
+            progress("asking points, cheapest first", start / points.shape[0])
+            passed = test.first_above(-violated(G, h, points[start : start + _BLOCK], threshold))
+            if passed is not None:
+                chosen = start + passed
+                break
+        notes = () if chosen is not None else ("no point passed: this is the dearest one, and it may violate any row",)
+        x = np.array(points[-1 if chosen is None else chosen])
+        value = float(model.form.c0 @ x) + model.form.d0
+        return Outcome("optimal", x, None, value, extra_violation=threshold - plan.threshold, notes=notes)
+
+
+def _test_range(rows: PrivateRows) -> float:
+    return float(rows.per_record * (1 if rows.absent else 2))
+
+
+def _cheapest_caveats(rows: PrivateRows, listed: bool) -> tuple[str, ...]:
+    out = []
+    if listed:
+        out.append("the statement is about given points: it is proved relative to the best of them")
+    if rows.relative:
+        out.append(
+            "the private rows have no declared magnitude: each is divided by its own width (the largest violation it "
+            "can have), and alpha is a share of that"
+        )
+    return tuple(out)
+
+
+@cached
+def _cheapest_plan(model: PrivateLP, options: Options) -> Ask:
+    rows, polytope, cost = private_rows(model), public_polyhedron(model), model.form.c0
+
+    def errors(count: int) -> tuple[float, int]:
+        """What may pass, and what the point that passes violates at most."""
+        q, reach = float(rows.per_record), _test_range(rows)
+        allowed = above_threshold_error(1, q, options.epsilon, options.beta, range_bound=reach)
+        beyond = above_threshold_error(count, q, options.epsilon, options.beta, range_bound=reach)
+        return allowed, math.floor(allowed + beyond)
+
+    if options.vertices is not None:
+        points = points_inside(polytope, options.vertices)
+        allowed, slack = errors(points.shape[0])
+        return Ask(
+            threshold=options.violation or 0.0,
+            points=points,
+            count=points.shape[0],
+            allowed=allowed,
+            slack=slack,
+            loss=0.0,
+        )
+    net = net_for(model, polytope)
+    assert net is not None  # eligible() came first
+    slacks = np.array([errors(size)[1] for size, _ in net.levels])
+    weight = rows.residual_range(polytope)[1] / rows.count
+    level = level_for(net, slacks, weight, options.violation, options.slack_rows)
+    count, drift = net.levels[level]
+    allowed, slack = errors(count)
+    norms = float(np.abs(cost).sum()), float(np.linalg.norm(cost))
+    loss = net.drift_for(level, RowBounds(np.minimum(cost, 0), np.maximum(cost, 0), *norms))
+    threshold = max(options.violation or 0.0, drift)
+    return Ask(threshold=threshold, net=net, level=level, count=count, allowed=allowed, slack=slack, loss=loss)
+
+
+CHEAPEST_POINT = CheapestPoint()

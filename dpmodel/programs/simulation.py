@@ -1,0 +1,203 @@
+"""How well a mechanism does on synthetic databases, where its statement says nothing and so decides nothing.
+
+Public facts only: private numbers are drawn inside their declared ranges and magnitudes, as many units as there are,
+and mechanisms run on them in place of the private ones. A prediction by which plans choose, no statement.
+
+What a mechanism errs by on databases drawn from public facts, in the user's units: for figures alone.
+
+Private numbers are drawn inside their declared ranges; the mechanism runs on them with seeded noise, and its point is
+held against the drawn program, which is known here.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from dpmodel._types import Floats, PrivateArray
+from dpmodel.classify.private_lp import PrivateLP, RecordsLP
+from dpmodel.compile.affine_map import ThetaBlock
+from dpmodel.compile.form import entry_ends
+from dpmodel.compile.public_set import base_program
+from dpmodel.contract import Options
+from dpmodel.errors import NotPrivateWarning, SpecificationError
+from dpmodel.marks.magnitude import scale_units
+from dpmodel.numerics.cone_program import solve_cone_program
+from dpmodel.numerics.public_facts import cached
+from dpmodel.privacy import PublicGenerator, SeededSource, public_generator
+from dpmodel.programs.fewer_records import as_noisy, fewer_records
+from dpmodel.programs.objective import objective_span
+from dpmodel.programs.public_only import PUBLIC_ONLY
+from dpmodel.programs.rows import private_rows, public_polyhedron
+
+# Databases drawn, and the spread of the logarithm of how popular columns are in them: ballots of public votes have
+# at least that (chosen on four elections, tests/benchmarks/programs/set_cover.py).
+DATABASES, _SPREAD = 3, 2.0
+# Private rows that they have together, if not in one: errors are means over rows, which then hardly vary.
+_MANY = 1000
+
+
+@dataclass(frozen=True)
+class SyntheticLP(PrivateLP):
+    """The same problem with synthetic private values ``theta`` (P,), or one of fewer records; public facts are shared.
+    ``of_all`` : numbers that a product with all rows reads, by which runs are planned."""
+
+    theta: Floats = field(default_factory=lambda: np.zeros(0))
+    of_all: int = 0
+
+    @property
+    def entries(self) -> int:
+        return self.of_all
+
+    def read_private(self) -> PrivateArray:
+        return PrivateArray(self.theta)
+
+
+def against_public(
+    mechanism: Any, model: PrivateLP, options: Options, count: int = DATABASES, enough: float = math.inf
+) -> float:
+    """The error of ``mechanism`` on ``count`` synthetic databases, in units of that of the best point that reads no
+    data (of the largest error there can be, where no such point is eligible). Computed once per request. Databases of
+    large problems have fewer records. ``enough`` : once the error is seen to be larger, it is left at that."""
+
+    def build() -> float:
+        own = 0.0
+        public = PUBLIC_ONLY.eligible(model, options).eligible
+        few = fewer_records(model)
+        drawn, asked = (model, options) if few is None else (few, as_noisy(options, few.share))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotPrivateWarning)
+            without = PUBLIC_ONLY.run(model, options, SeededSource(0)).x if public else None
+            drawings = databases(drawn, count)
+            other = sum(error(drawn, theta, without) if public else 1.0 for theta in drawings)
+            for number, theta in enumerate(drawings):
+                if own > enough * other:
+                    break
+                made = SyntheticLP(
+                    drawn.form, model.classification, model.public, theta, model.entries, _memo=drawn._memo
+                )
+                own += error(drawn, theta, mechanism.run(made, asked, SeededSource(number)).x)
+        if other > 0:
+            return own / other
+        return math.inf if own > 0 else 1.0
+
+    vertices = None if options.vertices is None else options.vertices.tobytes()
+    requested = repr(replace(options, vertices=None))
+    return model.cached(("against public", repr(mechanism), requested, vertices, count, enough), build)
+
+
+def databases_that_tell(model: PrivateLP) -> int:
+    """How many are worth drawing: of many records, one tells."""
+    rows = private_rows(model).count
+    return min(DATABASES, max(_MANY // max(rows, 1), 1)) if fewer_records(model) is None else 1
+
+
+@cached
+def databases(model: PrivateLP, count: int) -> list[PrivateArray]:
+    """(P,) private numbers of each database; the first are the same ones, however many are asked for."""
+    return drawn_databases(model, count)
+
+
+def drawn_databases(model: PrivateLP, count: int) -> list[PrivateArray]:
+    """(P,) private numbers of each of ``count`` databases."""
+    rng, out = public_generator(0), []
+    for _ in range(count):
+        theta = np.zeros(model.affine.theta_size)
+        for block in model.affine.private_blocks:
+            theta[block.columns] = _draw(block, rng)
+        out.append(PrivateArray(theta))
+    return out
+
+
+def error(model: PrivateLP, theta: PrivateArray, x: Floats | None) -> float:
+    """Mean violation as a share of the width, plus the loss (against the cheapest public point) as one of its span."""
+    if x is None:
+        return 1.0
+    rows, polytope = private_rows(model), public_polyhedron(model)
+    G, h = rows.values(theta)
+    width, span = rows.residual_range(polytope)[1], objective_span(model)
+    missed = float(np.maximum(G @ x - h, 0.0).mean()) / width if width > 0 else 0.0
+    if not 0 < span < math.inf:
+        return missed
+    c = model.form.c0 + model.form.objective.apply(theta)
+    return missed + max(float(c @ x) + polytope.support(-c), 0.0) / span
+
+
+def _draw(block: ThetaBlock, rng: PublicGenerator) -> Floats:
+    """(size,) entries of one private parameter.
+
+    A unit of one entry is uniform in its range. Of larger units a random number of entries is at an end of its range
+    and the rest at zero, as in ballots, baskets and incidence; some columns are more popular than others.
+    """
+    layout, limits = block.parameter.layout, block.parameter.magnitude
+    low, high = (np.array(np.broadcast_to(end, block.size), dtype=np.float64) for end in block.parameter.entry_range)
+    low, high = np.where(np.isfinite(low), low, -1.0), np.where(np.isfinite(high), high, 1.0)
+    units = layout.units
+    sizes = np.bincount(units, minlength=layout.unit_count)
+    if sizes.max(initial=0) <= 1:
+        return rng.uniform(low, high)
+    place = {"row": layout.columns, "column": layout.rows}.get(layout.unit, np.arange(block.size))
+    popular = _SPREAD * rng.standard_normal(int(place.max()) + 1)
+    score = np.empty(block.size)  # in whole numbers, which stand beside those of units in one key: quicker than lexsort
+    score[np.argsort(popular[place] + rng.gumbel(size=block.size))] = np.arange(block.size)
+    order = np.argsort(units * float(block.size) + score)[::-1]
+    rank = np.empty(block.size, dtype=np.int64)
+    rank[order] = np.arange(block.size) - np.repeat((np.cumsum(sizes[::-1]) - sizes[::-1]), sizes[::-1])
+    reach = max(float(np.maximum(np.abs(low), np.abs(high)).max()), 1e-300)
+    most = min(limits["max_l1"] / reach, (limits["max_l2"] / reach) ** 2, float(sizes.max()))
+    taken = rng.integers(1, max(math.floor(most + 1e-9), 1) + 1, size=sizes.size)
+    up, down = np.maximum(high, 0.0), np.maximum(-low, 0.0)
+    share = np.divide(up, up + down, out=np.full(block.size, 0.5), where=up + down > 0)
+    end = np.where(rng.uniform(size=block.size) < share, high, low)
+    values = np.where(rank < taken[units], end, np.clip(0.0, low, high))
+    scale_units(values, layout, limits)
+    return values
+
+
+def measured(mechanism: Any, model: PrivateLP, options: Options, runs: int) -> dict[str, list[float]]:
+    """Column of ``Violation`` -> its value in each run: what the objective loses against the drawn program's optimum
+    (nan where the drawn program has none), and the largest violation of a private row (both nan without a point).
+
+    Raises
+    ------
+    SpecificationError
+        For cones, rows that are not in one array, and where a private number has no declared range to be drawn from.
+    """
+    form = model.form
+    if isinstance(model, RecordsLP):
+        raise SpecificationError(
+            "simulate: a program whose rows are read a part at a time",
+            why="databases are drawn, and programs solved exactly, in memory",
+            remedy="simulate a program over fewer people",
+        )
+    if not model.affine.is_linear():
+        raise SpecificationError("simulate: the program has cones", why="violations are told of linear rows")
+    parts = [form.private_part(name) for name in model.private_parts()]
+    if not all(np.isfinite(end).all() for part in parts for end in entry_ends(model.affine, part)):
+        raise SpecificationError(
+            "simulate: private numbers without a declared range",
+            why="synthetic ones are drawn from public facts alone",
+            remedy="bounds=[lo, hi] on every private parameter",
+        )
+    private, equalities = form.private_rows, model.affine.equalities()
+    out: dict[str, list[float]] = {"objective within": [], "violation within": []}
+    for seed, theta in enumerate(drawn_databases(model, runs)):
+        of_matrix = form.matrix.compact().apply(theta) if form.matrix.nnz else None
+        c, b, A = form.with_noise(form.objective.apply(theta), form.scalar.apply(theta), of_matrix)
+        best = solve_cone_program(base_program(form).with_(c=c, b=b, A=A), solver=model.public.solver)
+        made = SyntheticLP(form, model.classification, model.public, theta, model.entries, _memo=model._memo)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotPrivateWarning)
+            x = mechanism.run(made, options, SeededSource(seed)).x
+        lost = missed = math.nan
+        if x is not None:
+            beyond = A @ x - b
+            missed = float(np.where(equalities, np.abs(beyond), np.maximum(beyond, 0.0))[private].max(initial=0.0))
+            lost = float(c @ x - c @ best.x) if best.x is not None and best.solved else math.nan
+        out["objective within"].append(lost)
+        out["violation within"].append(missed)
+    return out

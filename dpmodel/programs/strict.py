@@ -1,0 +1,179 @@
+"""No violated constraint, with certainty: truncated Laplace noise on b and A, and rows tightened by its reach."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from dpmodel.classify.private_lp import PrivateLP, refuse_high
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Forecast, Violation
+from dpmodel.numerics.cone_program import solve_cone_program
+from dpmodel.privacy import NoiseSource
+from dpmodel.programs.feasibility import tightened_program, treat
+from dpmodel.programs.noise_design import Kind, design
+from dpmodel.programs.noise_once import caveats, objective_loss, released_constant, released_parts
+from dpmodel.programs.public import half_ranges, middle_program, spread_of_sides
+from dpmodel.programs.released_program import interior_direction, margin, solve_released
+from dpmodel.text import number
+
+
+@dataclass(frozen=True)
+class StrictTruncatedLaplace(Mechanism[PrivateLP]):
+    """Every true constraint holds at the released point, for every draw of the noise.
+
+    Source
+        Munoz, Syed, Vassilvitskii, Vitercik: Private optimization without constraint violations (2021), for b;
+        here for b and A, without its factor m.
+    Privacy
+        Each private part p of the constraints is released as ``S_p theta`` plus Laplace noise of scale
+        ``D_1 / (w_p epsilon)`` conditioned on every entry staying within ``s_p`` (``TruncatedLaplace``), with
+        ``s_p = (D_1 / (w_p eps)) ln(1 + (e^(w_p eps) - 1) / (2 w_p delta))``. Let two neighbours' numbers differ by
+        d_i with ``sum |d_i| <= D_1``. Where both have positive density the ratio is at most
+        ``e^(sum |d_i| / scale) <= e^(w eps)``. The mass of one outside the other's support is at most the sum over
+        i of ``(e^(|d_i| / scale) - 1) e^(-s/scale) / (2 (1 - e^(-s/scale)))``, and since ``e^x - 1`` is
+        superadditive this is at most ``(e^(w eps) - 1) / (2 (e^(s/scale) - 1)) = w delta``. So each part is
+        (w eps, w delta)-DP with no factor for the number of entries; parts add up (basic composition), a
+        private objective gets plain Laplace noise. D_1 is the 1-norm sensitivity of ``S_p theta`` from the
+        footprint. The tightening is a public number; clipping to public ranges and solving are
+        post-processing.
+    Utility
+        ``|released - true| <= s_p`` entrywise with certainty (true means clipped to the public bounds, and holding
+        means up to the solver's tolerance). Linear rows are tightened by the reach of the noise on b, and by its
+        reach on A times |x|, but never beyond the worst data that are allowed (``treatment.tightened_program``); other
+        cones along their interior direction (``margin``). So the released program's feasible set lies in the true
+        one: no violation, probability 1. The right-hand sides are tightened by at most alpha; what that costs in
+        objective depends on the multipliers (reported with the release). The released program always has a feasible
+        point, because ``eligible`` demands one for the worst data that the public bounds allow (in cones, and the worst
+        noise). Should a solver call it infeasible all the same, no point is released: rows never give way here.
+    Cost
+        One noise draw per private number, one solve, and one public solve beforehand.
+    """
+
+    serves: ClassVar[Serves] = Serves(
+        PrivateLP, ("scalar low", "row low", "matrix low", "column low"), strict=True, over_all=True
+    )
+    name: str = "strict-truncated-laplace"
+    source: str = "Munoz, Syed, Vassilvitskii, Vitercik 2021; HRRU14 sections 4.2-4.4"
+
+    def _kinds(self, model: PrivateLP) -> dict[str, Kind]:
+        return {p: "laplace" if p == "objective" else "truncated" for p in model.private_parts()}
+
+    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+        parts = model.private_parts()
+        if not ("scalar" in parts or "matrix" in parts):
+            return Verdict(False, "no private parameter in the constraints: they hold exactly in any case")
+        high = refuse_high(model)
+        if high is not None:
+            return high
+        if options.feasibility != "strict":
+            return Verdict(False, f'serves feasibility="strict"; "{options.feasibility}" was asked for', "feasibility")
+        if options.delta == 0:
+            return Verdict(
+                False, "to promise anything with certainty takes noise of bounded size, and that takes delta > 0"
+            )
+        private = model.form.private_rows
+        for block in model.affine.cones:
+            if block.kind == "zero" and private[block.rows].any():
+                return Verdict(False, f"{block.label}: an equality with private numbers cannot be tightened")
+        clamped = self._clamped(model, options)
+        if clamped is not None:
+            return clamped
+        key = ("strict feasible", options.epsilon, options.delta, options.beta)
+        if model.public.feasible and model.cached(key, lambda: self._feasible_for_all(model, options)):
+            return YES
+        return Verdict(False, self._why_not(model), "infeasible")
+
+    def _clamped(self, model: PrivateLP, options: Options) -> Verdict | None:
+        """No, where allowed values lie beyond the clamp: those would be released as another number."""
+        noise = design(model, options, self._kinds(model))
+        for name, part in noise.parts.items():
+            m = part.measurement
+            # Where floating-point numbers are coarse against a record's change, the window's ends are too.
+            if name != "objective" and m.shared_limit < m.furthest < math.inf:
+                return Verdict(
+                    False,
+                    f"the public bounds of the {name} part reach {number(m.furthest)}, beyond "
+                    f"{number(m.shared_limit)}, where measured numbers are clamped because a record's change would "
+                    "drown in rounding",
+                )
+        return None
+
+    def _why_not(self, model: PrivateLP) -> str:
+        loose = []
+        for block in model.affine.private_blocks:
+            low, high = block.parameter.entry_range
+            if not (np.isfinite(low).all() and np.isfinite(high).all()):
+                loose.append(block.name)
+        missing = f" ({', '.join(loose)} has no public bounds=[lo, hi])" if loose else ""
+        cones = "" if model.affine.is_linear() else " and every draw of the noise"
+        return f"the public bounds do not leave a point that is feasible for every allowed database{cones}{missing}"
+
+    def forecast(self, model: PrivateLP, options: Options) -> Forecast:
+        noise = design(model, options, self._kinds(model))
+        loss = objective_loss(model, noise)
+        done, most = treat(model, options, noise), spread_of_sides(model)
+        # Right-hand sides end at their public lower bound: the robust optimum, which is free.
+        useless = done.tightening >= most * (1 - 1e-9)
+        finite = math.isfinite(done.tightening)
+        amount = number(done.tightening) if finite else "an amount without a public bound (x has none)"
+        text = (
+            f"every true constraint holds with certainty; right-hand sides are tightened by at most {amount}, "
+            "which costs that times their multipliers in objective value"
+        )
+        if not math.isnan(loss):
+            bound = number(loss) if math.isfinite(loss) else "an amount without a public bound"
+            text += f", and noise on the objective costs at most {bound} with probability {number(1 - options.beta)}"
+        return Forecast(
+            statement=text,
+            epsilon=noise.epsilon,
+            delta=noise.delta,
+            beta=options.beta if not math.isnan(loss) else 0.0,
+            proved=not model.splits_objective,
+            caveats=caveats(model, noise, split=model.splits_objective),
+            rows=done.words(model),
+            work=noise.work,
+            noise={**noise.to_dict(), "tightening": done.tightening},
+            moved=done.moved,
+            error=Violation(
+                objective=loss,
+                violation=0.0,
+                tightening=done.tightening,
+                against_public=math.inf if useless else math.nan,
+            ),
+        )
+
+    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        plan = design(model, options, self._kinds(model))
+        c, b, entries = released_parts(model, plan, noise, progress)
+        progress("solving the tightened program", 0.5)
+        done = treat(model, options, plan)
+        program, weights = tightened_program(model, plan, done, c, b, entries)
+        out = solve_released(model, options, program, weights=weights, may_give_way=False)
+        return replace(out, notes=(*done.words(model, b), *out.notes), constant=released_constant(model, c, b))
+
+    def _feasible_for_all(self, model: PrivateLP, options: Options) -> bool:
+        """Whether one public point satisfies the released program for every allowed data and every draw.
+
+        The released numbers are moved into their public range [low, high]; its middle and half-width give the worst
+        case row by row. Linear rows are never harder than that (``tightened_program``); in cones the tightening comes
+        on top, along their direction.
+        """
+        affine, middle = model.affine, middle_program(model)
+        if middle is None:
+            return False
+        done = treat(model, options, design(model, options, self._kinds(model)))
+        half, weights = half_ranges(model)
+        on_top = np.where(affine.inequalities(), 0.0, done.relax)
+        worst = middle.b - (margin(affine, half) - on_top) * interior_direction(affine)
+        if not np.isfinite(worst).all():
+            return False
+        program = middle.with_(c=np.zeros(affine.variables), d=0.0, b=worst)
+        solution = solve_cone_program(program, weights=weights, solver=options.solver, options=options.solver_options)
+        return solution.solved
+
+
+STRICT_TRUNCATED_LAPLACE = StrictTruncatedLaplace()

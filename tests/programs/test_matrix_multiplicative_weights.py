@@ -1,0 +1,473 @@
+"""Algorithms 5 and 6, tightened and published: sensitivities by brute force, audits with twins, utility, refusals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import cvxpy as cp
+import games
+import numpy as np
+import pytest
+from auditing import epsilon_lower_bound
+from games import (
+    Game,
+    asked,
+    excess_moves,
+    game,
+    log_ratio,
+    neighbours,
+    noisy_rows,
+    path_cost,
+    refusal,
+    replayed,
+    rows_and_sides,
+    voters,
+)
+from replaying import Transcript
+from scipy.optimize import brentq
+from scipy.stats import gamma
+
+from dpmodel.as_printed.algorithms_4_to_6 import ALGORITHM_5, ALGORITHM_6
+from dpmodel.marks import Private, Records
+from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
+from dpmodel.programs import weights as primal_weights
+from dpmodel.programs import weights_matrix as matrix_multiplicative_weights
+from dpmodel.programs.weights_matrix import NOISY_MULTIPLICATIVE_WEIGHTS, matrix_rows
+
+ENGINE = NOISY_MULTIPLICATIVE_WEIGHTS
+
+
+@pytest.fixture
+def short_games(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(primal_weights, "MOST_STEPS", 4)
+
+
+@pytest.fixture
+def quick_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the worst pair of rows the closed form of the range is exact."""
+    monkeypatch.setattr(matrix_multiplicative_weights, "_EXACT_STEPS", 0)
+
+
+# ------------------------------------------------------------------ models and their declarations
+def table(equality: bool = False, **declared: Any) -> tuple[Game, dict[str, dict[str, Any]]]:
+    declared = {"bounds": [-1, 1], **declared}
+    A = Private(shape=(3, 4), name="A", **declared)
+    x = cp.Variable(4, bounds=[0, 1], name="x")
+    rows = A @ x == 0.2 if equality else A @ x <= 0.2
+    made = game(cp.Minimize(0), [rows, cp.sum(x) == 1], A)
+    made.seal(A=np.random.default_rng(3).uniform(-0.5, 0.5, (3, 4)))
+    return made, {"A": declared}
+
+
+def reused(**declared: Any) -> tuple[Game, dict[str, dict[str, Any]]]:
+    """Private entries in several rows, with public factors and beside public numbers at the same places."""
+    declared = {"bounds": [-1, 1], **declared}
+    A = Private(shape=(3, 4), name="A", **declared)
+    x = cp.Variable(4, bounds=[-1, 1], name="x")
+    W = np.random.default_rng(5).normal(size=(3, 4))
+    made = game(cp.Minimize(0), [(2 * A + W) @ x <= 1, A[::-1] @ x >= -0.5, W @ A.T @ x[:3] <= 3], A)
+    made.seal(A=np.random.default_rng(3).uniform(-0.5, 0.5, (3, 4)))
+    return made, {"A": declared}
+
+
+def together() -> tuple[Game, dict[str, dict[str, Any]]]:
+    people = Records("people")
+    one = {"unit": "row", "l1": 0.2, "bounds": [0, 2], "records": people}
+    two = {"unit": "entry", "linf": 0.5, "bounds": [10, 30], "records": people}
+    made = games.private_case("rows_and_sides")
+    return made, {"A": one, "b": two}
+
+
+def strangers() -> tuple[Game, dict[str, dict[str, Any]]]:
+    """A and b of different people: one record moves one of them."""
+    one = {"unit": "row", "l1": 0.2, "bounds": [0, 2], "records": Records("ours")}
+    two = {"linf": 0.5, "bounds": [10, 30], "records": Records("theirs")}
+    A, b = Private(shape=(3, 4), name="A", **one), Private(shape=3, name="b", **two)
+    x = cp.Variable(4, bounds=[0, 1], name="x")
+    made = game(cp.Minimize(0), [A @ x <= b], A, b)
+    made.seal(A=np.ones((3, 4)), b=[20.0, 15.0, 12.0])
+    return made, {"A": one, "b": two}
+
+
+def lopsided() -> tuple[Game, dict[str, dict[str, Any]]]:
+    """Two tables of the same people with units of their own, coefficients of both signs and of several sizes."""
+    people, rng = Records("people"), np.random.default_rng(9)
+    one = {"unit": "row", "linf": 0.05, "row_l1": 0.15, "bounds": [-2, 1], "records": people}
+    two = {"unit": "column", "linf": 0.03, "l1": 0.07, "bounds": [-1, 3], "records": people}
+    A, B = Private(shape=(3, 4), name="A", **one), Private(shape=(2, 4), name="B", **two)
+    x = cp.Variable(4, bounds=[-1, [2, 1, 3, 0.5]], name="x")
+    W, V = rng.normal(size=(3, 3)) * [0.2, 1, 3], rng.normal(size=(3, 2)) * [[1], [-2], [0.1]]
+    made = game(cp.Minimize(0), [W @ A @ x <= 2, V @ B @ x - A @ x >= -3, 3 * B @ x <= 2.5], A, B)
+    made.seal(A=rng.uniform(-1, 1, (3, 4)), B=rng.uniform(-1, 1, (2, 4)))
+    return made, {"A": one, "B": two}
+
+
+MODELS: dict[str, Any] = {
+    "lopsided": lopsided,
+    "all, rows of several entries": lambda: table(linf=0.1, row_l1=0.3),
+    "row": lambda: table(unit="row", l1=0.2, linf=0.1),
+    "row 2-norm": lambda: table(unit="row", l2=0.2),
+    "column": lambda: table(unit="column", linf=0.1),
+    "entry": lambda: table(unit="entry", linf=0.1),
+    "all": lambda: table(linf=0.1),
+    "all, rows bounded": lambda: table(linf=0.1, row_l1=0.15),
+    "magnitude": lambda: table(unit="row", bounds=[0, 1], max_l1=1.5),
+    "equalities": lambda: table(equality=True, unit="row", linf=0.1),
+    "reused rows": lambda: reused(unit="row", l1=0.2),
+    "reused columns": lambda: reused(unit="column", l2=0.2),
+    "reused, all": lambda: reused(l1=0.2),
+    "coefficients and sides": together,
+    "of different people": strangers,
+}
+
+
+def points(made: Game, rng: np.random.Generator) -> list[np.ndarray]:
+    n = made.model.affine.variables
+    corners = [made.task.polytope.minimise(rng.normal(size=n)) for _ in range(4)]
+    return [c for c in corners if c is not None] + [np.mean(corners, axis=0)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_record_moves_scores_or_rows_further_than_stated(name: str) -> None:
+    made, declared = MODELS[name]()
+    rows, rng = matrix_rows(made.model), np.random.default_rng(6)
+    assert not rows.rows.relative
+    xs = points(made, rng)
+    exact, closed = [rows.reach(x) for x in xs], [rows.reach(x, exact=False) for x in xs]
+    over, single_over = rows.reach_over(made.task.polytope), rows.single_over(made.task.polytope)
+    assert max(exact) <= max(closed) * (1 + 1e-9) <= over * (1 + 1e-6)
+    found, single, l1, l2, linf = np.zeros(len(xs)), 0.0, 0.0, 0.0, 0.0
+    for theta, moved in neighbours(made, declared, rng, 12):
+        now, then = rows.now(theta), rows.now(moved)
+        for k, x in enumerate(xs):
+            sensitivity = then.scores(x) - now.scores(x)
+            found[k] = max(found[k], sensitivity.max() - sensitivity.min())
+            single = max(single, np.abs(sensitivity).max())
+        difference = (then.parts[0] - now.parts[0]).toarray()
+        l1 = max(l1, np.abs(difference).sum(axis=1).max())
+        l2 = max(l2, np.linalg.norm(difference, axis=1).max())
+        linf = max(linf, np.abs(difference).max())
+    assert (found <= np.array(exact) * (1 + 1e-9)).all()
+    assert (found >= 0.5 * np.array(exact)).all(), "the range is of the right size"
+    assert single <= single_over
+    assert l1 <= rows.row_l1 and l2 <= rows.row_l2 and linf <= rows.linf
+    assert l2 >= 0.5 * rows.row_l2
+
+
+def beside_public_numbers(neighbors: Any) -> Game:
+    """Some of the entries of each row are public, at places with private ones and at others."""
+    A = Private(shape=(5, 2), name="A", unit="row", bounds=[0, 1], records=Records("people", neighbors=neighbors))
+    x = cp.Variable(4, bounds=[0, 1], name="x")
+    return game(cp.Minimize(0), [A @ x[:2] + np.arange(10.0).reshape(5, 2) @ x[1:3] <= 1], A)
+
+
+COUNTED = {name: lambda make=make: make()[0] for name, make in MODELS.items()} | {
+    "voters": voters,
+    "beside public numbers": lambda: beside_public_numbers("replace-one"),
+    "beside public numbers, absent": lambda: beside_public_numbers("add-remove"),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_entries_are_counted_as_the_tables_have_them(name: str) -> None:
+    """What bounds the rounding of scores is found without laying the rows out."""
+    rows = matrix_rows(COUNTED[name]().model)
+    inside, beside = (np.diff(each.indptr) for each in rows.tables)
+    assert rows.sizes == (inside.sum() + beside.sum(), inside.max(), beside.max())
+    assert name != "beside public numbers" or inside.max() > 0 < beside.max()
+    assert rows.rows.absent == (name in ("voters", "beside public numbers, absent"))
+
+
+def test_rows_that_appear_and_vanish() -> None:
+    """Absent rows read 0 <= 0; one voter more or less moves scores and rows by no more than stated."""
+    made, rng = voters(), np.random.default_rng(2)
+    rows, theta = matrix_rows(made.model), made.model.read_private()
+    assert rows.rows.absent and rows.rows.per_record == 1
+    block = made.model.affine.private_blocks[0]
+    worst = np.zeros(2)
+    for _ in range(150):
+        moved = theta.reshape(-1)[: block.size].reshape((60, 8), order="F").copy()
+        voter = rng.integers(60)
+        fresh = rng.random(8) * (rng.random(8) < 0.6)
+        fresh *= min(1.0, 4 / max(fresh.sum(), 1e-9))
+        moved[voter] = 0.0 if voter < 50 else fresh
+        other = theta.copy()
+        other[block.columns] = moved.ravel(order="F")
+        x = made.task.polytope.minimise(rng.normal(size=8))
+        now, then = rows.now(theta), rows.now(other)
+        sensitivity = then.scores(x) - now.scores(x)
+        row = (then.parts[0] - now.parts[0]).toarray()
+        assert sensitivity.max() - sensitivity.min() <= rows.reach(x)
+        assert np.linalg.norm(row, axis=1).max() <= rows.row_l2 and np.abs(row).sum(axis=1).max() <= rows.row_l1
+        worst = np.maximum(
+            worst, [(sensitivity.max() - sensitivity.min()) / rows.reach(x), np.linalg.norm(row) / rows.row_l2]
+        )
+    assert worst.min() > 0.4
+    assert made.violation(ENGINE, np.zeros(8)) == 1.0, "present voters are not served"
+    assert rows.now(np.zeros_like(theta)).worst(np.zeros(8)) == 0.0, "absent voters want nothing"
+
+
+def test_scores_are_the_violations_of_the_model_as_written() -> None:
+    made, _ = MODELS["reused rows"]()
+    A, W = np.random.default_rng(3).uniform(-0.5, 0.5, (3, 4)), np.random.default_rng(5).normal(size=(3, 4))
+    x = np.array([0.5, -0.3, 1.0, 0.2])
+    worst = max(((2 * A + W) @ x - 1).max(), (-0.5 - A[::-1] @ x).max(), (W @ A.T @ x[:3] - 3).max(), 0.0)
+    assert made.violation(ENGINE, x) == pytest.approx(worst)
+
+
+# ------------------------------------------------------------------ what a game releases
+@pytest.mark.usefixtures("short_games")
+def test_noise_falls_on_public_places() -> None:
+    """Zeros in the data change nothing about which numbers are drawn; public numbers stay as they are."""
+    sizes = []
+    for fill in (0.0, 0.7):
+        made = rows_and_sides()
+        made.seal(A=np.full((6, 4), fill), b=np.full(6, 0.1))
+        source = Transcript(1)
+        made.play(ENGINE, source)
+        sizes.append({values.size for distribution, values, _ in asked(source) if distribution != "noisy_max"})
+    assert sizes == [{4}, {4}]
+
+
+def test_released_rows_are_unbiased() -> None:
+    made = rows_and_sides()
+    rows = matrix_rows(made.model)
+    theta, n = made.model.read_private(), made.model.affine.variables
+    now = rows.now(theta)
+    dense = np.zeros((6, n))
+    for part in now.parts:
+        dense += part.toarray()
+    for draw in (SeededSource(2).gaussian, SeededSource(2).laplace):
+        total, runs = np.zeros(n), 1000
+        for _ in range(runs):
+            index, values = matrix_multiplicative_weights._noisy_row(rows, now, 2, 0.5, draw)
+            assert np.unique(index).size == index.size
+            total[index] += values
+        assert np.abs(total / runs - dense[2]).max() <= 6 * 0.5 * math.sqrt(2) / math.sqrt(runs)
+
+
+def test_absent_rows_are_released_as_noise_on_every_place() -> None:
+    """The public part of an absent row would tell that it is absent."""
+    people = Records("people", neighbors="add-remove")
+    A = Private(shape=(4, 2), name="A", unit="row", bounds=[0, 1], records=people)
+    x = cp.Variable(3, bounds=[0, 1])
+    made = game(cp.Minimize(0), [A @ x[:2] + 0.5 * x[2] >= 1], A)
+    made.seal(A=[[1, 1], [0, 0], [1, 0], [0, 0]])
+    rows = matrix_rows(made.model)
+    assert rows.rest.nnz == 0 and (np.diff(rows.pattern.indptr) == 3).all()
+    assert not rows.now(made.model.read_private()).parts[0].toarray()[1].any()
+
+
+# ------------------------------------------------------------------ the budget
+def worst_pair(unit: str, delta: float) -> tuple[Game, Any, Any]:
+    """Neighbours that move all that they may: one row, or one entry of every row against the others."""
+    declared: dict[str, Any] = {"row": {"unit": "row", "linf": 1e-3}, "column": {"unit": "column", "linf": 1e-3}}[unit]
+    A = Private(shape=(2, 6), name="A", bounds=[-1, 1], **declared)
+    x = cp.Variable(6, nonneg=True)
+    made = game(cp.Minimize(0), [cp.sum(x) == 1, A @ x <= -0.2], A, epsilon=1.0, delta=delta)
+    one = np.tile([0.1, -0.1, 0.1, -0.1, 0.1, -0.1], (2, 1))
+    sensitivity = np.zeros((2, 6))
+    if unit == "row":
+        sensitivity[0] = 1e-3
+    else:
+        sensitivity[:, 2] = 1e-3, -1e-3
+    return made, made.seal(A=one), made.seal(A=one + sensitivity)
+
+
+def forgotten_steps(made: Game, plan: Any) -> Any:
+    root = plan.count if made.delta == 0 else math.sqrt(plan.count)
+    return replace(plan, epsilon=plan.epsilon * root, noise=plan.noise / root)
+
+
+def entrywise_noise(made: Game, plan: Any) -> Any:
+    rows = matrix_rows(made.model)
+    return replace(plan, noise=plan.noise * rows.linf / (rows.row_l1 if made.delta == 0 else rows.row_l2))
+
+
+def unpaid_selection(made: Game, plan: Any) -> Any:
+    """The rows get the whole budget, as if selections were free."""
+    rows, spend = matrix_rows(made.model), made.task.spend
+    if made.delta == 0:
+        return replace(plan, noise=spend.laplace_scale(rows.row_l1, plan.count))
+    return replace(plan, noise=spend.gaussian_sigma(rows.row_l2, plan.count))
+
+
+TWINS: dict[str, Any] = {
+    "": lambda made, plan: plan,
+    "range halved": lambda made, plan: replace(plan, epsilon=2 * plan.epsilon),
+    "steps forgotten": forgotten_steps,
+    "noise for one entry": entrywise_noise,
+    "selection not paid for": unpaid_selection,
+    "a hundredth": lambda made, plan: replace(plan, noise=plan.noise / 100),
+}
+
+
+def cost(unit: str, delta: float, twin: str, seeds: int = 12) -> float:
+    """Share of the budget that the costliest of some games used, on the worst pair."""
+    made, one, two = worst_pair(unit, delta)
+    promise = made.promise(ENGINE)
+    promise = replace(promise, plan=TWINS[twin](made, promise.plan))
+    budget = 1.0 if delta == 0 else zcdp_rho(1.0, delta)
+    return max(path_cost(made, ENGINE, promise, one, two, seed) for seed in range(seeds)) / budget
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("unit", ["row", "column"])
+@pytest.mark.usefixtures("short_games")
+def test_a_game_costs_its_budget_at_most(unit: str, delta: float) -> None:
+    spent = cost(unit, delta, "")
+    print(f"{unit}, delta {delta}: {spent:.3f} of the budget")
+    assert 0.55 <= spent <= 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("twin", [t for t in TWINS if t])
+@pytest.mark.usefixtures("short_games")
+def test_a_broken_game_costs_more(twin: str, delta: float) -> None:
+    assert cost("row", delta, twin) > 1.02
+
+
+def audit(twin: str, runs: int, epsilon: float = 0.5, delta: float = 1e-3) -> float:
+    """Lower bound on epsilon from the likelihood ratios of whole games (the best score there is)."""
+    made, one, two = worst_pair("row", delta)
+    made.epsilon = epsilon
+    promise = made.promise(ENGINE)
+    promise = replace(promise, plan=TWINS[twin](made, promise.plan))
+    scores = []
+    for side, theta, other in ((0, one, two), (1, two, one)):
+        found = []
+        for seed in range(runs):
+            ratio = log_ratio(replayed(made, ENGINE, promise, (theta, other), 1_000_000 * side + seed))
+            found.append(ratio if side == 0 else -ratio)
+        scores.append(np.array(found))
+    return epsilon_lower_bound(*scores, delta=delta)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("twin", ["", "a hundredth"])
+@pytest.mark.usefixtures("short_games", "quick_ranges")
+def test_audit_with_many_runs(twin: str) -> None:
+    found = audit(twin, 5_000)
+    print(f"audit of {twin or 'the mechanism'}: epsilon at least {found:.3f}, claimed 0.5")
+    assert found > 0.5 if twin else found <= 0.5
+
+
+# ------------------------------------------------------------------ promises
+def test_the_promise_by_hand() -> None:
+    made, _ = MODELS["column"]()
+    promise = made.promise(ENGINE)
+    rows, plan, rho = matrix_rows(made.model), promise.plan, zcdp_rho(1.0, 1e-6)
+    T, d, k, beta = plan.count, plan.form.columns, 4, 0.1
+    share = plan.epsilon**2 * T / 8 / rho
+    sigma = 0.1 * math.sqrt(T / (2 * rho * (1 - share)))
+    assert plan.noise == pytest.approx(sigma, rel=2e-3)
+    V = plan.form.row_range(-np.ones(4), np.ones(4)) ** 2 / 8 + plan.form.diameter**2 * sigma**2 / 2
+    late = math.log(k) + gamma.ppf(1 - beta / 2, T) / T
+    expected = 2 * math.sqrt(V * math.log(2 * d / beta) / T) + rows.reach_over(made.task.polytope) / plan.epsilon * late
+    assert promise.error == pytest.approx(expected, rel=5e-3)
+
+
+def test_published_constants_by_hand() -> None:
+    """24 for 12: alpha = 12 (Delta/eps') ln(2dTm/beta) with T = 144 ln d/alpha^2, for entries in [-1, 1]."""
+    for engine, unit, factor in ((ALGORITHM_5, "all", 10), (ALGORITHM_6, "column", 1)):
+        made = noisy_rows(unit)
+        Delta = 1e-5 if unit == "all" else 2e-4
+
+        def gap(alpha: float, Delta: float = Delta, factor: int = factor) -> float:
+            T = 144 * math.log(10) / alpha**2
+            step = 1 / (4 * math.sqrt(factor * T * math.log(1e6)))
+            return 12 * Delta / step * math.log(2 * 10 * T * 26 / 0.1) - alpha
+
+        alpha = float(brentq(gap, 1e-3, 100))
+        promise = made.promise(engine)
+        assert promise.error == pytest.approx(alpha, rel=5e-3)
+        T = promise.plan.count
+        releases = T * (11 if factor == 10 else 2)
+        assert pure_composition_delta(promise.plan.epsilon, releases, 1.0) <= 1e-6
+        assert promise.error > made.promise(ENGINE).error
+
+
+@pytest.mark.parametrize(
+    ("engine", "write"),
+    [
+        (ENGINE, noisy_rows),
+        (ENGINE, lambda: noisy_rows("column")),
+        pytest.param(ENGINE, rows_and_sides, marks=pytest.mark.slow),
+        (ENGINE, voters),
+        pytest.param(ENGINE, lambda: noisy_rows("row", delta=0.0), marks=pytest.mark.slow),
+        (ALGORITHM_5, lambda: noisy_rows("all")),
+        (ALGORITHM_6, lambda: noisy_rows("column")),
+    ],
+    ids=["row", "column", "sides", "voters", "pure", "algorithm 5", "algorithm 6"],
+)
+def test_the_promise_is_kept(engine: Any, write: Any) -> None:
+    made, runs = write(), 3
+    made.beta = 0.003  # all three runs fail with probability 3e-8, if each does with at most beta
+    verdict = engine.eligible(made.model, made.options)
+    assert verdict.eligible, verdict.reason
+    promise = made.promise(engine)
+    found = [made.play(engine, seed) for seed in range(runs)]
+    missed = sum(made.violation(engine, point.x) > promise.error + point.extra_violation for point in found)
+    assert missed < runs
+    assert max(made.task.polytope.violation(point.x) for point in found) <= 1e-9
+
+
+def test_it_learns_something() -> None:
+    made = noisy_rows("all")
+    start = made.violation(ENGINE, np.full(10, 0.1))
+    assert start > 0.2 and made.violation(ENGINE, made.play(ENGINE, 1).x) < start / 4
+
+
+def test_a_tilt_is_paid_for_by_the_same_error() -> None:
+    made = noisy_rows("column")
+    values = made.model.read_private()
+    A = values[made.model.affine.private_blocks[0].columns].reshape((25, 10), order="F")
+    cost_vector, x = np.random.default_rng(2).normal(size=10), cp.Variable(10, nonneg=True)
+    best = cp.Problem(cp.Minimize(cost_vector @ x), [cp.sum(x) == 1, A @ x <= 0.05]).solve(solver=cp.HIGHS)
+    for weight in (0.1, 10.0):
+        point = made.play(ENGINE, 4, tilt=weight * cost_vector)
+        total = weight * cost_vector @ point.x + made.violation(ENGINE, point.x)
+        assert total <= weight * best + made.promise(ENGINE).error
+
+
+def test_the_excess_of_a_search_moves_by_at_most_its_change() -> None:
+    made, declared = MODELS["coefficients and sides"]()
+    rng, limit = np.random.default_rng(9), ENGINE.excess_sensitivity(made.task)
+    pairs = list(neighbours(made, declared, rng, 10))
+    assert 0.1 * limit <= excess_moves(made, ENGINE, pairs, points(made, rng)) <= limit
+
+
+def test_scales_follow_the_point_but_never_exceed_the_plan() -> None:
+    made = noisy_rows()
+    rows, most = matrix_rows(made.model), matrix_rows(made.model).reach_over(made.task.polytope)
+    assert rows.reach(np.full(10, 0.1)) < 0.5 * most
+    assert rows.reach(np.eye(10)[0]) <= most * (1 + 1e-6)
+
+
+def test_a_coefficient_that_nobody_can_move() -> None:
+    """A point that has nothing of the private columns: no score can move, and any scale will do."""
+    A = Private(shape=(2, 2), name="A", unit="row", linf=0.1, bounds=[0, 1])
+    x = cp.Variable(3, nonneg=True)
+    made = game(cp.Minimize(0), [cp.sum(x) == 1, x[0] + x[1] <= 0, A @ x[:2] <= x[2]], A)
+    made.seal(A=np.ones((2, 2)))
+    point = made.play(ENGINE, 1)
+    assert np.allclose(point.x, [0, 0, 1], atol=1e-6)
+
+
+# ------------------------------------------------------------------ refusals
+
+
+def test_refusals() -> None:
+    x = cp.Variable(3, bounds=[0, 1], name="x")
+    far = Private(shape=(2, 3), name="far", unit="row")
+    assert "arbitrarily" in refusal(ENGINE, game(cp.Minimize(0), [far @ x <= 1], far))
+    vague = Private(shape=(2, 3), name="vague", unit="row", linf=1.0)
+    assert "magnitude" in refusal(ENGINE, game(cp.Minimize(0), [vague @ x <= 1], vague))
+    assert "coefficients" in refusal(ENGINE, games.packing())
+    assert "right-hand sides" in refusal(ALGORITHM_5, rows_and_sides())
+    assert "absent" in refusal(ALGORITHM_6, voters())
+    assert "delta > 0" in refusal(ALGORITHM_5, noisy_rows(), delta=0.0)
+    assert "steps" in refusal(ALGORITHM_6, noisy_rows("column", scale=1e-6))
