@@ -33,8 +33,6 @@ _ROUNDING = 1e-9
 
 # Free variables get their own pair of linear programs; beyond this many the set is taken as unbounded.
 _MOST_FREE = 64
-# Columns from which a linear program takes long.
-_MANY = 20_000
 # How far epigraphs are raised; and what numbers are rounded by.
 _LENGTHS, _ULP = tuple(4.0**k for k in range(20)), 2.0**-52
 
@@ -97,13 +95,6 @@ class PublicSet:
             self.polyhedron.learn(direction, x)
         else:
             self._learned.append((direction, x))
-
-    @cached_property
-    def _rows_cross(self) -> bool:
-        """Whether some column stands in two rows."""
-        A = self.program.A
-        columns = A.indices[np.repeat(self.program.keep, np.diff(A.indptr))]
-        return int(np.bincount(columns, minlength=1).max()) > 1
 
     @property
     def endless(self) -> bool:
@@ -276,8 +267,8 @@ class PublicSet:
         return min(by_box, self._maximise(direction, lower, upper)) if self.program.keep.any() else by_box
 
     def cheapest(self, c: Floats, *, released: bool = False) -> Floats | None:
-        """(n,) a point of least ``c'x``, or None; one that is known, or from the last basis where the program is small,
-        and of many columns without a program, where that can be. ``released`` : from a solver that knows nothing yet:
+        """(n,) a point of least ``c'x``, or None; one that is known, or from the last basis where the program is small.
+        ``released`` : from a solver that knows nothing yet:
         of several such points, which one it is does not depend on what was asked before."""
         program = self.program
         if released:
@@ -288,7 +279,7 @@ class PublicSet:
         x = seen.furthest_in(-c) if linear and seen is not None else None
         if x is not None:
             return x
-        if linear and (program.A.nnz < SMALL or (c.size > _MANY and self.polyhedron.one_row_each is not None)):
+        if linear and program.A.nnz < SMALL:
             x = self.polyhedron.minimise(c)
         elif continuous and not self._linear:
             x = self._least(c, *self.box).x
@@ -323,7 +314,7 @@ class PublicSet:
         alike = then and ours and not self.form.private_rows.any() and self.solver in (None, "HIGHS")
         known = self.__dict__.get("polyhedron")
         answered = known is not None and known.knows(objective)
-        if alike and not answered and (self._rows_cross or self.polyhedron.one_row_each is None):
+        if alike and not answered:
             lower, upper = self.program.lower, self.program.upper  # as solved afterwards; rows say the rest of the box
         # Without integrality the maximum is an upper bound, and one linear program away.
         elif self._linear:

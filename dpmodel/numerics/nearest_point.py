@@ -118,7 +118,7 @@ class Multipliers:
 
 
 # ------------------------------------------------------------------
-# The nearest point of a public polyhedron: exact for a box with one row, by Newton's method or OSQP otherwise
+# The nearest point of a public polyhedron: exact for a box with one row, by Newton's method or Clarabel otherwise
 
 
 def onto_row(x: Floats, a: Floats, b: float, lower: Floats, upper: Floats, *, equality: bool) -> Floats:
@@ -166,14 +166,9 @@ def onto_row(x: Floats, a: Floats, b: float, lower: Floats, upper: Floats, *, eq
     return np.clip(x - t * a, lower, upper)
 
 
-# The longest row is scaled to length 1 and the others by as much, but none to less than this: OSQP's steps are one size
-# for all rows. Left to its own scaling, which is for matrices Q other than the identity, it takes more of them.
-_SHORTEST = 0.1
-
-
 class Projector:
     """Repeated projections onto one polyhedron: by Newton's method, which starts from the last answer; once that fails,
-    by OSQP, which keeps its factorisation."""
+    by Clarabel."""
 
     def __init__(
         self, A_ub: sp.csr_array, b_ub: Floats, A_eq: sp.csr_array, b_eq: Floats, lower: Floats, upper: Floats
@@ -185,32 +180,20 @@ class Projector:
 
     @cached_property
     def _solver(self) -> Any:
-        import osqp  # few polyhedra need it
+        import clarabel  # few polyhedra need it
 
         lower, upper = self._box
-        n = lower.size
-        bounded = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))
-        eye = sp.eye_array(n, format="csr")[bounded]
-        length = sparse_norm(self._rows, axis=1)
-        longest = float(length.max(initial=0.0)) or 1.0
-        scale = np.maximum(1.0 / longest, _SHORTEST / np.where(length > 0, length, longest))
-        A = sp.csc_matrix(sp.vstack([sp.diags_array(scale) @ self._rows, eye]))
-        low, high = (np.append(scale * side, end[bounded]) for side, end in zip(self._sides, self._box, strict=True))
-        solver: Any = osqp.OSQP()
-        solver.setup(
-            P=sp.csc_matrix(sp.eye_array(n)),
-            q=np.zeros(n),
-            A=A,
-            l=low,
-            u=high,
-            eps_abs=1e-9,
-            eps_rel=1e-9,
-            max_iter=20_000,
-            scaling=1,
-            polishing=False,
-            verbose=False,
-        )
-        return solver
+        eye, above, below = sp.eye_array(lower.size, format="csr"), np.isfinite(upper), np.isfinite(lower)
+        count = int(np.count_nonzero(np.isinf(self._sides[0])))  # inequalities come first
+        A = sp.csc_matrix(sp.vstack([self._rows[count:], self._rows[:count], eye[above], -eye[below]]))
+        b = np.concatenate([self._sides[1][count:], self._sides[1][:count], upper[above], -lower[below]])
+        equal = self._rows.shape[0] - count
+        sizes = ((clarabel.ZeroConeT, equal), (clarabel.NonnegativeConeT, b.size - equal))
+        settings = clarabel.DefaultSettings()
+        settings.verbose = settings.presolve_enable = False  # presolved programs take no other point
+        P = sp.csc_matrix(sp.eye_array(lower.size))
+        cones = [kind(size) for kind, size in sizes if size]
+        return clarabel.DefaultSolver(P, np.zeros(lower.size), A, b, cones, settings)
 
     def project(self, x: Floats) -> Floats:
         near = np.clip(x, *self._box)
@@ -221,9 +204,7 @@ class Projector:
             return found
         self._multipliers = None
         self._solver.update(q=-np.asarray(x, dtype=np.float64))
-        result = self._solver.solve(raise_error=False)
-        if result.x is None or not np.isfinite(result.x).all():
-            raise SolverFailure(
-                "OSQP found no nearest point", why=str(result.info.status), remedy="simpler public rows"
-            )
+        result = self._solver.solve()
+        if str(result.status) not in ("Solved", "AlmostSolved"):
+            raise SolverFailure("Clarabel found no nearest point", why=str(result.status), remedy="simpler public rows")
         return np.clip(np.asarray(result.x, dtype=np.float64), *self._box)

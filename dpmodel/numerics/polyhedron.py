@@ -20,7 +20,6 @@ from dpmodel.numerics.array_program import ArrayProgram, rows_of
 from dpmodel.numerics.cone_program import ConeProgram, SolverFailure
 from dpmodel.numerics.implied_bounds import tighten
 from dpmodel.numerics.nearest_point import Projector, onto_row
-from dpmodel.numerics.one_row_each import OneRowEach
 from dpmodel.numerics.solvers import (
     AT_ONCE,
     CONTINUOUS,
@@ -164,10 +163,9 @@ _MOST_COLUMNS = 20_000
 # Points of linear programs that are kept for a quick look at others.
 _MOST_FURTHEST = 8
 # Properties without a solver in them.
-_KNOWN = ("one_row_each", "evident", "empty", "box", "l1", "linf", "diameter", "product", "_only_row")
+_KNOWN = ("evident", "empty", "box", "l1", "linf", "diameter", "product", "_only_row")
 # From so many entries on, a point is looked for by at most so many steps of least squares before a linear program.
 _LARGE, _STEPS = SMALL, 500
-_WORTH_A_LOOK = 2_000
 
 
 @dataclass(frozen=True)
@@ -265,21 +263,14 @@ class Polyhedron:
         return LinearMinimiser(self)
 
     def minimise(self, cost: Floats) -> Floats | None:
-        """(n,) a point of least ``cost'x``; None when unbounded. Nothing is solved where columns stand in one row each;
-        else warm-started between calls.
+        """(n,) a point of least ``cost'x``, warm-started between calls; None when unbounded.
 
         Raises
         ------
         SolverFailure
             When the polyhedron is empty or HiGHS stops early.
         """
-        return (self.one_row_each or self._simplex_method).minimise(np.asarray(cost, dtype=np.float64))
-
-    @cached_property
-    def one_row_each(self) -> OneRowEach | None:
-        """For linear minimisation without a linear program, where that can be."""
-        found: OneRowEach | None = OneRowEach.of(self.rows, self.b_ub, self.b_eq, self.lower, self.upper)
-        return found
+        return self._simplex_method.minimise(np.asarray(cost, dtype=np.float64))
 
     @cached_property
     def _memo(self) -> dict[Hashable, Any]:
@@ -307,41 +298,14 @@ class Polyhedron:
         """Upper bound on ``max direction'x`` (inf when unbounded); solved once per direction, whatever its length."""
         key, size = _unit(direction)
         if key not in self._supports:
-            x = self._corner(direction)
-            if x is None and not direction.any():  # any point will do
-                x = next(iter(self.furthest.values()), None)
-            near = self._near_corner(direction) if x is None else None
-            if x is None and near is None:
+            x = None if direction.any() else next(iter(self.furthest.values()), None)  # any point will do
+            if x is None:
                 x = self.minimise(-np.asarray(direction, dtype=np.float64))
-            self._supports[key] = np.inf if near is None else near / size
+            self._supports[key] = np.inf
             if x is not None:
                 self.learn(direction, x)
         value = size * self._supports[key]
         return value + _SOLVER_SLACK * (1 + abs(value)) if np.isfinite(value) else value
-
-    def _corner(self, direction: Floats) -> Floats | None:
-        """The corner of the bounds that is furthest in ``direction``, if it lies within the rows."""
-        ends = np.where(direction > 0, self.upper, np.where(direction < 0, self.lower, 0.0))
-        x = np.clip(ends, self.lower, self.upper)
-        return x if np.isfinite(x).all() and self.violation(x) <= 0 else None
-
-    def _near_corner(self, direction: Floats) -> float | None:
-        """``direction'x`` at a point between one next to zero and the far corner of the implied bounds, if that is the
-        most but for half of what ``support`` adds. Columns that do not count go to their upper ends, as epigraphs need.
-        Tried where a linear program would take longer."""
-        if self.A_eq.nnz + self.A_ub.nnz < _WORTH_A_LOOK:
-            return None
-        start, ends = np.clip(0.0, self.lower, self.upper), np.where(direction < 0, *self.box)
-        with np.errstate(over="ignore"):
-            # Bounds that rows imply are a tolerance wider than those that they come from, and who went that little
-            # further in one column than in another would leave such a row at once.
-            way = (ends - start).astype(np.float32).astype(np.float64)
-        if not np.isfinite(way).all() or self.violation(start) > 0 or (self.A_eq @ way).any():
-            return None
-        pace = np.concatenate([self.A_ub @ way, way, -way])
-        left = np.concatenate([self.b_ub - self.A_ub @ start, self.upper - start, start - self.lower])
-        reached = float(direction @ (start + way * (left[pace > 0] / pace[pace > 0]).min(initial=1.0)))
-        return reached if float(direction @ ends) - reached <= _SOLVER_SLACK / 2 * abs(reached) else None
 
     def learn(self, direction: Floats, x: Floats) -> None:
         """Told where ``support(direction)`` is attained."""

@@ -1,4 +1,4 @@
-"""The solvers that take a program in arrays: straight (HiGHS, Clarabel, OSQP, SCS) or through CVXPY.
+"""The solvers that take a program in arrays: straight (HiGHS, Clarabel) or through CVXPY (OSQP, SCS and all others).
 
 What comes out is the same by either way: CVXPY's words for the status, and multipliers with its signs. The straight
 way leaves out CVXPY's compiling, which takes longer than HiGHS does on most linear programs. Options that are CVXPY's
@@ -69,14 +69,9 @@ def _straight(program: ArrayProgram, solver: str | None, options: Mapping[str, A
     name = solver.upper() if isinstance(solver, str) else ""
     if name == cp.HIGHS and program.linear and _highs_knows(options):
         return _by_highs
-    if not program.continuous or not (program.R.shape[0] or program.h.size):
-        return None
-    if name == cp.CLARABEL and _clarabel_knows(options):
+    constrained = program.R.shape[0] or program.h.size
+    if name == cp.CLARABEL and program.continuous and constrained and _clarabel_knows(options):
         return _by_clarabel
-    if name == cp.SCS and options.keys() <= _SCS_OPTIONS:
-        return _by_scs
-    if name == cp.OSQP and program.linear and options.keys() <= _OSQP_OPTIONS:
-        return _by_osqp
     return None
 
 
@@ -95,18 +90,14 @@ _HIGHS_SAYS = {
 # For linear programs of which a value is asked and that have fewer entries than ``SMALL``: solving takes less than
 # looking for what can be left out.
 SMALL, AT_ONCE = 20_000, {"presolve": "off"}
-# With no more rows, so it is for programs of which the optimum is asked, too: 140 of them (netlib, the zoo) took two
-# thirds of the time without, none more than 7 % longer; with more entries, plans of nine zoo models at 10,000 variables
-# took .56 to 1.04 of it. With more rows, some programs took up to five times as long. With whole variables only
-# knapsacks, of one row, are solved so: most of those with 1,200 items and more in less than a third of the time. One
-# cover by 10,000 sets, of ten rows, was not found in nine minutes.
+# With no more rows, so it is for programs of which the optimum is wanted, too; with integers, for knapsacks, of one row
+# (docs/measurements/speed.md).
 _FEW_ROWS = 300
 # HiGHS compares columns with the same entries pair by pair: seconds for 10,000 private numbers in one declared range.
 CONTINUOUS = {"presolve_rule_off": 1 << 13}
 # Steps of the simplex method after which another solver is asked: these and one for four rows and columns, and fewer
 # where rows, columns and entries are many, for a step takes longer there, with their square about: some hundredths of a
-# second, in which Clarabel solves most programs with 10,000 entries. Set on what plans of the zoo ask for at 1,000 to
-# 10,000 variables.
+# second in all (docs/measurements/speed.md).
 _FIRST_STEPS, _PATIENCE, _STEPS_LIMIT = 700, 17_000_000_000_000, "simplex_iteration_limit"
 
 
@@ -215,9 +206,9 @@ def _from_vertex(start: Vertex, program: ArrayProgram, solver: str | None, optio
 
 
 # By the largest entry of each column. HiGHS keeps scales, which depend on the last objective, until it is given another
-# strategy; and with this one 42 programs (netlib, the zoo) took nine tenths of the time.
+# strategy.
 _SCALED_ANEW = {"simplex_scale_strategy": 4}
-# Or as many as rows: where more were needed (4 of 38 netlib programs), beginning anew was quicker.
+# Or as many as rows: where more are needed, beginning anew is quicker (docs/measurements/speed.md).
 _STEPS = 100
 
 
@@ -253,7 +244,7 @@ def _told(program: ArrayProgram, highs: highspy.Highs, status: str) -> Answer:
     return Answer(status, x, rows, np.zeros(0), Vertex(program, highs) if program.continuous else None)
 
 
-# ---------------------------------------------------------------------- Clarabel and SCS
+# ---------------------------------------------------------------------- Clarabel
 @dataclass(frozen=True)
 class _ConeRows:
     """The same program as ``b - A x`` in cones: row k is ``sign`` times row ``picked`` of ``[R; I]``; then those of G,
@@ -278,8 +269,8 @@ class _ConeRows:
         return Answer(status, np.array(x, dtype=np.float64), of_rows[: program.R.shape[0]], of_cones)
 
 
-def _cone_rows(program: ArrayProgram, *, upper_triangle: bool) -> _ConeRows:
-    """Equalities, then upper and lower sides of rows and columns, then cones; of a semidefinite one the upper or lower
+def _cone_rows(program: ArrayProgram) -> _ConeRows:
+    """Equalities, then upper and lower sides of rows and columns, then cones; of a semidefinite one the upper
     triangle, column by column, with entries beside the diagonal times the root of 2."""
     low = np.concatenate([program.low, program.lower])
     high = np.concatenate([program.high, program.upper])
@@ -288,7 +279,7 @@ def _cone_rows(program: ArrayProgram, *, upper_triangle: bool) -> _ConeRows:
     above, below = np.flatnonzero(~equal & np.isfinite(high)), np.flatnonzero(~equal & np.isfinite(low))
     picked = np.concatenate([zero, above, below])
     sign = np.concatenate([np.ones(zero.size + above.size), -np.ones(below.size)])
-    triangles = _triangles(program, upper_triangle) if program.semidefinite else None
+    triangles = _triangles(program) if program.semidefinite else None
     G, h = (program.G, program.h) if triangles is None else (triangles @ program.G, triangles @ program.h)
     # One matrix from the entries of R, I and G, which takes a fraction of stacking them.
     size, column = picked.size, np.arange(program.size)
@@ -306,16 +297,15 @@ def _cone_rows(program: ArrayProgram, *, upper_triangle: bool) -> _ConeRows:
     return _ConeRows(picked, sign, triangles, A, b, zero.size, above.size + below.size)
 
 
-def _triangles(program: ArrayProgram, upper: bool) -> sp.csr_array:
+def _triangles(program: ArrayProgram) -> sp.csr_array:
     """(rows that the solver wants x q) from the rows of G."""
     before, after = sum(program.second_order), 3 * (program.exponential + len(program.power))
-    parts = [sp.eye_array(before), *(_triangle(side, upper) for side in program.semidefinite), sp.eye_array(after)]
+    parts = [sp.eye_array(before), *(_triangle(side) for side in program.semidefinite), sp.eye_array(after)]
     return sp.csr_array(sp.block_diag(parts, format="csr"))
 
 
-def _triangle(side: int, upper: bool) -> sp.csr_array:
-    first, second = np.tril_indices(side)  # row by row: the upper triangle column by column, with the two swapped
-    i, j = (second, first) if upper else np.triu_indices(side)[::-1]
+def _triangle(side: int) -> sp.csr_array:
+    j, i = np.tril_indices(side)  # the lower triangle row by row is the upper one column by column
     weight = np.where(i == j, 0.5, _ROOT / 2)
     number = np.arange(i.size)
     entries = np.r_[weight, weight], (np.r_[number, number], np.r_[i + side * j, j + side * i])
@@ -349,8 +339,9 @@ def _by_clarabel(program: ArrayProgram, solver: str | None, options: Mapping[str
         setattr(settings, name, value)
     whole = squares(program)
     program, P = (program, sp.csc_array((program.size,) * 2)) if whole is None else (whole.program, whole.P)
-    rows = _cone_rows(program, upper_triangle=True)
-    cones = [kind(count) for kind, count in _counted(clarabel, rows) if count]
+    rows = _cone_rows(program)
+    straight = (clarabel.ZeroConeT, rows.zero), (clarabel.NonnegativeConeT, rows.nonneg)
+    cones = [kind(count) for kind, count in straight if count]
     cones += [clarabel.SecondOrderConeT(size) for size in program.second_order]
     cones += [clarabel.PSDTriangleConeT(side) for side in program.semidefinite]
     cones += [clarabel.ExponentialConeT() for _ in range(program.exponential)]
@@ -358,69 +349,6 @@ def _by_clarabel(program: ArrayProgram, solver: str | None, options: Mapping[str
     found = clarabel.DefaultSolver(P, program.c, rows.A, rows.b, cones, settings).solve()
     answer = rows.answer(program, _CLARABEL_SAYS.get(str(found.status), SOLVER_ERROR), found.x, found.z)
     return answer if whole is None else whole.answer(answer)
-
-
-def _counted(clarabel: Any, rows: _ConeRows) -> tuple[tuple[Any, int], ...]:
-    return (clarabel.ZeroConeT, rows.zero), (clarabel.NonnegativeConeT, rows.nonneg)
-
-
-_SCS_SAYS = {
-    1: cp.OPTIMAL,
-    2: cp.OPTIMAL_INACCURATE,
-    -1: cp.UNBOUNDED,
-    -6: cp.UNBOUNDED_INACCURATE,
-    -2: cp.INFEASIBLE,
-    -7: cp.INFEASIBLE_INACCURATE,
-}
-_SCS_OPTIONS = {"eps", "eps_abs", "eps_rel", "eps_infeas", "max_iters", "time_limit_secs", "alpha", "scale"}
-_SCS_OPTIONS |= {"rho_x", "normalize", "adaptive_scale", "acceleration_lookback", "acceleration_interval"}
-
-
-def _by_scs(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
-    import scs
-
-    # CVXPY's tolerances; SCS's own are looser.
-    settings: dict[str, Any] = {"eps_abs": 1e-5, "eps_rel": 1e-5, **options}
-    if "eps" in settings:
-        settings["eps_abs"] = settings["eps_rel"] = settings.pop("eps")
-    rows = _cone_rows(program, upper_triangle=False)
-    cones = {"z": rows.zero, "l": rows.nonneg, "q": list(program.second_order), "s": list(program.semidefinite)}
-    cones |= {"ep": program.exponential, "p": list(program.power)}
-    found = scs.solve({"A": rows.A, "b": rows.b, "c": program.c}, cones, verbose=False, **settings)
-    status = _SCS_SAYS.get(found["info"]["status_val"], SOLVER_ERROR)
-    return rows.answer(program, status, found["x"], found["y"])
-
-
-# ---------------------------------------------------------------------- OSQP
-_OSQP_SAYS = {
-    1: cp.OPTIMAL,
-    2: cp.OPTIMAL_INACCURATE,
-    3: cp.INFEASIBLE,
-    4: cp.INFEASIBLE_INACCURATE,
-    5: cp.UNBOUNDED,
-    6: cp.UNBOUNDED_INACCURATE,
-    7: cp.USER_LIMIT,
-    8: cp.USER_LIMIT,
-}
-_OSQP_OPTIONS = {"eps_abs", "eps_rel", "eps_prim_inf", "eps_dual_inf", "max_iter", "time_limit", "polishing"}
-_OSQP_OPTIONS |= {"rho", "sigma", "alpha", "adaptive_rho", "scaling", "check_termination", "delta"}
-
-
-def _by_osqp(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
-    import osqp
-
-    # CVXPY's tolerances; OSQP's own are looser.
-    settings = {"eps_abs": 1e-5, "eps_rel": 1e-5, "max_iter": 10_000, "polishing": True, **options}
-    bounded = np.flatnonzero(np.isfinite(program.lower) | np.isfinite(program.upper))
-    A = sp.csc_matrix(sp.vstack([program.R, sp.eye_array(program.size, format="csr")[bounded]]))
-    low = np.concatenate([program.low, program.lower[bounded]])
-    high = np.concatenate([program.high, program.upper[bounded]])
-    work = osqp.OSQP()
-    work.setup(sp.csc_matrix((program.size, program.size)), program.c, A, low, high, verbose=False, **settings)
-    found = work.solve(raise_error=False)
-    status = _OSQP_SAYS.get(int(found.info.status_val), SOLVER_ERROR)
-    x, y = np.array(found.x, dtype=np.float64), np.array(found.y, dtype=np.float64)
-    return Answer(status, x, y[: program.low.size], np.zeros(0))
 
 
 # ---------------------------------------------------------------------- CVXPY

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 
 import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import linprog
 
 import dpmodel as dpm
 from dpmodel.compile import public_set as public_sets
@@ -71,46 +69,6 @@ def test_epigraph_variables_are_raised(seed, monkeypatch):
     assert capped.empty and tied.empty and not (capped.evident or tied.evident)
     monkeypatch.setattr(Polyhedron, "minimise", None)
     assert found.evident and not found.empty
-
-
-def maximum(rng, n):
-    """``x <= t <= cap`` with lower ends, of which some are below zero."""
-    rows = np.hstack([np.eye(n), -np.ones((n, 1))])
-    lower, none = np.r_[rng.integers(-2, 1, n) * 1.0, -np.inf], (sp.csr_array((0, n + 1)), np.zeros(0))
-    return Polyhedron(sp.csr_array(rows), np.zeros(n), *none, lower, np.r_[np.full(n, np.inf), rng.uniform(1, 3e4)])
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_what_an_epigraph_caps_takes_no_linear_program(seed, monkeypatch):
-    rng = np.random.default_rng(seed)
-    polytope, n = maximum(rng, 5), 5
-    directions = [np.r_[rng.uniform(0.1, 2, n) * side, 0.0] for side in (1, -1)]
-    true = [scipy_most(polytope, direction) for direction in directions]
-    monkeypatch.setattr(polyhedron, "_WORTH_A_LOOK", 0)
-    monkeypatch.setattr(Polyhedron, "minimise", None)
-    for direction, most in zip(directions, true, strict=True):
-        for length in (1.0, 1e6):
-            found, most = polytope.support(length * direction), most * length
-            assert most <= found <= most + 1e-5 * (1 + abs(most))
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_a_corner_that_is_near_bounds_no_less_than_a_program(seed, monkeypatch):
-    """Of sets of any kind: what is found beside linear programs is what these find."""
-    monkeypatch.setattr(polyhedron, "_WORTH_A_LOOK", 0)
-    rng, polytope = np.random.default_rng(seed), drawn(seed, feasible=True)
-    for _ in range(5):
-        direction = rng.integers(-2, 3, polytope.size) * 1.0
-        most, found = scipy_most(polytope, direction), polytope.support(direction)
-        assert found == most or most <= found <= most + 1e-5 * (1 + abs(most))
-
-
-def scipy_most(polytope, direction):
-    bounds = np.stack([polytope.lower, polytope.upper], axis=1)
-    rows = {"A_eq": polytope.A_eq, "b_eq": polytope.b_eq} if polytope.b_eq.size else {}
-    rows |= {"A_ub": polytope.A_ub, "b_ub": polytope.b_ub} if polytope.b_ub.size else {}
-    found = linprog(-direction, **rows, bounds=bounds)
-    return math.inf if found.status == 3 else -found.fun
 
 
 @pytest.mark.parametrize("sizes", [(2, 3, 4, 5), (1, 7, 2, 9), (30, 2, 2, 3)])

@@ -367,3 +367,24 @@ def test_a_support_is_solved_once_for_all_lengths_and_copies_know_it(monkeypatch
     assert polytope.furthest_in(-direction) is None
     # Nowhere is further than anywhere else in no direction, and a set with a point is not empty.
     assert polytope.support(0 * direction) == pytest.approx(0, abs=1e-5) and not polytope.empty
+
+
+def test_open_sets_are_found_unbounded() -> None:
+    whole = Polyhedron(
+        sp.csr_array((0, 2)), np.zeros(0), sp.csr_array((0, 2)), np.zeros(0), np.zeros(2), np.full(2, np.inf)
+    )
+    assert whole.minimise(np.array([1.0, -1.0])) is None and whole.support(np.array([1.0, 0.0])) == np.inf
+    assert np.array_equal(whole.minimise(np.array([1.0, 0.0])), [0, 0])
+
+
+def test_a_row_that_is_there_already_moves() -> None:
+    """A budget and a target of one cost stay one row; another row is added."""
+    budget = Polyhedron(
+        sp.csr_array([[1.0, 2.0]]), np.array([3.0]), sp.csr_array((0, 2)), np.zeros(0), np.zeros(2), np.full(2, 5.0)
+    )
+    for target, b in ((2.0, 2.0), (4.0, 3.0)):
+        cut = budget.with_row(np.array([1.0, 2.0]), target)
+        assert cut.A_ub.shape[0] == 1 and cut.b_ub.tolist() == [b]
+    assert budget.b_ub.tolist() == [3.0]
+    assert budget.with_row(np.array([1.0, 2.5]), 2.0).A_ub.shape[0] == 2
+    assert budget.with_row(np.array([0.0, 2.0]), 2.0).upper.tolist() == [5.0, 1.0]
