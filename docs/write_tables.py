@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from dpmodel.plan.tables import mechanism_table
+from dpmodel.solve.registry import mechanism_table
 
 README = Path(__file__).parent.parent / "README.md"
 

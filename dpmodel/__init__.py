@@ -14,13 +14,11 @@ if TYPE_CHECKING:
     from dpmodel.marks import Private, Records
     from dpmodel.marks.dataset import Dataset
     from dpmodel.marks.noisy import Noisy
-    from dpmodel.plan import Plan, register_mechanism
-    from dpmodel.plan.tables import taxonomy
     from dpmodel.privacy import Budget
     from dpmodel.problem import Problem
     from dpmodel.programs.classifier import Classification
     from dpmodel.programs.expressions import sensitivity
-    from dpmodel.release.release import Release
+    from dpmodel.release import Release
     from dpmodel.released.faces.consistent_table import consistent_table, marginal_query
     from dpmodel.released.faces.errors import intervals, standard_errors
     from dpmodel.released.faces.hierarchy import hierarchy
@@ -85,8 +83,8 @@ _HOMES = {
     "dpmodel.released.likelihood": ("neg_log_likelihood", "published"),
     "dpmodel.errors": ("DPModelError", "ImpossibilityError"),
     "dpmodel.contract": ("AllBut", "Exact", "Penalty", "Search", "Target"),
-    "dpmodel.plan": ("Plan", "register_mechanism"),
-    "dpmodel.plan.tables": ("taxonomy",),
+    "dpmodel.solve.plan": ("Plan",),
+    "dpmodel.solve.registry": ("register_mechanism", "taxonomy"),
     "dpmodel.privacy": ("Budget",),
     "dpmodel.problem": ("Problem",),
     "dpmodel.released.faces.query_release": ("QueryRelease", "query_release"),
@@ -96,7 +94,7 @@ _HOMES = {
     "dpmodel.released.faces.tree_query": ("tree_query",),
     "dpmodel.released.faces.errors": ("intervals", "standard_errors"),
     "dpmodel.released.faces.whole": ("round_solution",),
-    "dpmodel.release.release": ("Release",),
+    "dpmodel.release": ("Release",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ("errors", "learn", "linalg", "losses", "mechanisms", "noise", "released", "teach")

@@ -12,7 +12,19 @@ import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, cast, get_args, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    cast,
+    get_args,
+    runtime_checkable,
+)
 
 import numpy as np
 
@@ -21,7 +33,9 @@ from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelErr
 from dpmodel.forecast import Bound, Error, Forecast
 from dpmodel.numerics.cone_program import installed_solvers
 from dpmodel.privacy import NoiseSource, validate_privacy
-from dpmodel.release.release import Release
+
+if TYPE_CHECKING:
+    from dpmodel.release import Release
 
 M = TypeVar("M", contravariant=True)
 D = TypeVar("D")

@@ -40,15 +40,15 @@ from dpmodel.exact.model import Found, PrivatePoints, PrivateSystem, PrivateVect
 from dpmodel.exact.results import AffineSubspace, Equations, Result, Subspace, frozen, shown
 from dpmodel.exact.stable_span import CONSISTENT_PART
 from dpmodel.exact.subspaces import ExactRows, solve
-from dpmodel.execute import execute
 from dpmodel.forecast import RowsMissed
 from dpmodel.marks.domain import array_of
 from dpmodel.marks.records import Neighbors
 from dpmodel.models.systems import system
-from dpmodel.plan.comparison import Plan
-from dpmodel.plan.planner import Compared, make_plan
 from dpmodel.privacy import Budget
-from dpmodel.release.release import Accuracy, Guarantee
+from dpmodel.release import Accuracy, Guarantee
+from dpmodel.solve.execute import execute
+from dpmodel.solve.plan import Plan
+from dpmodel.solve.planner import Compared, make_plan
 from dpmodel.text import array_text, number
 from dpmodel.users_line import users_line
 

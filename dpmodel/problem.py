@@ -22,21 +22,12 @@ from dpmodel.compile.refusals import warn_of_leaves, warn_of_no_private, where_u
 from dpmodel.compile.rows import FewRows, few_rows, row_maker, rows_read
 from dpmodel.contract import AllBut, Exact, Model, Options, Penalty, Search, Target, checked_solver_options
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
-from dpmodel.execute import Executed, check_budget, execute
-from dpmodel.execute.misplaced import refuse_misplaced
-from dpmodel.execute.progress import shown
 from dpmodel.marks.private import Private
-from dpmodel.models.explanation import Explanation, explain, explain_postprocessing, explain_regression, refusal
-from dpmodel.models.feasible_picture import feasible_picture
 from dpmodel.models.postprocessing import Published, classify_postprocessing
 from dpmodel.models.program import Program
 from dpmodel.models.regression import Regression, checked_clip
-from dpmodel.models.released import values_of
 from dpmodel.numerics.cone_program import SolverFailure, solve_cone_program
 from dpmodel.numerics.solvers import SOLVER_ERROR
-from dpmodel.plan.comparison import Plan
-from dpmodel.plan.planner import Compared, make_plan
-from dpmodel.plan.registry import AnyMechanism
 from dpmodel.privacy import Budget
 from dpmodel.programs.classifier import Classification, classify
 from dpmodel.programs.expressions import ExpressionTree, expression_tree
@@ -44,9 +35,17 @@ from dpmodel.regressions.build import private_outputs, private_regression
 from dpmodel.regressions.model import AnyRegression
 from dpmodel.regressions.multinomial import recognise_blocks, recognise_regression
 from dpmodel.regressions.read import Outputs, Recognised
-from dpmodel.release.release import Accuracy, Guarantee, Release
+from dpmodel.release import Accuracy, Guarantee, Release, values_of
 from dpmodel.released.model import Postprocessing
 from dpmodel.released.read import recognise_postprocessing
+from dpmodel.show.explain import Explanation, explain, explain_postprocessing, explain_regression, refusal
+from dpmodel.show.feasible_set import feasible_picture
+from dpmodel.solve.execute import Executed, execute, refuse_misplaced
+from dpmodel.solve.plan import Plan
+from dpmodel.solve.planner import Compared, make_plan
+from dpmodel.solve.progress import shown
+from dpmodel.solve.registry import AnyMechanism
+from dpmodel.solve.wall import check_budget
 from dpmodel.text import shortened
 
 Feasible = str | AllBut | Exact

@@ -26,7 +26,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
 def nothing_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans are kept for the process, and tests change what mechanisms do; a hint is given once a process."""
     from dpmodel.compile import refusals
-    from dpmodel.plan import kept
+    from dpmodel.solve import kept
 
     kept.forget()
     monkeypatch.setattr(refusals, "_hinted", True)

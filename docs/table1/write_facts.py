@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import dpmodel as dpm
-from dpmodel.plan.registry import KINDS
 from dpmodel.programs.taxonomy import cell as taxonomy_cell
 from dpmodel.programs.theorems import lower_bound, remedies
+from dpmodel.solve.registry import KINDS
 from dpmodel.text import number
 
 PAGE = Path(__file__).parent / "index.md"

@@ -12,6 +12,7 @@ from dpmodel.compile.form import StandardForm, private_theta
 from dpmodel.compile.public_set import PublicSet
 from dpmodel.compile.rows import BlockRows, MemoryRows, cached_rows
 from dpmodel.contract import Verdict
+from dpmodel.marks.private import Private
 from dpmodel.marks.rows import MOST_BLOCKS
 from dpmodel.numerics.public_facts import PublicFacts
 from dpmodel.programs.classifier import Classification
@@ -41,6 +42,11 @@ class PrivateLP(PublicFacts):
     def entries(self) -> int:
         """Numbers that a product with the rows reads."""
         return int(self.form.matrix.nnz + self.form.A0.nnz)
+
+    @property
+    def private(self) -> tuple[Private, ...]:
+        """The private parameters, each once."""
+        return tuple(block.parameter for block in self.affine.private_blocks)
 
     def private_parts(self) -> tuple[str, ...]:
         """Which of "objective", "scalar", "matrix" depend on private parameters."""

@@ -82,7 +82,7 @@ def _taxonomy(chosen: argparse.Namespace) -> None:
 
 
 def _reconstruct(chosen: argparse.Namespace) -> None:
-    from dpmodel.release.plots.canvas import require_matplotlib
+    from dpmodel.show.figures import require_matplotlib
     from dpmodel.teach import gadgets
 
     if chosen.figure:

@@ -16,10 +16,10 @@ import numpy as np
 
 import dpmodel
 from dpmodel.errors import SpecificationError
-from dpmodel.execute.wall import ChargeReached, before_charges
 from dpmodel.privacy import Budget
 from dpmodel.privacy.budget import CHARGE_COLUMNS
 from dpmodel.problem import Problem
+from dpmodel.solve.wall import ChargeReached, before_charges
 from dpmodel.text import number, table, wrapped
 
 

@@ -12,7 +12,7 @@ from dpmodel._types import Array
 from dpmodel.errors import SpecificationError
 from dpmodel.exact.fields import QQ, Field, Rationals
 from dpmodel.exact.subspaces import Basis, last_first
-from dpmodel.release.release import Accuracy, Guarantee
+from dpmodel.release import Accuracy, Guarantee
 from dpmodel.text import number, table
 
 

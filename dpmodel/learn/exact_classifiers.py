@@ -27,7 +27,7 @@ from dpmodel.learn.linear_model import _rng, estimator
 from dpmodel.linalg import counts_of, feasible_point, sealed, solve_system, vectors_model
 from dpmodel.marks.records import Neighbors
 from dpmodel.privacy import Budget
-from dpmodel.release.release import Accuracy, Release
+from dpmodel.release import Accuracy, Release
 
 
 def keep_release(estimator: Any, result: Result, variables: Mapping[str, Any], records: int, what: str) -> None:

@@ -55,9 +55,6 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from dpmodel._types import Integers
 from dpmodel.errors import CompositionWarning, SpecificationError, unsaid
-from dpmodel.execute import RunError, charge_then_run, check_budget
-from dpmodel.execute.progress import shown, silent
-from dpmodel.execute.wall import ChargeReached, before_charges
 from dpmodel.learn.classifier import PrivateClassifier, classes_and_places, flat, places_of, require_classes
 from dpmodel.learn.costs import Counted, Lineage, learners
 from dpmodel.learn.features import checked
@@ -74,7 +71,9 @@ from dpmodel.privacy import (
     public_generator,
     validate_privacy,
 )
-from dpmodel.release.release import Guarantee
+from dpmodel.release import Guarantee
+from dpmodel.solve.progress import shown, silent
+from dpmodel.solve.wall import ChargeReached, RunError, before_charges, charge_then_run, check_budget
 from dpmodel.text import number
 
 GRID = 1 << 20  # of a held-out row's score

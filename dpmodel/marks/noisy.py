@@ -15,8 +15,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.marks.layout import labels_of, taken
 from dpmodel.marks.private import Private
 from dpmodel.privacy.distributions import Distribution, Laplace, TruncatedLaplace, is_number
-from dpmodel.release.frames import long_frame
-from dpmodel.text import array_text, html_table, named_text, number, wrapped
+from dpmodel.text import array_text, html_table, long_frame, named_text, number, wrapped
 
 _ROWS = 20  # of a table in a notebook
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import uuid
 import weakref
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpmodel.errors import SpecificationError
+
+if TYPE_CHECKING:
+    from dpmodel.marks.private import Private
 
 Neighbors = Literal["replace-one", "add-remove"]
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
@@ -148,3 +151,49 @@ def refuse_unnamed(parameters: Iterable[Any]) -> None:
                 "records=Records('a') for one and records=Records('b') for the other if no person is in both",
             )
         known[records.name] = parameter
+
+
+# Texts name no more parameters than this at once, and tables show no more rows of one kind.
+_MOST_NAMES = 5
+
+
+def record_words(parameters: Iterable[Private]) -> str:
+    """Whose records are protected, and what one of them has in every parameter, for guarantees.
+
+    One record has all that is said of its people; records of other people, if there are any, come after "or".
+    """
+    people: dict[Records, list[Private]] = {}
+    for parameter in dict.fromkeys(parameters):
+        people.setdefault(parameter.records.people, []).append(parameter)
+    return "; or ".join(f"a record{_whose(records, owned)} {_owns(owned)}" for records, owned in people.items())
+
+
+def _whose(people: Records, owned: Sequence[Private]) -> str:
+    """Of the people's name, or of that of the only table."""
+    tables = {parameter.records.name for parameter in owned}
+    name = people.name or (tables.pop() if len(tables) == 1 else None)
+    return f" of {name}" if name else ""
+
+
+def _owns(owned: Sequence[Private]) -> str:
+    owns: dict[bool, dict[str, list[str]]] = {}
+    moves: dict[str, list[str]] = {}
+    for parameter in owned:
+        name = str(parameter.name())
+        if parameter.size == 1 or parameter.unit == "all":
+            moves.setdefault("moves" if parameter.size == 1 else "may move every entry of", []).append(name)
+        else:  # which unit is whose is public where records are replaced
+            stays = parameter.records.neighbors == "replace-one"
+            owns.setdefault(stays, {}).setdefault(f"one {parameter.unit} of", []).append(name)
+    said = [
+        f"owns {' and '.join(f'{what} {listed(names)}' for what, names in units.items())}"
+        + " (which one is public)" * stays
+        for stays, units in owns.items()
+    ]
+    return " and ".join(said + [f"{how} {listed(names)}" for how, names in sorted(moves.items())])
+
+
+def listed(names: list[str]) -> str:
+    if len(names) > _MOST_NAMES:
+        return f"{', '.join(names[: _MOST_NAMES - 1])} and {len(names) - _MOST_NAMES + 1} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]

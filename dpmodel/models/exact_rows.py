@@ -14,11 +14,10 @@ from dpmodel.contract import NOTHING_FOUND, Candidate, Options, Outcome, Ran, Se
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.exact.inputs import checked_margin
 from dpmodel.exact.model import Found, PrivateInequalities
-from dpmodel.models.released import private_parameters
 from dpmodel.models.systems import Inequalities
 from dpmodel.programs.equations import exact_inequalities, why_not_inequalities
 from dpmodel.programs.rows import public_polyhedron
-from dpmodel.release.release import Release
+from dpmodel.release import Release, private_parameters
 from dpmodel.text import number
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from dpmodel.contract import Candidate, Model, Options, Outcome, Ran, Serves, pu
 from dpmodel.errors import DPModelError, UnsupportedModelError
 from dpmodel.forecast import Seconds
 from dpmodel.marks.noisy import Noisy
-from dpmodel.models.released import checked_point, values_of
 from dpmodel.programs.classifier import Classification
-from dpmodel.release.release import Accuracy, Guarantee, Release
+from dpmodel.release import Accuracy, Guarantee, Release, checked_point, values_of
 from dpmodel.released.constraints import contradiction, require_consistent
 from dpmodel.released.model import Postprocessing
 from dpmodel.text import number

@@ -17,14 +17,10 @@ from dpmodel.contract import YES, Candidate, Exact, Model, Options, Outcome, Ran
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
 from dpmodel.forecast import Forecast, Known, Violation, capped, stated
 from dpmodel.marks.private import Private
+from dpmodel.marks.records import record_words
 from dpmodel.models.exact_rows import ExactRows, exact_rows
-from dpmodel.models.explanation import private_of
-from dpmodel.models.foregone import refuse_foregone
 from dpmodel.models.program_options import program_options
-from dpmodel.models.released import checked_point, collect, named_constraints, private_parameters
-from dpmodel.models.simulation import settled
 from dpmodel.numerics.cone_program import probe_solver
-from dpmodel.programs.classifier import record_words
 from dpmodel.programs.noise_design import x_bound
 from dpmodel.programs.objective import objective_span
 from dpmodel.programs.public import (
@@ -36,7 +32,9 @@ from dpmodel.programs.public import (
 from dpmodel.programs.rows import private_rows
 from dpmodel.programs.simulation import measured
 from dpmodel.programs.theorems import impossibility_error
-from dpmodel.release.release import Release
+from dpmodel.programs.tie_break import settled
+from dpmodel.programs.unbounded import refuse_foregone
+from dpmodel.release import Release, checked_point, collect, named_constraints, private_parameters
 from dpmodel.text import number
 
 _LEFT_OUT = (
@@ -64,7 +62,7 @@ class Program(Model[PrivateLP]):
 
     @property
     def protects(self) -> str:
-        return record_words(private_of(self.data))
+        return record_words(self.data.private)
 
     @property
     def is_public(self) -> bool:
@@ -263,7 +261,15 @@ class Program(Model[PrivateLP]):
         if value is not None and not any(isinstance(p, Private) for p in problem.objective.parameters()):
             # A public function of the released point: better than its value in the relaxed standard form.
             value = evaluate_objective(problem)
-        return collect(problem, model, ran, value, notes, {} if outcome.x is None else _duals(problem, outcome))
+        return collect(
+            problem,
+            model.private,
+            model.classification.told(),
+            ran,
+            value,
+            notes,
+            {} if outcome.x is None else _duals(problem, outcome),
+        )
 
 
 def refuse_impossible(model: PrivateLP, options: Options) -> None:

@@ -25,12 +25,10 @@ from dpmodel.contract import (
 from dpmodel.errors import SpecificationError
 from dpmodel.forecast import ExcessRisk
 from dpmodel.marks.private import Private
-from dpmodel.models.explanation import private_of
-from dpmodel.models.released import checked_point, collect, private_parameters
-from dpmodel.programs.classifier import record_words
+from dpmodel.marks.records import record_words
 from dpmodel.regressions.model import AnyRegression, PrivateOutputs, PrivateRegression
 from dpmodel.regressions.rates import regression_lower_bounds
-from dpmodel.release.release import Release
+from dpmodel.release import Release, checked_point, collect, private_parameters
 from dpmodel.text import number
 
 
@@ -48,7 +46,7 @@ class Regression(Model[AnyRegression]):
 
     @property
     def protects(self) -> str:
-        return record_words(private_of(self.data))
+        return record_words(self.data.private)
 
     def check(self, given: Options) -> tuple[Model[Any], Options]:
         clip = self.data.loss.clip
@@ -110,7 +108,7 @@ class Regression(Model[AnyRegression]):
             notes.append(
                 f"derivatives of the loss were cut to {model.loss.clip:g}: its minimiser is that of the clipped loss"
             )
-        return collect(self.problem, model, ran, outcome.value, notes, {})
+        return collect(self.problem, model.private, model.classification.told(), ran, outcome.value, notes, {})
 
 
 _LEAST_CLIP, _MOST_CLIP = 1e-100, 1e100

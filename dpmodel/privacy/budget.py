@@ -12,7 +12,7 @@ from dpmodel.errors import BudgetExceededError, SpecificationError
 from dpmodel.privacy._checks import fraction, non_negative
 from dpmodel.privacy.conversions import PrivacyLoss, validate_privacy
 from dpmodel.privacy.ledger import Charge, Ledger, MemoryLedger, SQLiteLedger, total
-from dpmodel.release.plots.charges import charges
+from dpmodel.show.figures import charges
 from dpmodel.text import html_table, number, wrapped
 
 # Ten charges of 0.1 add up to 1.0000000000000002 in some orders. A relative 1e-12 forgives that; it is

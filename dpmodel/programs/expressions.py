@@ -15,9 +15,8 @@ from dpmodel.compile.footprint import entry_sensitivities, largest, sensitivity_
 from dpmodel.compile.written import passed_over, written
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.private import Private
-from dpmodel.programs.classifier import record_words
-from dpmodel.release.plain import plain_fields
-from dpmodel.text import WIDTH, html_table, line_width, number, screenful, shortened, table, wrapped
+from dpmodel.marks.records import record_words
+from dpmodel.text import WIDTH, html_table, line_width, number, plain_fields, screenful, shortened, table, wrapped
 
 _LONGEST = 48  # characters of an expression in a row of the tree
 _MOST_NODES = 24  # nodes that are printed

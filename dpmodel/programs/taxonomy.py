@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from dpmodel.errors import SpecificationError
-from dpmodel.release.plots.taxonomy_grid import Square, taxonomy_grid
+from dpmodel.show.figures import Square, taxonomy_grid
 from dpmodel.text import html_table, table
 
 Part = Literal["objective", "scalar", "row", "column", "matrix"]

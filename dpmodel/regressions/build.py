@@ -14,8 +14,8 @@ import scipy.sparse as sp
 from dpmodel._types import Floats
 from dpmodel.compile.affine_map import ThetaBlock
 from dpmodel.errors import SpecificationError
-from dpmodel.marks.records import DEFAULT_RECORDS, refuse_unnamed
-from dpmodel.programs.classifier import Cell, Classification, record_words
+from dpmodel.marks.records import DEFAULT_RECORDS, record_words, refuse_unnamed
+from dpmodel.programs.classifier import Cell, Classification
 from dpmodel.regressions.features import Features, Label, RowBounds
 from dpmodel.regressions.model import PrivateOutputs, PrivateRegression
 from dpmodel.regressions.outputs import PublicColumns

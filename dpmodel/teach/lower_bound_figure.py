@@ -12,7 +12,7 @@ import numpy as np
 
 from dpmodel.errors import SpecificationError
 from dpmodel.programs.theorems import lower_bound
-from dpmodel.release.plots.canvas import canvas, require_matplotlib
+from dpmodel.show.figures import canvas, require_matplotlib
 from dpmodel.teach.demonstration import Demonstration, Row
 from dpmodel.text import html_table, number, table
 

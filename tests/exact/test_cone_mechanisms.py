@@ -50,18 +50,18 @@ def within_budget(draws: list[tuple[str, float, int]], options: Options, sensiti
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 def test_scales_compose_to_the_budget(quick: None, delta: float, neighbors: str) -> None:
-    size, request, twice = 3, Options(0.7, delta), neighbors == "replace-one"
+    size, options, twice = 3, Options(0.7, delta), neighbors == "replace-one"
     model = planted_system(size, 0.3, 50, "uniform", 1, neighbors=neighbors)
-    draws = asked(HINGE, model, request)
+    draws = asked(HINGE, model, options)
     sensitivity = 1.0 + twice
-    assert [k for *_, k in draws] == [size] * hinge_descent.plan_hinge(model, request).steps + [3]
-    assert within_budget(draws, request, sensitivity, size)
+    assert [k for *_, k in draws] == [size] * hinge_descent.plan_hinge(model, options).steps + [3]
+    assert within_budget(draws, options, sensitivity, size)
     assert not within_budget(
-        [(distribution, scale * 0.99, k) for distribution, scale, k in draws], request, sensitivity, size
+        [(distribution, scale * 0.99, k) for distribution, scale, k in draws], options, sensitivity, size
     )
     if twice:
         forgotten = replace(model, neighbors="add-remove", records=None)
-        assert not within_budget(asked(HINGE, forgotten, request), request, sensitivity, size)
+        assert not within_budget(asked(HINGE, forgotten, options), options, sensitivity, size)
 
 
 def test_nothing_that_is_asked_depends_on_the_data(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:

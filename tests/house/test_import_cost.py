@@ -13,7 +13,7 @@ import dpmodel
 
 # Extras, and what only a charge, a page or a file needs.
 HEAVY = {"opendp", "dp_accounting", "flint", "rich", "sklearn", "pandas", "polars", "matplotlib", "duckdb", "asyncio"}
-FAMILIES = {"dpmodel.plan", "dpmodel.mechanisms", "dpmodel.problem", "dpmodel.released", "dpmodel.linalg"}
+FAMILIES = {"dpmodel.solve", "dpmodel.mechanisms", "dpmodel.problem", "dpmodel.released", "dpmodel.linalg"}
 # Mechanisms of models that are none of programs.
 OTHERS = {
     "dpmodel.regressions.descent",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dpmodel.plan.registry import KINDS
+from dpmodel.solve.registry import KINDS
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LESSONS = sorted((EXAMPLES / "lessons").glob("*.ipynb"))
@@ -44,7 +44,7 @@ SHOWN = {
         r"5000 people: mean error 0\.001",
         r"20000 people: mean error 0\.000",
     ],
-    "03_published_counts": [
+    "03_printed_counts": [
         r"as published: 1859",
         r"sum 1855",
         r"noise on each count +2\.\d +5\.\d +10\.\d +19\.\d +24\.\d",
@@ -119,7 +119,7 @@ SHOWN = {
 PAPERS = {
     "01_linear_programs": "HRRU14",
     "02_lasso_and_regression": "TTZ15",
-    "03_published_counts": "LWK15",
+    "03_printed_counts": "LWK15",
     "04_exact_linear_algebra": "KMMST24",
     "05_nonsmooth_learning": "Arora, Marinov and Ullah",
 }
@@ -160,7 +160,7 @@ def test_faults_are_found() -> None:
     notebook = json.loads(LESSONS[0].read_text())
     cells = notebook["cells"]
     spoilt = next(cell for cell in cells if cell["cell_type"] == "code")
-    spoilt.update(execution_count=1, source=["from dpmodel.plan.planner import plan"])
+    spoilt.update(execution_count=1, source=["from dpmodel.solve.planner import plan"])
     assert faults({**notebook, "metadata": {}, "cells": [spoilt, {**cells[0], "metadata": {"tags": []}}]}) == [
         f"outputs in {spoilt['id']}",
         "metadata in cell-01",
@@ -170,7 +170,7 @@ def test_faults_are_found() -> None:
         "no question",
         "no guess",
         "no exercise",
-        "dpmodel.plan.planner is not public",
+        "dpmodel.solve.planner is not public",
     ]
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.plan import select_mechanism
 from dpmodel.privacy import noise
+from dpmodel.solve.planner import select_mechanism
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_no_error_class_of_the_package_stands_outside_the_base():
 
 
 def test_select_mechanism_documents_its_decision_table():
-    from dpmodel.plan.registry import KINDS
+    from dpmodel.solve.registry import KINDS
 
     doc = select_mechanism.__doc__
     for mechanism in (each for kind in KINDS.values() for each in kind.mechanisms):

@@ -62,14 +62,14 @@ def test_set_up_commands() -> None:
 
 def test_the_tables_of_mechanisms_are_those_of_the_registry() -> None:
     """Write them anew with ``python docs/write_tables.py``."""
-    from dpmodel.plan.tables import FAMILIES, mechanism_table
+    from dpmodel.solve.registry import FAMILIES, mechanism_table
 
     for family in FAMILIES:
         assert f"<!-- mechanisms: {family} -->\n{mechanism_table(family)}\n<!-- end -->" in README, family
 
 
 def test_every_mechanism_and_doc_named_in_the_readme_exists() -> None:
-    from dpmodel.plan.registry import KINDS
+    from dpmodel.solve.registry import KINDS
 
     for mechanism in (each for kind in KINDS.values() for each in kind.mechanisms):
         assert f"`{mechanism.name}`" in README

@@ -22,7 +22,6 @@ from walking import assert_no_trace
 
 import dpmodel as dpm
 from dpmodel.errors import BudgetExceededError, CompositionWarning, DPModelError, SpecificationError
-from dpmodel.execute.wall import _public_only
 from dpmodel.learn import (
     AffineSubspaceClassifier,
     PrivateLinearSVC,
@@ -35,6 +34,7 @@ from dpmodel.learn import (
 from dpmodel.learn import search as searching
 from dpmodel.learn.search import GRID as GRID_OF_SCORES
 from dpmodel.learn.search import sum_of_scores
+from dpmodel.solve.wall import _public_only
 
 N = 3000
 RNG = np.random.default_rng(0)

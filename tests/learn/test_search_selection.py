@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpmodel.execute import charge_then_run
-from dpmodel.execute.progress import silent
 from dpmodel.learn import PrivateSearchCV, search
 from dpmodel.learn.linear_model import estimator
 from dpmodel.learn.regressor import PrivateRegressor
 from dpmodel.learn.search import GRID, every, share_of_each, stopped, sum_of_scores
 from dpmodel.privacy import Cost, SeededSource, compose
-from dpmodel.release.release import Accuracy, Guarantee, Release
+from dpmodel.release import Accuracy, Guarantee, Release
+from dpmodel.solve.progress import silent
+from dpmodel.solve.wall import charge_then_run
 
 # Copies of one estimator search again and again.
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.CompositionWarning")

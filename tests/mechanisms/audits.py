@@ -18,9 +18,9 @@ from families import verdict as verdict_of
 from replaying import Transcript
 
 from dpmodel._types import Floats
-from dpmodel.plan.registry import by_name
 from dpmodel.privacy import Gaussian, SeededSource, TruncatedLaplace
 from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, design, measurements
+from dpmodel.solve.registry import by_name
 
 # The audit names an honest mechanism with at most this probability.
 FALSE_ALARM = 1e-7

@@ -15,10 +15,10 @@ from families import PORTFOLIO
 import dpmodel as dpm
 from dpmodel.contract import Options, Outcome, Progress, no_progress
 from dpmodel.marks import Private
-from dpmodel.plan.registry import by_name
 from dpmodel.privacy import NoiseSource, SeededSource
 from dpmodel.programs.noise_once import NoiseOnce
 from dpmodel.programs.released_program import LEAST_VIOLATION
+from dpmodel.solve.registry import by_name
 
 # Mechanisms of many steps are audited beside their other tests: (file, honest audit, broken twin).
 ELSEWHERE = {

@@ -23,7 +23,6 @@ from dpmodel._types import Floats
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Options
 from dpmodel.marks import Private, Records
-from dpmodel.plan.registry import by_name
 from dpmodel.privacy import Gaussian, SeededSource
 from dpmodel.programs import point_finder as routes
 from dpmodel.programs import weights_matrix as coefficients
@@ -32,6 +31,7 @@ from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, design, reach_
 from dpmodel.programs.noise_once import NoiseOnce
 from dpmodel.programs.strict import StrictTruncatedLaplace
 from dpmodel.regressions import each_output
+from dpmodel.solve.registry import by_name
 
 FALSE_ALARM = 1e-8
 

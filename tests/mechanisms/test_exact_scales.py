@@ -25,9 +25,9 @@ from scipy.stats import norm
 import dpmodel as dpm
 from dpmodel.learn import PrivateRidge, PrivateSearchCV
 from dpmodel.learn.search import GRID
-from dpmodel.plan import kept
 from dpmodel.privacy import accounting as subsampling
 from dpmodel.privacy import zcdp_rho
+from dpmodel.solve import kept
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 ROOM, TESTS = Path(dpm.__file__).parent, Path(__file__).parents[1]

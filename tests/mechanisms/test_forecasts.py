@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import dpmodel as dpm
 from dpmodel.marks import Private
 from dpmodel.models.program import Program
-from dpmodel.plan.planner import make_plan
+from dpmodel.solve.planner import make_plan
 
 EPSILON = st.floats(0.05, 20)
 DELTA = st.floats(1e-12, 0.05)

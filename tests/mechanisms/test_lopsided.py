@@ -24,7 +24,6 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import LinearMap
 from dpmodel.compile.footprint import sensitivity_of
 from dpmodel.contract import Options
-from dpmodel.plan.registry import by_name
 from dpmodel.programs import dense_oracles as linear_oracles
 from dpmodel.programs import dense_weights as dense_multiplicative_weights
 from dpmodel.programs import hinge as hinge_forecast
@@ -32,6 +31,7 @@ from dpmodel.programs import weights as primal_weights
 from dpmodel.programs import weights as scalar_multiplicative_weights
 from dpmodel.programs import weights_matrix as matrix_multiplicative_weights
 from dpmodel.programs.rows import public_polyhedron
+from dpmodel.solve.registry import by_name
 
 BUDGETS = [(epsilon, delta) for epsilon in (0.01, 1.0, 100.0) for delta in (0.0, 1e-6)]
 

@@ -22,12 +22,12 @@ from scipy.stats import norm
 import dpmodel as dpm
 from dpmodel.contract import Options, Outcome
 from dpmodel.marks.private import Private
-from dpmodel.plan.registry import KINDS
 from dpmodel.programs import nearly_feasible as engines
 from dpmodel.programs import point_finder as routes
 from dpmodel.programs.nearly_feasible import EngineMechanism
 from dpmodel.regressions import each_output
 from dpmodel.regressions.model import PrivateOutputs
+from dpmodel.solve.registry import KINDS
 
 SIZE, BUDGETS = 12, [(epsilon, delta) for epsilon in (0.3, 1.0, 8.0) for delta in (1e-6, 1e-2)]
 ENGINES = [each for each in PORTFOLIO if isinstance(each, EngineMechanism)]

@@ -20,7 +20,7 @@ from dpmodel.compile.bridge import lower
 from dpmodel.compile.footprint import footprint
 from dpmodel.contract import Options
 from dpmodel.marks import Records
-from dpmodel.plan.registry import by_name
+from dpmodel.solve.registry import by_name
 
 NORMS = ("l1", "l2", "linf")
 # Allowances for rounding enlarge scales by less than this share.

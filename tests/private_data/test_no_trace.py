@@ -21,9 +21,10 @@ from families import PORTFOLIO, REGRESSIONS
 from private_programs import CASES, DIGITS, OTHERS, SECRETS, maximised_integers, scalar, several_parts
 from walking import _CLOSED, _inside, assert_no_trace
 
-from dpmodel.execute import conductor
-from dpmodel.models.foregone import refuse_foregone
-from dpmodel.plan import by_name, kept
+from dpmodel.programs.unbounded import refuse_foregone
+from dpmodel.solve import execute as conductor
+from dpmodel.solve import kept
+from dpmodel.solve.registry import by_name
 
 BUDGET = {"epsilon": 1, "delta": 1e-6}
 # They choose among few points, or take so few steps at this budget that both twins end in the same one.

@@ -25,7 +25,7 @@ from faces import FACES, FREE, Face
 from replaying import Transcript, watched
 
 import dpmodel as dpm
-from dpmodel.plan import kept
+from dpmodel.solve import kept
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

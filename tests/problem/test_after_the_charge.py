@@ -11,9 +11,9 @@ from bad_input import SECRET, assert_clean, chain_of, private, scalar_problem
 
 import dpmodel as dpm
 from dpmodel import problem as problem_module
-from dpmodel.execute.progress import reporter
 from dpmodel.numerics import cone_program
 from dpmodel.programs import noise_once
+from dpmodel.solve.progress import reporter
 
 # Where times and forecasts stand beside: four digits in the middle of another number say nothing.
 NUMBERS = re.compile(r"(?<![\d.])(7321|5128|4375|8125)(?!\d)")

@@ -11,7 +11,7 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.marks import vault
-from dpmodel.release.plots.feasible_set import HalfPlane, polygon
+from dpmodel.show.feasible_set import HalfPlane, polygon
 
 pytest.importorskip("matplotlib")
 PLANTED = 7.7777

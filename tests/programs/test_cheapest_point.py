@@ -13,10 +13,10 @@ from scipy.stats import binom
 import dpmodel as dpm
 from dpmodel.contract import Options, Verdict
 from dpmodel.marks import Private, Records
-from dpmodel.plan import by_name
 from dpmodel.privacy import SeededSource
 from dpmodel.programs.points import CHEAPEST_POINT as MECHANISM
 from dpmodel.programs.rows import private_rows
+from dpmodel.solve.registry import by_name
 
 FALSE_ALARM = 1e-7
 X = cp.Variable(3, bounds=[0, 1], name="x")

@@ -20,12 +20,12 @@ import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Options, Outcome
 from dpmodel.forecast import Forecast
-from dpmodel.plan.registry import by_name
 from dpmodel.privacy import SeededSource
 from dpmodel.programs.nearly_feasible import EngineMechanism
 from dpmodel.programs.noise_once import objective_loss
 from dpmodel.programs.point_finder import Point
 from dpmodel.programs.rows import private_rows, public_polyhedron
+from dpmodel.solve.registry import by_name
 
 FALSE_ALARM, BETA, TOLERANCE = 1e-7, 0.01, 1e-5
 COST = np.array([1.0, 2.0])

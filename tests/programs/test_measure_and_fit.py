@@ -132,7 +132,7 @@ def test_no_private_row_is_missed_by_more_than_alpha(delta):
 
 
 def test_alpha_is_no_larger_than_that_of_gaussian_once():
-    from dpmodel.plan.registry import by_name
+    from dpmodel.solve.registry import by_name
 
     for weights in ((1.0, 1.0, 1.0), WEIGHTS):
         case = opened(HISTOGRAM, weights=weights)

@@ -13,8 +13,8 @@ import scipy.sparse as sp
 import dpmodel as dpm
 from dpmodel.contract import Candidate
 from dpmodel.forecast import Bound, Forecast, Violation
-from dpmodel.plan.planner import BEHIND
 from dpmodel.programs.noise_once import GAUSSIAN_ONCE, LAPLACE_ONCE, NoiseOnce, at_least
+from dpmodel.solve.planner import BEHIND
 
 
 @pytest.fixture(autouse=True)

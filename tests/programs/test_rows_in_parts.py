@@ -29,11 +29,11 @@ from dpmodel.compile import rows as row_module
 from dpmodel.errors import MissingValueError, SourceError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.row_sources import MemoryBlocks
 from dpmodel.marks.rows import RowSource, SourceRows
-from dpmodel.plan.registry import KINDS
 from dpmodel.programs.dense_weights import HeldWeights, RecomputedWeights
 from dpmodel.programs.fewer_records import fewer_records
 from dpmodel.programs.row_tables import RowPart, RowsHere
 from dpmodel.programs.rows import private_rows
+from dpmodel.solve.registry import KINDS
 
 P = 4
 HINGE, DENSE = "noisy-hinge-descent", "dense-multiplicative-weights"

@@ -10,11 +10,11 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.models import simulation
-from dpmodel.plan.kept import forget
 from dpmodel.programs import simulation as synthetic_rows
+from dpmodel.programs import tie_break as simulation
 from dpmodel.programs.hinge import NoisyHingeDescent
 from dpmodel.programs.simulation import DATABASES, databases, databases_that_tell
+from dpmodel.solve.kept import forget
 
 DECLARED: dict[str, dict[str, Any]] = {
     "ballots": {"unit": "row", "bounds": [0, 1], "max_l1": 3},

@@ -8,9 +8,9 @@ import pickle
 import pytest
 
 from dpmodel.errors import SpecificationError
-from dpmodel.plan.tables import taxonomy
 from dpmodel.programs import theorems as impossibility
 from dpmodel.programs.taxonomy import LEVELS, PARTS, cell
+from dpmodel.solve.registry import taxonomy
 
 VERDICTS = {
     ("objective", "high"): ("no", "Theorem 37", "5.2"),
@@ -43,7 +43,7 @@ def test_the_cells_and_which_are_ours():
 
 
 def test_mechanisms_serve_the_solvable_cells():
-    """Which ones exactly is tested against what the registered mechanisms say, in tests/plan/test_registry.py."""
+    """Which ones exactly is tested against what the registered mechanisms say, in tests/solve/test_registry.py."""
     for item in taxonomy():
         assert bool(item.mechanisms) == item.solvable
         assert len(set(item.mechanisms)) == len(item.mechanisms)

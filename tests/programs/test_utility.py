@@ -24,7 +24,6 @@ from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import no_progress
 from dpmodel.marks import Private
 from dpmodel.numerics.cone_program import ConeSolution
-from dpmodel.plan.registry import by_name
 from dpmodel.privacy import SeededSource
 from dpmodel.programs import released_program as solve_released
 from dpmodel.programs.noise_design import design, row_margins
@@ -32,6 +31,7 @@ from dpmodel.programs.noise_once import NoiseOnce, released_parts
 from dpmodel.programs.public import certain_point
 from dpmodel.programs.released_program import LEAST_VIOLATION, relaxed_program
 from dpmodel.programs.rows import private_rows, public_polyhedron
+from dpmodel.solve.registry import by_name
 
 FALSE_ALARM = 1e-7
 TOLERANCE = 1e-6

@@ -17,9 +17,9 @@ from test_point_selection import permute_and_flip_distribution
 import dpmodel as dpm
 from dpmodel.contract import Options
 from dpmodel.marks import Private, Records
-from dpmodel.plan.registry import by_name
 from dpmodel.privacy import SeededSource
 from dpmodel.programs.vertex import VertexExponential, _range, candidates
+from dpmodel.solve.registry import by_name
 
 OPTIONS = Options(1.0, 1e-6)
 Write = Callable[[Any], list[Any]]

@@ -21,11 +21,11 @@ from dpmodel.contract import Options
 from dpmodel.errors import SourceError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.row_sources import MemoryBlocks
 from dpmodel.marks.rows import MOST_BLOCKS, RowSource, SourceRows, in_order
-from dpmodel.plan.registry import KINDS
 from dpmodel.privacy import gaussian_mu
 from dpmodel.regressions.descent import NOISY_DESCENT, NoisyDescent
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.sufficient_statistics import SUFFICIENT_STATISTICS
+from dpmodel.solve.registry import KINDS
 
 OPTIONS = Options(1.0, 1e-6)
 FEW = (NOISY_DESCENT, SUFFICIENT_STATISTICS)

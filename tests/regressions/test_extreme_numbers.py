@@ -14,7 +14,6 @@ from regressions import regression
 import dpmodel as dpm
 from dpmodel.contract import Options
 from dpmodel.models.regression import Regression, checked_clip
-from dpmodel.plan.planner import _candidate
 from dpmodel.privacy import SeededSource
 from dpmodel.regressions.descent import NoisyDescent
 from dpmodel.regressions.frank_wolfe import FrankWolfe
@@ -23,6 +22,7 @@ from dpmodel.regressions.mirror_descent import MirrorDescent
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.objective_perturbation import ObjectivePerturbation
 from dpmodel.regressions.sets import L1Ball, L2Ball
+from dpmodel.solve.planner import _candidate
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning"),

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import dpmodel as dpm
 from dpmodel.contract import Candidate, Options
 from dpmodel.forecast import Forecast, Violation
-from dpmodel.release.release import Accuracy, Guarantee
+from dpmodel.release import Accuracy, Guarantee
 
 
 def program() -> dpm.Problem:
@@ -178,7 +178,7 @@ def test_everything_told_pickles_and_copies(copied: Callable[[Any], Any]) -> Non
     cells = [*things["classification"].cells, *dpm.taxonomy(), dpm.taxonomy()]
     for thing in (*things.values(), *cells):
         if isinstance(thing, dpm.Plan):
-            continue  # without the model, what would help cannot be looked for: tests/plan has its copies
+            continue  # without the model, what would help cannot be looked for: tests/solve has its copies
         again = copied(thing)
         assert type(again) is type(thing) and str(again) == str(thing)
     (cell,) = copied(things["classification"]).cells

@@ -18,12 +18,12 @@ from dpmodel.errors import (
     SpecificationError,
     UnsupportedModelError,
 )
-from dpmodel.execute import RunError
 from dpmodel.marks import Private, Records
 from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy import Budget, SeededSource
 from dpmodel.privacy.distributions import Laplace
 from dpmodel.released.faces.measure import measure
+from dpmodel.solve.wall import RunError
 
 DELTA = 1e-6
 

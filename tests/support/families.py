@@ -5,9 +5,9 @@ from typing import Any
 from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import YES, Options, Verdict
 from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors
-from dpmodel.plan.registry import KINDS
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.released.model import Postprocessing
+from dpmodel.solve.registry import KINDS
 
 PORTFOLIO, REGRESSIONS, POSTPROCESSING, VECTORS, INEQUALITIES, POINTS = (
     KINDS[model].mechanisms

@@ -17,22 +17,22 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers, Labels
 from dpmodel.contract import Candidate
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
-from dpmodel.execute import Executed, execute
 from dpmodel.forecast import Seconds
 from dpmodel.marks.noisy import Noisy
 from dpmodel.models.postprocessing import FREE, Published, release_of
-from dpmodel.plan.comparison import Plan
-from dpmodel.plan.planner import make_plan
-from dpmodel.plan.registry import AnyMechanism
 from dpmodel.privacy import public_generator
 from dpmodel.problem import Problem
-from dpmodel.release.release import Accuracy, Release
+from dpmodel.release import Accuracy, Release
 from dpmodel.released.least_squares_tree import LeastSquaresTree
 from dpmodel.released.likelihood import checked_setting, distribution_weights, neg_log_likelihood
 from dpmodel.released.model import LikelihoodForm, Postprocessing
 from dpmodel.released.read import name_of, require_one_publication
 from dpmodel.released.tree_of import tree_problem
 from dpmodel.released.trees import TreeProblem
+from dpmodel.solve.execute import Executed, execute
+from dpmodel.solve.plan import Plan
+from dpmodel.solve.planner import make_plan
+from dpmodel.solve.registry import AnyMechanism
 
 
 def solve_published(model: Postprocessing, mechanism: str | AnyMechanism = "auto", progress: Any = None) -> Executed:

@@ -18,13 +18,13 @@ from scipy.sparse.linalg import splu
 
 from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError, UnsupportedModelError
-from dpmodel.execute.progress import Report, shown
 from dpmodel.privacy import PublicGenerator, public_generator
 from dpmodel.problem import Problem
 from dpmodel.released.faces.consistent import Consistent, form_of, measured_rows, noise_of, refits, solution_of
 from dpmodel.released.model import LikelihoodForm, Postprocessing, picks
 from dpmodel.released.tree_of import tree_problem
 from dpmodel.released.trees import TreeProjector
+from dpmodel.solve.progress import Report, shown
 from dpmodel.text import wrapped
 
 # Regularisation of the factorised system, relative to its entries, and what it may leave of an undetermined direction.

@@ -16,17 +16,16 @@ from dpmodel.compile.form import require_private_values
 from dpmodel.compile.names import labels_of_expression
 from dpmodel.contract import no_progress
 from dpmodel.errors import SpecificationError, UnsupportedModelError
-from dpmodel.execute import charge_then_run, check_budget
 from dpmodel.kernels.direct_measurement import KINDS, DirectMeasurement
 from dpmodel.marks.dataset.aggregates import Means
 from dpmodel.marks.noisy import Noisy
 from dpmodel.marks.private import Private
+from dpmodel.marks.records import record_words
 from dpmodel.privacy import Budget, noise_source, validate_privacy
 from dpmodel.problem import Problem
-from dpmodel.programs.classifier import record_words
 from dpmodel.programs.theorems import impossibility_error
-from dpmodel.release.frames import long_frame
-from dpmodel.text import named_text, wrapped
+from dpmodel.solve.wall import charge_then_run, check_budget
+from dpmodel.text import long_frame, named_text, wrapped
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,13 +19,12 @@ from dpmodel.marks.dataset import Dataset
 from dpmodel.marks.domain import Domain, Outside
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import NEIGHBORS, Neighbors, Records
-from dpmodel.plan.comparison import Plan
 from dpmodel.problem import Problem
 from dpmodel.programs.measure_and_fit import MEASURE_AND_FIT, MeasureAndFit
-from dpmodel.release.frames import long_frame
-from dpmodel.release.release import Release
+from dpmodel.release import Release
 from dpmodel.released.faces.workload import Marginal, Tables, checked_marginals, counts, marginal_named
-from dpmodel.text import html_table
+from dpmodel.solve.plan import Plan
+from dpmodel.text import html_table, long_frame
 
 Loss = Literal["mean", "max"]
 Weights = dict[Marginal, float]

@@ -32,9 +32,9 @@ from dpmodel.contract import YES, Options
 from dpmodel.errors import DPModelError, NotPrivateWarning
 from dpmodel.exact.model import PrivateInequalities
 from dpmodel.models.systems import system
-from dpmodel.plan.planner import make_plan
-from dpmodel.plan.registry import KINDS
 from dpmodel.privacy import SeededSource
+from dpmodel.solve.planner import make_plan
+from dpmodel.solve.registry import KINDS
 from tests.benchmarks.linear_algebra.data import HalfSpace, half_space
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, quartiles, short, spread
 

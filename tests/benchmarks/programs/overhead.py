@@ -30,8 +30,8 @@ import numpy as np
 
 import dpmodel as dpm
 from dpmodel.numerics import cone_program
-from dpmodel.plan import kept
 from dpmodel.programs import noise_once
+from dpmodel.solve import kept
 from tests.benchmarks.measuring import Table, data_path, header, parser, short
 from tests.benchmarks.programs.lp_files import LP, read_lp
 from tests.benchmarks.programs.private_lps import boxed, files, plain, quiet, with_private

@@ -38,7 +38,7 @@ from scipy.optimize import linprog
 
 import dpmodel as dpm
 from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.plan.registry import KINDS
+from dpmodel.solve.registry import KINDS
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, quartiles, short, spread
 
 MECHANISMS = (

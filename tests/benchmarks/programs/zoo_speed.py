@@ -24,7 +24,7 @@ import cvxpy as cp
 import numpy as np
 
 import dpmodel as dpm
-from dpmodel.plan import kept
+from dpmodel.solve import kept
 from tests.benchmarks.measuring import Expectations, Table, header, parser, quartiles
 from tests.zoo import cones, finance, flows, health, places, production, systems, tables  # noqa: F401
 from tests.zoo.registry import MODELS, SIZES, Case, Model

@@ -25,8 +25,8 @@ import numpy as np
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 
 import dpmodel as dpm
-from dpmodel.execute import conductor
 from dpmodel.learn import PrivateLasso, PrivateLogisticRegression, PrivateRidge
+from dpmodel.solve import execute as conductor
 from tests.benchmarks.measuring import Expectations, Table, header, parser
 
 DELTA = 1e-6

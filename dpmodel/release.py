@@ -1,0 +1,565 @@
+"""The release: all that leaves the private world, as frozen plain data.
+
+Nothing here computes anything private or checks privacy. Whoever builds a `Release` vouches that every field
+is public, paid for, or post-processed from what was paid for; that includes notes and timings.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from numbers import Real
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, get_type_hints
+
+import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dpmodel._types import Labels
+from dpmodel.compile.names import names_of
+from dpmodel.contract import NOTHING_FOUND, STOPPED, Outcome, Ran, WrongOutcome
+from dpmodel.errors import SpecificationError
+from dpmodel.forecast import Forecast, Violation, says_nothing
+from dpmodel.marks import vault
+from dpmodel.marks.private import Private
+from dpmodel.marks.records import record_words
+from dpmodel.numerics.solvers import ANSWERS, SOLVER_ERROR
+from dpmodel.show.figures import entry_names, moved_constraints, released_values
+from dpmodel.text import (
+    Misfit,
+    built,
+    html_table,
+    long_frame,
+    named_text,
+    number,
+    part,
+    plain_fields,
+    printable,
+    read,
+    screenful,
+    table,
+)
+
+# Printed cells of a classification, and variables and multipliers; all of them are data.
+_MOST_CELLS, _MOST_ARRAYS = 5, 6
+# Multipliers that solvers leave at constraints that do not bind are smaller.
+_BINDS = 1e-6
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Differential privacy that a release satisfies.
+
+    Parameters
+    ----------
+    epsilon : privacy parameter >= 0.
+    delta : privacy parameter in [0, 1]. Both zero: nothing private was read.
+    neighbors : neighbor relation, for example ``"replace-one"``.
+    record : a sentence that says what a record is.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    neighbors: str = "replace-one"
+    record: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.epsilon >= 0:
+            raise ValueError(f"epsilon is {self.epsilon}, it has to be >= 0")
+        if not 0 <= self.delta <= 1:
+            raise ValueError(f"delta is {self.delta}, it has to be in [0, 1]")
+
+    def __str__(self) -> str:
+        if self.epsilon == 0 and self.delta == 0:
+            about = f": {self.record}" if self.record else ""
+            return f"no private data was read (epsilon = 0, delta = 0){about}"
+        amount = f"epsilon = {number(self.epsilon)}"
+        if self.delta > 0:
+            amount += f", delta = {number(self.delta)}"
+        text = f"differential privacy with {amount}, neighbors: {self.neighbors}"
+        return printable(f"{text}; {self.record}" if self.record else text)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields in JSON types."""
+        return plain_fields(self)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How far the released solution may be from a solution of the private program.
+
+    Parameters
+    ----------
+    alpha : error bound in the units of the statement, or None if there is no bound.
+    beta : probability in [0, 1] with which the bound may fail, or None if it never fails or there is none.
+    slack_rows : number of constraints that the bound leaves out; None if unknown.
+    proved : True for a theorem, False for a forecast.
+    statement : the bound in words.
+    objective_alpha : part of the bound that concerns the objective value.
+    violation_alpha : part of the bound that concerns the violation of constraints.
+    vacuous : whether it says no more than is known without data.
+    short : private constraints that may be missed all the same, and by how much at most: read off the released numbers.
+    """
+
+    alpha: float | None
+    beta: float | None
+    slack_rows: int | None = 0
+    proved: bool = False
+    statement: str = ""
+    objective_alpha: float | None = None
+    violation_alpha: float | None = None
+    vacuous: bool = False
+    short: tuple[tuple[str, float], ...] = ()
+
+    def __str__(self) -> str:
+        if self.statement:
+            text = self.statement
+        elif self.alpha is None:
+            text = "no error bound"
+        else:
+            text = f"error at most {number(self.alpha)}"
+            if self.beta is not None:
+                text += f" except with probability {number(self.beta)}"
+            if self.slack_rows:
+                text += f", {self.slack_rows} constraints left out"
+        return text if self.vacuous else f"{text} ({'proved' if self.proved else 'forecast'})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields in JSON types."""
+        return plain_fields(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Release:
+    """All that leaves the private world.
+
+    Arrays are copied and made read-only, mappings become read-only views, lists tuples. Pickling and copying
+    keep that. Two releases are equal if they are the same object.
+
+    Parameters
+    ----------
+    mechanism : registered name of the mechanism.
+    guarantee : privacy of everything in this release together.
+    accuracy : the error bound.
+    status : for example ``"optimal"``; decided on released data.
+    value : objective value computed from released quantities, or None.
+    variables : name -> array of the variable's shape.
+    duals : constraint label -> array of the constraint's shape, from released data.
+    labels : name of a variable or dual -> per axis its name and its categories, where the model has names.
+    spent : (epsilon, delta) taken from the budget.
+    timings : phase -> seconds. Running times can depend on data, so only of phases that read released data.
+    classification : one line per cell of the program.
+    plan : the plan in plain values.
+    notes : remarks for people.
+    """
+
+    mechanism: str
+    guarantee: Guarantee
+    accuracy: Accuracy
+    status: str
+    value: float | None = None
+    variables: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    duals: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    labels: Mapping[str, Labels] = field(default_factory=dict)
+    spent: tuple[float, float] = (0.0, 0.0)
+    timings: Mapping[str, float] = field(default_factory=dict)
+    classification: tuple[str, ...] = ()
+    plan: Mapping[str, object] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.spent) != 2:
+            raise ValueError("spent is a pair (epsilon, delta)")
+        for name in ("variables", "duals"):
+            arrays = {key: _frozen_array(np.asarray(item)) for key, item in getattr(self, name).items()}
+            object.__setattr__(self, name, MappingProxyType(arrays))
+        for name in ("labels", "spent", "timings", "classification", "plan", "notes"):
+            object.__setattr__(self, name, _freeze(getattr(self, name)))
+
+    # A MappingProxyType can neither be pickled nor copied, and a pickled array comes back writeable.
+    def __getstate__(self) -> dict[str, Any]:
+        return {item.name: _thaw(getattr(self, item.name)) for item in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, item in state.items():
+            object.__setattr__(self, name, item)
+        self.__post_init__()
+
+    def __repr__(self) -> str:
+        return (
+            f"<Release {self.mechanism}: {self.status}, epsilon={number(self.guarantee.epsilon)}, "
+            f"delta={number(self.guarantee.delta)}>"
+        )
+
+    def _rows(self) -> list[tuple[str, object]]:
+        epsilon, delta = self.spent
+        rows: list[tuple[str, object]] = [
+            ("status", self.status),
+            ("value", "-" if self.value is None else f"{self.value:.8g}"),
+            *(("note", line) for line in self.notes),
+            ("accuracy", self.accuracy),
+            ("guarantee", self.guarantee),
+            ("spent", f"epsilon {number(epsilon)}, delta {number(delta)}"),
+        ]
+        for kind, arrays in (("variable", self.variables), ("dual", self.duals)):
+            told = list(arrays.items())[: _MOST_ARRAYS if len(arrays) > _MOST_ARRAYS + 1 else None]
+            rows += [(f"{kind} {name}", named_text(item, self.labels.get(name, ()))) for name, item in told]
+            left = len(arrays) - len(told)
+            rows += [(kind, f"... and {left} more: release.{kind}s[name], release.to_dict()")] if left else []
+        rows += [("cell", line) for line in self.classification[:_MOST_CELLS]]
+        if len(self.classification) > _MOST_CELLS:
+            rows.append(("cell", f"... and {len(self.classification) - _MOST_CELLS} more in to_dict()"))
+        if self.timings:
+            rows.append(("seconds", ", ".join(f"{name} {item:.2g}" for name, item in self.timings.items())))
+        return rows
+
+    def to_frame(self, name: str | None = None, *, backend: str = "pandas") -> Any:
+        """A variable or dual as a data frame: a column for every axis with its names, and ``value``.
+
+        Parameters
+        ----------
+        name : of the variable or dual; may be left out where there is one variable. ``backend`` : "pandas", "polars" or
+            "pyarrow".
+
+        Raises
+        ------
+        SpecificationError, MissingExtraError
+            For an unknown name, and a backend that is not installed.
+        """
+        name = self._named("to_frame", name)
+        return long_frame({"value": {**self.duals, **self.variables}[name]}, self.labels.get(name, ()), backend)
+
+    def _named(self, who: str, name: str | None) -> str:
+        """``name``, or that of the only variable."""
+        known = {**self.variables, **self.duals}
+        if name is None and len(self.variables) == 1:
+            name = next(iter(self.variables))
+        if name is None or name not in known:
+            raise SpecificationError(
+                f"{who}: which variable?" if name is None else f"{who}: no variable or dual {name!r}",
+                remedy=f"one of {', '.join(map(repr, known)) or 'none: nothing was released'}",
+            )
+        return name
+
+    @property
+    def title(self) -> str:
+        """What it is, in a line."""
+        if self.guarantee.epsilon == self.guarantee.delta == 0:
+            free = f"Post-processing by {self.mechanism}"
+            return {"none": "Solved without noise", "public-only": "Solved without data"}.get(self.mechanism, free)
+        return f"Private release by {self.mechanism}"
+
+    # ------------------------------------------------------------------ figures (extra [plot]) and the report
+    @property
+    def moved(self) -> Mapping[str, Any]:
+        """``constraints`` : label of a private one -> least and largest amount by which its rows were made easier
+        (harder: below 0); ``others`` : how many more there are. Empty where that is not known."""
+        candidates: Any = self.plan.get("candidates", ())
+        chosen = [each for each in candidates if each["mechanism"] == self.mechanism and each["forecast"]]
+        found: Mapping[str, Any] = chosen[0]["forecast"].get("moved", {}) if chosen else {}
+        return found if found.get("constraints") else {}
+
+    def plot_constraints(self, ax: Any = None) -> Any:
+        """Draw how far each private constraint was moved, which of them bind, and by how much a true one may be missed.
+
+        ``ax`` : matplotlib axes to draw on. Returns the figure. Raises MissingExtraError without matplotlib, and
+        SpecificationError where the mechanism moves no constraint by an amount that is known.
+        """
+        if not self.moved:
+            raise SpecificationError(
+                f"{self.mechanism} moved no constraint by a fixed amount",
+                why="no constraint is private, what it did depends on x, or it works without noise on rows",
+                remedy="release.accuracy says what is promised of private constraints; release.plot_values() draws x",
+            )
+        binding = {name for name, array in self.duals.items() if np.abs(array).max(initial=0.0) > _BINDS}
+        pairs = {label: (pair[0], pair[1]) for label, pair in self.moved["constraints"].items()}
+        # Those without a label of the user's are told with their text besides their number.
+        binding |= {label for label in pairs if label.split(" (")[0] in binding}
+        missed = self.accuracy.violation_alpha
+        return moved_constraints(pairs, self.moved["others"], missed, binding, self._sentence, ax)
+
+    def plot_values(self, name: str | None = None, *, intervals: Any = None, ax: Any = None) -> Any:
+        """Draw a released variable or dual, with the names of its entries where the model has them.
+
+        Parameters
+        ----------
+        name : may be left out where there is one variable. ``intervals`` : a pair of arrays, such as ``dpm.intervals``
+            gives for post-processing; releases of other mechanisms know no interval of single entries.
+
+        Raises
+        ------
+        SpecificationError, MissingExtraError
+            For an unknown name, intervals of another shape, and without matplotlib.
+        """
+        name = self._named("plot_values", name)
+        array, title = {**self.duals, **self.variables}[name], f"{name}, as released by {self.mechanism}"
+        caption = f"{array.size} released number{'s' * (array.size != 1)}. {self._sentence}"
+        if intervals is None and self.guarantee.epsilon > 0:
+            caption += " The statement is about all of them together: no interval of a single one is known."
+        pair = None if intervals is None else tuple(intervals)
+        return released_values(array, entry_names(array, self.labels.get(name, ())), title, caption, pair, ax)
+
+    @property
+    def _sentence(self) -> str:
+        told = str(self.accuracy)
+        return f"{told[:1].upper()}{told[1:]}."
+
+    def report(self, file: str | os.PathLike[str], *more: Any) -> Path:
+        """Write one self-contained page: statement, guarantee, values, figures (where matplotlib is installed), and the
+        mechanisms compared. It loads nothing.
+
+        Parameters
+        ----------
+        file : where to. ``more`` : what to add, each with a part of its own: figures (``plan.plot()``,
+            ``problem.plot()``), and objects that notebooks show (a plan, a classification, a budget).
+
+        Returns
+        -------
+        pathlib.Path
+            Of the page.
+        """
+        from dpmodel.show.figures import report
+
+        return report(self, file, more)
+
+    def __str__(self) -> str:
+        return screenful(table(("", ""), self._rows(), title=self.title), "release.to_dict()")
+
+    def _repr_html_(self) -> str:
+        return html_table(("", ""), self._rows(), title=self.title)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields in JSON types: arrays as nested lists, inf and nan as strings."""
+        return plain_fields(self)
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return `to_dict` as strict JSON (no NaN or Infinity literals)."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Release:
+        """Rebuild a release from `to_dict`, for example after ``json.loads``; arrays become float arrays.
+
+        Raises
+        ------
+        SpecificationError
+            For what no release wrote; it says where.
+        """
+        return built(cls, data, cls._of)
+
+    @classmethod
+    def _of(cls, data: Mapping[str, Any]) -> Release:
+        hints = get_type_hints(cls)
+        unknown = [name for name in data if name not in hints]
+        if unknown:
+            raise Misfit("no release has that", unknown[0])
+        return cls(**{name: part(hints[name], data, name) for name in data})
+
+    @classmethod
+    def from_json(cls, text: str) -> Release:
+        """Rebuild a release from `to_json`; see `from_dict`."""
+        return read(cls, text, cls._of)
+
+
+def _frozen_array(array: NDArray[Any]) -> NDArray[Any]:
+    copied = np.array(array, copy=True)
+    copied.setflags(write=False)
+    return copied
+
+
+_PLAIN = frozenset((str, float, int, bool, type(None)))  # most of what is frozen, and quickly told
+
+
+def _freeze(item: Any) -> Any:
+    """Copy containers and arrays into read-only ones, at every depth; leave other objects alone."""
+    if type(item) in (list, tuple):
+        return tuple([value if type(value) in _PLAIN else _freeze(value) for value in item])
+    if type(item) is dict or isinstance(item, Mapping):
+        frozen = {key: value if type(value) in _PLAIN else _freeze(value) for key, value in item.items()}
+        return MappingProxyType(frozen)
+    return _frozen_array(item) if isinstance(item, np.ndarray) else item
+
+
+def _thaw(item: Any) -> Any:
+    """Undo what `_freeze` did to mappings, so that the result can be pickled."""
+    if isinstance(item, Mapping):
+        return {key: _thaw(value) for key, value in item.items()}
+    return tuple(_thaw(value) for value in item) if type(item) is tuple else item
+
+
+# ------------------------------------------------------- from an outcome to a release: what all CVXPY families share
+_UNTIMED = "how long the run took is not released: all its steps read private data, and their time may depend on it"
+
+
+# What a released solve may say of itself.
+_STATUSES = {*ANSWERS, "least_violation", SOLVER_ERROR, NOTHING_FOUND, STOPPED}
+
+
+def checked_point(outcome: Any, size: int, rows: int = 0) -> Outcome:
+    """``outcome`` with its point as an array of ``size`` numbers; mechanisms from elsewhere may hand back anything.
+
+    ``rows`` : how many multipliers there are, if any.
+
+    Raises
+    ------
+    WrongOutcome
+        In words without numbers.
+    """
+    if not isinstance(outcome, Outcome):
+        raise WrongOutcome(f"{type(outcome).__name__} instead of Outcome")
+    if outcome.status not in _STATUSES:
+        raise WrongOutcome("a status that is none")
+    if not isinstance(outcome.notes, tuple) or not all(isinstance(note, str) for note in outcome.notes):
+        raise WrongOutcome("notes that are no tuple of text")
+    if not (isinstance(outcome.statement, str) and isinstance(outcome.short, tuple)):
+        raise WrongOutcome("a statement or rows in other types than theirs")
+    for name in ("value", "seconds", "extra_violation", "violation"):
+        number = getattr(outcome, name)
+        if not (number is None or (isinstance(number, Real) and not math.isnan(number))):
+            raise WrongOutcome(f"a {name} of type {type(number).__name__} that is no number")
+    if outcome.dual is not None and not (isinstance(outcome.dual, np.ndarray) and outcome.dual.shape == (rows,)):
+        raise WrongOutcome("multipliers of another shape than the rows")
+    if outcome.x is None:
+        return replace(outcome, value=None, dual=None)
+    try:
+        x = np.asarray(outcome.x, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise WrongOutcome("a point that is no array of numbers") from None
+    if x.shape != (size,):
+        raise WrongOutcome(f"a point of shape {x.shape}, and the model has {size} variables")
+    if not np.isfinite(x).all():
+        raise WrongOutcome("a point with entries that are not finite")
+    return replace(outcome, x=x)
+
+
+def private_parameters(problem: cp.Problem) -> list[Private]:
+    """The private ones among the parameters of ``problem``."""
+    return [parameter for parameter in problem.parameters() if isinstance(parameter, Private)]
+
+
+def collect(
+    problem: cp.Problem,
+    parameters: Sequence[Private],
+    classification: tuple[str, ...],
+    ran: Ran,
+    value: float | None,
+    notes: Sequence[str],
+    duals: Mapping[str, Any],
+) -> Release:
+    """The release, once the values have been written to the variables of ``problem``. ``parameters`` : the private
+    ones that reach it; ``classification`` : of the model, in words."""
+    if "solve" not in ran.timings and ran.outcome.x is not None and not ran.forecast.spends_nothing:
+        notes = (*notes, _UNTIMED)
+    guarantee = guarantee_of(parameters, ran.forecast.epsilon, ran.forecast.delta)
+    sources = [vault.source_of(p) for p in private_parameters(problem)]
+    trusted = {source.trusted for source in sources if source is not None and not ran.forecast.spends_nothing}
+    for words in sorted(trusted - {""}):
+        guarantee = replace(guarantee, record=f"{guarantee.record}; trusted: {words}")
+    if not ran.private:
+        notes = ("NOT PRIVATE: seeded noise for tests was used", *notes)
+        guarantee = replace(guarantee, record=f"NOT PRIVATE (seeded noise for tests); {guarantee.record}")
+    return Release(
+        mechanism=ran.mechanism,
+        guarantee=guarantee,
+        accuracy=accuracy_of(ran.forecast, ran.outcome),
+        status=ran.outcome.status,
+        value=value,
+        variables={} if ran.outcome.x is None else values_of(problem),
+        duals=duals,
+        labels={} if ran.outcome.x is None else _labels(problem, duals),
+        spent=(ran.forecast.epsilon, ran.forecast.delta),
+        timings=ran.timings,
+        classification=classification,
+        plan=ran.plan,
+        notes=tuple(notes),
+    )
+
+
+def values_of(problem: cp.Problem) -> dict[str, Any]:
+    """Name -> value of each variable, dense."""
+    variables = problem.variables()
+    dense = (v.value.toarray() if sp.issparse(v.value) else v.value for v in variables)  # diagonal ones
+    return dict(zip(unique(v.name() for v in variables), dense, strict=True))
+
+
+def named_constraints(problem: cp.Problem) -> dict[str, cp.Constraint]:
+    """Label -> constraint; those without a label are numbered."""
+    labels = unique(str(c.label or f"constraint {number}") for number, c in enumerate(problem.constraints))
+    return dict(zip(labels, problem.constraints, strict=True))
+
+
+def _labels(problem: cp.Problem, duals: Mapping[str, Any]) -> dict[str, Labels]:
+    """Names of the entries of variables and duals, where the model has any."""
+    names, variables = names_of(problem), problem.variables()
+    found = {
+        name: names.variables.get(id(v)) for name, v in zip(unique(v.name() for v in variables), variables, strict=True)
+    }
+    found |= {name: names.constraints.get(id(c)) for name, c in named_constraints(problem).items() if name in duals}
+    return {name: labels for name, labels in found.items() if labels}
+
+
+def unique(names: Iterable[str]) -> list[str]:
+    """The names, with (2), (3) and so on where CVXPY objects share one."""
+    out: list[str] = []
+    for name in names:
+        fresh, number = name, 1
+        while fresh in out:
+            number += 1
+            fresh = f"{name} ({number})"
+        out.append(fresh)
+    return out
+
+
+def guarantee_of(parameters: Sequence[Private], epsilon: float, delta: float) -> Guarantee:
+    """The guarantee, with what a record is and what besides the release is public."""
+    record = record_words(parameters)
+    neighbors = sorted({parameter.records.neighbors for parameter in parameters})
+    patterns = list(dict.fromkeys(p.name() for p in parameters if p.sparse_idx is not None))
+    if patterns:
+        record += f"; the positions of the entries of {', '.join(patterns)} are public"
+    return Guarantee(epsilon, delta, " and ".join(neighbors), record)
+
+
+def accuracy_of(forecast: Forecast, outcome: Outcome) -> Accuracy:
+    """The forecast as a statement on this release: what the solve on released data left of it."""
+    if outcome.x is None:
+        why = f"the released program is {outcome.status}"
+        if outcome.status in (SOLVER_ERROR, STOPPED):
+            why = "no solver had an answer" if outcome.status == SOLVER_ERROR else "the mechanism stopped with an error"
+        return Accuracy(alpha=None, beta=None, statement=f"no point: {why}")
+    extra = outcome.extra_violation
+    centred = isinstance(forecast.error, Violation) and forecast.error.centred
+    # A statement that lists what may be missed counts it, and so does what is told of the released point.
+    within = extra == 0 or bool(outcome.statement) or outcome.violation is not None
+    text = outcome.statement or forecast.statement
+    if outcome.statement and forecast.vacuous:
+        text = says_nothing(text)
+    exact = outcome.status in ("optimal", "least_violation")
+    if not exact:
+        text += f"; the solver stopped early ({outcome.status}), and what that costs is not counted"
+    if extra > 0 and not outcome.statement:
+        why = ", because no point meets the released numbers" if centred else ""
+        text += f"; but this draw needed a further violation of up to {number(extra)}{why}"
+    objective, violation, slack_rows = forecast.error.stated()
+    if violation is not None:
+        violation += extra
+    if outcome.violation is not None:
+        violation = outcome.violation
+        text += f"; at the released point none is by more than {number(violation)}"
+    return Accuracy(
+        alpha=max((each for each in (objective, violation) if each is not None), default=0.0),
+        beta=forecast.beta,
+        slack_rows=slack_rows,
+        proved=forecast.proved and exact and within,
+        statement=text,
+        objective_alpha=objective,
+        violation_alpha=violation,
+        vacuous=forecast.vacuous,
+        short=outcome.short,
+    )

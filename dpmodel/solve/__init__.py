@@ -1,0 +1,1 @@
+"""Plan, charge, run: above all families, below the faces."""

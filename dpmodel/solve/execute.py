@@ -1,0 +1,213 @@
+"""From a model and what was given to what was released: misplaced arguments are refused, then plan, charge, run."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpmodel.contract import STOPPED, Model, Options, Ran
+from dpmodel.errors import SpecificationError
+from dpmodel.forecast import Forecast
+from dpmodel.marks.rows import watched
+from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
+from dpmodel.numerics.solvers import SOLVER_ERROR
+from dpmodel.privacy import Budget, NoiseSource, noise_source
+from dpmodel.solve.plan import Plan
+from dpmodel.solve.planner import make_plan
+from dpmodel.solve.progress import Report, shown
+from dpmodel.solve.registry import KINDS, AnyMechanism, by_name
+from dpmodel.solve.remedies import warn_of_no_guarantee
+from dpmodel.solve.wall import charge_then_run, check_budget
+from dpmodel.text import number
+
+# What CVXPY's own solve takes besides a solver and its options; none of it has a meaning under noise.
+_CVXPYS = ("gp", "qcp", "requires_grad", "enforce_dpp", "ignore_dpp", "canon_backend", "warm_start", "solver_path")
+# Settings that stand on objects.
+_OBJECTS = {
+    "clip": "dpm.Problem(objective, constraints, clip=...)",
+    "vertices": "mechanism=dpm.mechanisms.VertexExponential(vertices=...)",
+    "slack_rows": "feasibility=dpm.AllBut(rows=...)",
+    "rows": "feasibility=dpm.AllBut(rows=...)",
+    "alpha": "feasibility=dpm.AllBut(alpha=...)",
+    "margin": "feasibility=dpm.Exact(margin=...)",
+    "target": "goal=dpm.Target(...)",
+    "penalty": "goal=dpm.Penalty(...)",
+}
+_OTHER_NAMES = {"seed": "rng", "random_state": "rng", "options": "solver_options", "eps": "epsilon", "prob": "beta"}
+
+
+def refuse_misplaced(function: Callable[..., Any], positional: Mapping[str, Any], unknown: Mapping[str, Any]) -> None:
+    """What CVXPY's ``solve`` takes and ``function`` does not: solvers as first argument, options as keywords.
+
+    Raises
+    ------
+    SpecificationError
+        With the argument that says it here.
+    """
+    for place, value in positional.items():
+        is_solver = isinstance(value, str) and value.upper() in installed_solvers()
+        if is_solver or (isinstance(value, str) and value in _mechanisms()):
+            right = f"solver={value.upper()!r}" if is_solver else f"mechanism={value!r}"
+            raise SpecificationError(
+                f"{place}={value!r} is not a number",
+                why=f"the first arguments of {function.__name__} are epsilon and delta",
+                remedy=f"{function.__name__}(epsilon=1.0, {right})",
+            )
+    parameters = inspect.signature(function).parameters if unknown else ()
+    own = [name for name in parameters if name not in ("self", "unknown")]
+    for name, value in unknown.items():
+        shown = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
+        near = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else difflib.get_close_matches(name, own, 1, 0.8)
+        if name in _CVXPYS:
+            why, remedy = "it is an argument of CVXPY's solve that has no meaning here", "leave it out"
+        elif name in _OBJECTS:
+            why, remedy = f"no argument of {function.__name__}", _OBJECTS[name]
+        elif near and near[0] in own:
+            why, remedy = f"no argument of {function.__name__}", f"{near[0]}=..."
+        else:
+            why = f"no argument of {function.__name__}, which does not pass keywords on to a solver"
+            remedy = f"solver=..., solver_options={{{name!r}: {shown}}}"
+        raise SpecificationError(f"{name}={shown}", why=why, remedy=remedy)
+
+
+def _mechanisms() -> tuple[str, ...]:
+    return tuple(mechanism.name for kind in KINDS.values() for mechanism in kind.mechanisms)
+
+
+# ------------------------------------------------------------------------------------------------- plan, charge, run
+@dataclass(frozen=True)
+class Executed:
+    """``plan``; ``outcome``, released data only; ``failure``, the error that the caller still has to see, or None;
+    ``seconds`` of planning; ``private`` : whether the noise was; ``report`` : the caller's progress."""
+
+    plan: Plan
+    outcome: Any
+    failure: BaseException | None
+    seconds: float
+    private: bool
+    report: Report
+
+    @property
+    def forecast(self) -> Forecast:
+        assert self.plan.chosen.forecast is not None
+        return self.plan.chosen.forecast
+
+    def ran(self, **seconds: float) -> Ran:
+        """For ``Model.finish``. ``seconds`` : of steps before the plan.
+
+        Never the clock around the run, which reads private data: only what the outcome says of released numbers.
+        """
+        solve = getattr(self.outcome, "seconds", None)
+        timings = {**seconds, "plan": self.seconds, **({} if solve is None else {"solve": solve})}
+        return Ran(self.plan.chosen.mechanism, self.forecast, self.plan.told(), self.outcome, timings, self.private)
+
+
+def execute(
+    model: Model[Any],
+    options: Options,
+    mechanism: str | AnyMechanism = "auto",
+    *,
+    label: str,
+    budget: Budget | None = None,
+    rng: Any = None,
+    progress: Any = None,
+    verbose: bool = False,
+    announce: Callable[[Plan], None] = lambda plan: None,
+    charged: Callable[[Executed], None] = lambda standing: None,
+) -> Executed:
+    """Plan, charge, run, in this order; nothing private is read before the charge.
+
+    Parameters
+    ----------
+    label : of the charge, such as "solve". ``announce`` : called with the plan before the charge; it may raise.
+    charged : called after the charge, before the run, with what stands unless more follows: ``STOPPED``.
+    mechanism, budget, rng, progress, verbose : as in ``Problem.solve``.
+
+    Returns
+    -------
+    Executed
+        After a charge there is always an outcome where the family has one for runs that ended without: a solver that
+        had no answer (on released data) is an ordinary one; a broken mechanism, an interrupt and an error of the
+        caller's own ``progress`` leave ``STOPPED`` and the ``failure``.
+
+    Raises
+    ------
+    DPModelError
+        Before anything is spent.
+    """
+    check_budget(budget)
+    source = noise_source(rng if model.reads else None)
+    with shown(progress, verbose and model.reads) as report:
+        return _executed(model, options, mechanism, label, budget, source, report, announce, charged)
+
+
+def _executed(
+    model: Model[Any],
+    options: Options,
+    mechanism: str | AnyMechanism,
+    label: str,
+    budget: Budget | None,
+    source: NoiseSource,
+    report: Report,
+    announce: Callable[[Plan], None],
+    charged: Callable[[Executed], None],
+) -> Executed:
+    started = time.perf_counter()
+    plan = make_plan(model, options, mechanism, report=report)
+    name = plan.chosen.mechanism
+    algorithm: Any = by_name(name, model.kind) if plan.algorithm is None else plan.algorithm
+    model.ready(plan.chosen, algorithm.serves)
+    seconds = time.perf_counter() - started
+    announce(plan)
+    warn_of_no_guarantee(plan)
+    forecast = plan.chosen.forecast
+    assert forecast is not None
+    spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)} charged"
+
+    def run(told: Report) -> Any:
+        # How many passes a mechanism makes may be found in the data (a search, a certificate), so that of the passes
+        # between two of its own steps, whose number is public, only the first is told.
+        told_since, telling = False, False
+
+        def say(stage: str, done: float) -> None:
+            told(stage if forecast.spends_nothing else f"{stage} ({spends})", done)
+
+        def step(stage: str, done: float) -> None:
+            nonlocal told_since
+            told_since = False
+            say(stage, done)
+
+        def passes(block: int, count: int) -> None:
+            nonlocal told_since, telling
+            if block == 0:
+                telling, told_since = not told_since, True
+            if telling:
+                say(f"a pass over {count} blocks", block / count)
+
+        with watched(passes):
+            return model.checked(algorithm.run(model.data, options, source, step))
+
+    spent = "nothing was spent" if forecast.spends_nothing else "the budget of this solve is spent"
+    stopped = model.stopped(STOPPED, f"the run ended with an error; {spent}")
+    standing = Executed(plan, stopped, None, seconds, source.is_private, report)
+    outcome, failure = charge_then_run(
+        run,
+        name=name,
+        budget=budget,
+        epsilon=forecast.epsilon,
+        delta=forecast.delta,
+        label=f"{label} by {name}",
+        report=report,
+        charged=lambda: charged(standing),
+        public=not model.reads,
+    )
+    if isinstance(failure, SolverFailure):
+        outcome = model.stopped(SOLVER_ERROR, f"{failure.what}; {spent}")
+        failure = None if outcome is not None else failure
+    elif failure is not None:
+        outcome = stopped
+    return Executed(plan, outcome, failure, seconds, source.is_private, report)

@@ -1,0 +1,240 @@
+"""Plans forecast what can win: the choice is that of a full comparison, and bounds are bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import dpmodel as dpm
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.contract import Candidate, Model, Options, Serves, Verdict
+from dpmodel.exact.inputs import public_inequalities
+from dpmodel.forecast import Bound, Forecast, Violation
+from dpmodel.models.systems import system as model_of
+from dpmodel.numerics import cone_program, polyhedron
+from dpmodel.programs import tie_break as simulation
+from dpmodel.programs.vertex import VertexExponential
+from dpmodel.solve.planner import BEHIND
+from dpmodel.solve.registry import by_name
+from tests.zoo import cones, finance, flows, health, places, production, systems, tables  # noqa: F401
+from tests.zoo.registry import MODELS, Case
+
+# By default one of a kind: right-hand sides, coefficients, objectives, cones; nothing chosen but the public point.
+USUAL = "transportation", "diet", "best_supplier", "ballots", "blending", "proportional_fairness", "chebyshev_centre"
+PROGRAMS = [
+    pytest.param(each, id=each.name, marks=[] if each.name in USUAL else pytest.mark.slow)
+    for each in MODELS
+    if each.quick and each.family != "pipelines"
+]
+
+
+def early(mechanism: Any, model: Model[Any], options: Options) -> bool:
+    """Whether all bounds of ``mechanism`` come before its forecast, or with it, once all are held against what is
+    known without data."""
+    bounds = list(mechanism.at_least(model.data, options))
+    forecast = mechanism.forecast(model.data, options)
+    if isinstance(forecast, Verdict):
+        return True
+    said = [bound.hoped(options) for bound in bounds]
+    held = [model.capped(options, Candidate(mechanism.name, "", True, "", each)).forecast for each in (*said, forecast)]
+    *hopes, told = [each.error.order(each, options) for each in held if each is not None]
+    return all(hoped <= told for hoped in hopes)
+
+
+@pytest.mark.parametrize("model", PROGRAMS)
+def test_the_choice_is_that_of_a_full_comparison(model: Any) -> None:
+    problem = Case(model, "small").problem
+    for epsilon, delta in ((0.3, 0.0), (1.0, 1e-6), (30.0, 1e-6)):
+        try:
+            full = problem.plan(epsilon, delta, compare="all")
+        except dpm.DPModelError as refused:
+            with pytest.raises(type(refused)):
+                problem.plan(epsilon, delta)
+            continue
+        lazy = problem.plan(epsilon, delta)
+        assert lazy.chosen == full.chosen and lazy.answer == full.answer
+        assert [c.mechanism for c in lazy.candidates] == [c.mechanism for c in full.candidates]
+        for one, other in zip(lazy.candidates, full.candidates, strict=True):
+            if one != other:
+                assert one.eligible and one.forecast is None and one.reason.startswith(BEHIND)
+        door = problem._door(None)
+        for each in full.candidates:
+            if each.forecast is not None:
+                assert early(by_name(each.mechanism, type(door.data)), door, full.options), (each.mechanism, epsilon)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("margin", "records", "dimension"), [(0.1, 10_000, 10), (0.2, 600, 3)])
+def test_systems_of_inequalities(margin: float, records: int, dimension: int) -> None:
+    """The same of exact systems; where rows stand for many, what simulations count is known to be many."""
+    about: dict[str, Any] = {"margin": margin, "records": records, "neighbors": "add-remove"}
+    system = public_inequalities(
+        dimension, True, None, None, neighbors="add-remove", where="", margin=margin, public=None, nonneg=False,
+        bound=None, expected=records,
+    ).model  # fmt: skip
+    asked = {"dimension": dimension, "epsilon": 1.0, "delta": 1e-6, **about}
+    full, lazy = dpm.linalg.plan("inequalities", compare="all", **asked), dpm.linalg.plan("inequalities", **asked)
+    assert lazy.chosen == full.chosen and lazy.answer == full.answer
+    for each in full.candidates:
+        if each.forecast is not None:
+            assert early(by_name(each.mechanism, type(system)), model_of(system), full.options), each.mechanism
+
+
+def needs(**options: Any) -> dpm.Problem:
+    b = dpm.Private(np.full(6, 10.0), name="b", unit="entry", linf=1, bounds=[0, 100])
+    x = cp.Variable(6, bounds=[0, 50], name="x")
+    return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b], **options)
+
+
+@dataclass(eq=False)
+class Plugin(dpm.mechanisms.Mechanism[Any]):
+    """Forecasts ``alpha`` and promises to forecast no less than ``least``."""
+
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low",))
+    name: str = ""
+    alpha: float = 0.0
+    least: float = 0.0
+    proved: bool = True
+    source: str = "test"
+    asked: int = 0
+
+    def eligible(self, model: Any, options: Options) -> Verdict:
+        return Verdict(True, "")
+
+    def at_least(self, model: Any, options: Options) -> Iterator[Bound]:
+        yield Bound(Violation(violation=self.least / 1e3), self.proved)
+        yield Bound(Violation(violation=self.least), self.proved)
+
+    def forecast(self, model: Any, options: Options) -> Forecast:
+        self.asked += 1
+        return Forecast("said", 1.0, 0.0, 0.05, Violation(violation=self.alpha), self.proved)
+
+    def run(self, model: Any, options: Options, noise: Any, progress: Any = None) -> Any:
+        raise AssertionError
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Any:
+    from dpmodel.solve import registry
+
+    monkeypatch.setattr(registry, "KINDS", dict(registry.KINDS))
+    monkeypatch.setattr("dpmodel.solve.planner.KINDS", registry.KINDS)
+    return dpm.register_mechanism
+
+
+def test_what_cannot_win_is_not_asked(register: Any) -> None:
+    behind, better, unproved = Plugin("behind", 1e6, 1e5), Plugin("better", 1e-3, 1e-3), Plugin("luck", proved=False)
+    for each in (behind, better, unproved):
+        register(each)
+    plan = needs().plan(1.0)
+    assert plan.chosen.mechanism == "better"
+    assert (behind.asked, better.asked, unproved.asked) == (0, 1, 0)
+    reasons = {c.mechanism: c.reason for c in plan.candidates}
+    assert reasons["behind"].startswith(BEHIND) and "would prove nothing" in reasons["luck"]
+    assert BEHIND in plan.why("behind")
+    assert needs().plan(1.0, compare="all").chosen.mechanism == "better"
+    assert behind.asked == unproved.asked == 1
+
+
+def test_a_bound_that_is_none_is_found_out(register: Any) -> None:
+    """Planted: a mechanism that promises to be worse than it is. The comparison above sees it."""
+    wrong = Plugin("wrong", 1e-3, 1e5)
+    register(wrong)
+    problem = needs()
+    assert problem.plan(1.0).chosen.mechanism != problem.plan(1.0, compare="all").chosen.mechanism == "wrong"
+    assert not early(wrong, problem._door(None), problem.plan(1.0).options)
+
+
+def test_a_plan_is_made_once(register: Any) -> None:
+    problem, plugin = needs(), Plugin("better", 1e-3, 1e-3)
+    register(plugin)
+    first = problem.plan(1.0)
+    assert problem.plan(1.0) is first and plugin.asked == 1
+    assert problem.plan(2.0) is not first and problem.plan(1.0, beta=0.1) is not first
+    register(Plugin("late", 1e-6, 1e-6))
+    assert problem.plan(1.0).chosen.mechanism == "late"
+
+
+def test_settings_of_a_mechanism_are_never_those_of_another() -> None:
+    """Points to look at are no part of what makes two mechanisms equal."""
+    c, x = dpm.Private([1.0, 2.0, 3.0], name="c", linf=0.1), cp.Variable(3, nonneg=True, name="x")
+    problem = dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1])
+    points = np.eye(3)
+    for listed in (points, points[:2]):
+        plan = problem.plan(1.0, mechanism=VertexExponential(vertices=listed))
+        assert plan.algorithm.vertices is listed
+        assert plan.chosen.forecast is not None and f"{len(listed)}" in plan.chosen.forecast.work
+
+
+def test_what_to_compare_is_one_of_two_words() -> None:
+    with pytest.raises(dpm.errors.SpecificationError, match="compare=False"):
+        needs().plan(1.0, compare=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["transportation", "diet", "portfolio_quadratic", "blending"])
+def test_another_epsilon_solves_the_released_program_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Public facts are found once for all solves of a problem."""
+    asked: list[str] = []
+
+    def counted(owner: Any, function: str) -> None:
+        inner = getattr(owner, function)
+        monkeypatch.setattr(owner, function, lambda *given: asked.append(function) or inner(*given))
+
+    counted(cone_program, "ask")
+    counted(polyhedron.LinearMinimiser, "minimise")
+    model = next(each for each in MODELS if each.name == name)
+    problem = Case(model, "small").problem
+    problem.solve(1.0, 1e-6, rng=0, **model.asked)
+    assert asked
+    asked.clear()
+    problem.solve(1.1, 1e-6, rng=0, **model.asked)
+    assert asked == ["ask"]
+
+
+@pytest.mark.parametrize("compare", ["needed", "all"])
+def test_nothing_is_simulated_where_a_public_point_misses_nothing(monkeypatch: Any, compare: Any) -> None:
+    """The cheapest roster keeps every private limit, whatever the data are."""
+    tried = []
+    monkeypatch.setattr(simulation, "against_public", lambda mechanism, *others: tried.append(mechanism.name) or 2.0)
+    case = Case(next(model for model in MODELS if model.name == "staff_wishes"), "small")
+    plan = case.problem.plan(1.0, 1e-6, compare=compare)
+    forecast = plan.chosen.forecast
+    assert plan.chosen.mechanism == "public-only" and forecast is not None and forecast.unbeatable
+    assert not tried
+    first = ("laplace-once", "gaussian-once")  # of few entries: asked before all others
+    others = [c for c in plan.candidates if c is not plan.chosen and c.eligible and c.mechanism not in first]
+    assert others and all((each.forecast is None) == (compare == "needed") for each in others)
+
+
+def test_a_full_comparison_chooses_alike_where_data_are_predicted_to_help() -> None:
+    case = Case(next(model for model in MODELS if model.name == "battery"), "small")
+    plan = case.problem.plan(1.0)
+    chosen = plan.chosen.forecast
+    assert chosen is not None and chosen.vacuous and chosen.error.against_public < 0.999
+    assert case.problem.plan(1.0, compare="all").chosen.mechanism == plan.chosen.mechanism
+
+
+def test_a_statement_that_leaves_something_open_can_be_beaten() -> None:
+    nothing = Forecast("", 0.0, 0.0, 0.0, Violation(0.0, math.nan))
+    assert nothing.unbeatable
+    assert not replace(nothing, proved=False).unbeatable and not replace(nothing, vacuous=True).unbeatable
+    for error in (Violation(1e-9, 0.0), Violation(math.nan, 1e-9), Violation(0.0, 0.0, slack_rows=1)):
+        assert not replace(nothing, error=error).unbeatable
+
+
+def test_what_leaves_rows_out_is_not_compared_where_nobody_owns_one() -> None:
+    """No statement says anything, and noise is predicted to help."""
+    case = Case(next(model for model in MODELS if model.name == "chebyshev_centre"), "small")
+    plans = {compare: case.problem.plan(10.0, compare=compare) for compare in ("needed", "all")}
+    for plan in plans.values():
+        chosen = plan.chosen.forecast
+        assert plan.chosen.mechanism == "laplace-once" and chosen is not None and chosen.vacuous and chosen.error.helps
+    told = {compare: {c.mechanism: c.forecast for c in plan.candidates} for compare, plan in plans.items()}
+    for name in ("noisy-hinge-descent", "dense-multiplicative-weights"):
+        assert told["all"][name] is told["needed"][name] is None
