@@ -17,8 +17,9 @@ from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, gaussian_mu, public_generator
 from dpmodel.regressions.excess import excess_forecast
 from dpmodel.regressions.model import PrivateRegression, public_point
+from dpmodel.regressions.populations import Populations
 from dpmodel.regressions.rows import Rows
-from dpmodel.regressions.synthetic import SimulatedRisk, simulated_risks
+from dpmodel.regressions.synthetic import each_population
 from dpmodel.text import number
 
 _LARGEST_STEP = 0.5  # epsilon <= 1 / (2 sqrt n), in the unit of one step
@@ -253,10 +254,10 @@ def plan_descent(model: PrivateRegression, epsilon: float, delta: float) -> Desc
 
 @cached
 def _predicted(model: PrivateRegression, plan: Descent) -> float:
-    return float(np.mean([_simulate(model, plan, risk) for risk in simulated_risks(model)]))
+    return float(np.mean([_simulate(model, plan, one) for one in each_population(model)]))
 
 
-def _simulate(model: PrivateRegression, plan: Descent, risk: SimulatedRisk) -> float:
+def _simulate(model: PrivateRegression, plan: Descent, one: Populations) -> float:
     """Excess risk on a synthetic population: many steps at a time, with the noise of all of them."""
     generator = public_generator(2)
     n = model.count
@@ -266,10 +267,10 @@ def _simulate(model: PrivateRegression, plan: Descent, risk: SimulatedRisk) -> f
     w, total = public_point(model), np.zeros(model.size)
     for draws in np.diff(ends):
         total += w
-        g = (risk.gradient(w) + model.penalty.subgradient(w)) / model.weight * fresh
+        g = (one.gradients(w[None])[0] + model.penalty.subgradient(w)) / model.weight * fresh
         g = g + generator.standard_normal(model.size) * plan.sigma * math.sqrt(draws)
         w = model.domain.project(w - plan.rate * g)
-    return risk.excess(model.domain.project(total / _SIMULATED_STEPS))
+    return float(one.excess(model.domain.project(total / _SIMULATED_STEPS)[None])[0])
 
 
 STOCHASTIC_MIRROR_DESCENT = StochasticMirrorDescent()

@@ -7,11 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri
 
 from dpmodel._types import Floats
 from dpmodel.contract import YES, Verdict
-from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import public_generator
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import (
@@ -26,89 +24,14 @@ from dpmodel.regressions.noisy_gradient import (
     projects_exactly,
 )
 from dpmodel.regressions.populations import Populations, simulated_reaches
-from dpmodel.regressions.synthetic import SimulatedRisk, populations_of, side_by_side, simulated_risks, weak_risk
+from dpmodel.regressions.synthetic import choosers, populations_of
 
 # (B, p) coefficients for every way of averaging, from populations side by side and a noisy gradient.
 Run = Callable[[Populations, Gradient], Mapping[Averaging, Floats]]
 
-# Settings are compared on a coarser grid of predictions than forecasts are made on.
-_COARSE = 256
 # Derivatives without a bound of their own are tried clipped at these shares of their bound at the labels' size.
 _CLIPPED_LOSSES = ("squared", "huber", "squared_hinge")
 _CLIPS = (1 / 2, 1 / 4, 1 / 8)
-# Populations in which there is less than this share of the others' to be gained do not choose.
-_MATTERS = 0.05
-_MANY = 1000  # columns up to which other labels are tried on
-
-
-@cached
-def choosing_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
-    """The populations that choose, on a coarse grid. For numeric labels the first (flat spectrum, few true
-    coefficients) and the last (falling, all) that matter, each also with skewed noise, which tells what clipped
-    derivatives cost, and off the middle of the labels' range; where losses have kinks, also with most labels at the end
-    of their range, as counts with many zeros are; and the one of columns that move together."""
-    risks = simulated_risks(model)
-    nothing = populations_of(model).nothing
-    matters = nothing >= _MATTERS * nothing.max() if nothing.max() > 0 else np.isfinite(nothing) | True
-    useful = [risk for risk, does in zip(risks, matters, strict=True) if does]
-    numeric, out = model.loss.labels == "number", []
-    if numeric:
-        plain = [risk for risk in useful if not risk.tied] or useful
-        useful = [plain[0], *plain[1:][-1:], *(risk for risk in useful if risk.tied and risk is not plain[0])]
-    for risk in useful:
-        coarse = coarsened(risk)
-        out.append(coarse)
-        if numeric and not risk.tied and model.size <= _MANY:
-            # The same quantiles of an exponential distribution, less its mean; labels in the lower half of their range.
-            skewed = -log_ndtr(-coarse.coins)
-            low, high = model.row.label
-            truth = moved(model, coarse.truth, (3 * low + high) / 4)  # a quarter of the way up their range
-            out.append(replace(coarse, coins=skewed - skewed.mean(), truth=truth))
-            if math.isinf(model.loss.smoothness):
-                out.append(_at_the_end(coarse))
-    return tuple(out)
-
-
-@cached
-def choosers(model: PrivateRegression) -> Populations:
-    """The same side by side; of numeric labels the last one hardly depends on the columns."""
-    weak = [coarsened(weak_risk(model))] if model.loss.labels == "number" else []
-    return side_by_side([*choosing_risks(model), *weak])
-
-
-def extreme_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
-    """The first of them with columns at the ends of their bounds, three times the variance, where norms allow it:
-    the largest curvature that steps may meet."""
-    risk = choosing_risks(model)[0]
-    second = float((risk.mean**2 + 3 * (risk.variance + risk.common**2))[~model.row.constant].sum())
-    wider = replace(risk, variance=3 * risk.variance, common=math.sqrt(3) * risk.common)
-    return (wider,) if second <= model.row.l2**2 * (1 + 1e-9) else ()
-
-
-def coarsened(risk: SimulatedRisk) -> SimulatedRisk:
-    """The population on a coarser grid."""
-    half = risk.points.shape[0] // 2
-    part = np.r_[0 : _COARSE // 2, half : half + _COARSE // 2]
-    return replace(risk, points=risk.points[part], coins=risk.coins[part])
-
-
-def _at_the_end(risk: SimulatedRisk) -> SimulatedRisk:
-    """Labels moved down until so many are cut to the lowest that the quantile asked for is one of them. There the loss
-    is not flat at its least point, and noise in the coefficients costs much more than elsewhere."""
-    model, share = risk.model, risk.model.loss.parameter if risk.model.loss.name == "quantile" else 0.5
-    spread = math.sqrt(float(risk.truth @ risk.covariance(risk.truth)) + risk.noise**2)
-    aim = model.row.label[0] - float(ndtri((1 + share) / 2)) * spread
-    return replace(risk, truth=moved(model, risk.truth, aim - float(risk.mean @ risk.truth)))
-
-
-def moved(model: PrivateRegression, truth: Floats, by: float) -> Floats:
-    """``truth`` with predictions moved, where an intercept can do that."""
-    anchors = np.flatnonzero(model.row.constant & (model.row.lower != 0))
-    if not anchors.size or not math.isfinite(by):
-        return truth
-    moved = truth.copy()
-    moved[anchors[0]] += by / model.row.lower[anchors[0]]
-    return model.domain.project(moved)
 
 
 def clips(model: PrivateRegression) -> list[float]:

@@ -20,10 +20,8 @@ from dpmodel.privacy.spend import Spend
 from dpmodel.regressions.descent_search import (
     DescentPlan,
     Trial,
-    choosing_risks,
     clipped,
     clips,
-    extreme_risks,
     judge_descent,
     simulated,
 )
@@ -39,9 +37,9 @@ from dpmodel.regressions.noisy_gradient import (
     plain_metric,
     private_gradient,
 )
-from dpmodel.regressions.populations import Populations
+from dpmodel.regressions.populations import Populations, side_by_side
 from dpmodel.regressions.sets import Domain, Simplex
-from dpmodel.regressions.synthetic import populations_of, side_by_side
+from dpmodel.regressions.synthetic import choosing_populations, extreme_populations, populations_of
 
 _ROUNDS = 8  # of false position where points are simulated
 Shape = Literal["ball", "simplex", "solid"]
@@ -354,7 +352,7 @@ def _plan(model: PrivateRegression, requested: MirrorDescent, epsilon: float, de
     most = max(_NOISY_NUMBERS // max(model.size, 1), 16)
     steps = requested.steps or min(most, _PURE_STEPS if delta == 0 else _STEPS)
     kinds = AVERAGINGS if requested.averaging is None else (requested.averaging,)
-    populations = side_by_side([*choosing_risks(model), *extreme_risks(model)])
+    populations = side_by_side([*choosing_populations(model), *extreme_populations(model)])
     draws = 2 if model.size <= _FEW_COLUMNS else 1
     seen: dict[tuple[str, Settings], tuple[float, Settings]] = {}
 

@@ -16,13 +16,13 @@ from dpmodel.forecast import Bound, Forecast
 from dpmodel.numerics.accelerated import accelerated
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, gaussian_delta, gaussian_mu, public_generator
-from dpmodel.regressions.descent_search import LOWER_BOUND, coarsened
+from dpmodel.regressions.descent_search import LOWER_BOUND
 from dpmodel.regressions.excess import excess_forecast, too_noisy
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import projects_exactly
 from dpmodel.regressions.perturbed_objective import DENSE, Facts, PerturbedObjective
-from dpmodel.regressions.populations import Populations
-from dpmodel.regressions.synthetic import populations_of, side_by_side, simulated_risks
+from dpmodel.regressions.populations import Populations, side_by_side
+from dpmodel.regressions.synthetic import coarsened, each_population, populations_of
 
 # Shares of epsilon that the curvature term ln(1 + ...) may take: the smaller, the stronger the added ridge.
 _SHARES = (0.5, 0.3, 0.15, 0.08, 0.04, 0.02, 0.01, 0.003, 0.001, 0.0003)
@@ -136,7 +136,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         ||. - c||^2/2 + <b, .>) gives ``F(w*) - F(w^) <= scale (Lambda rho^2/2 + min(||b||^2 / (2 Lambda), 2 rho
         ||b||))``: strong convexity takes ``Lambda d^2 / 2`` off ``<b, w^ - w*> <= ||b|| d``, d = ||w^ - w*||. Moving
         from w* to the release costs the Lipschitz constant times its length. Lambda is the one that does best on
-        synthetic populations (``simulated_risks``); ``predicted`` is their mean.
+        synthetic populations; ``predicted`` is their mean.
     Cost
         Newton's method on a sample of 5,000 rows (10 p above 500 columns), then on all rows about five gradients of two
         products (eight at most), one with n p^2 / 2 more for the Hessian, and the certificate (two; four with a set):
@@ -204,9 +204,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         def chosen() -> tuple[Design, float]:
             ridges = self._ridges(model, options)
             found = [plan for plan in (self._design(model, options, ridge) for ridge in ridges) if plan is not None]
-            risks = simulated_risks(model)
-            risks = risks if model.size <= _MANY else risks[::2]
-            few = side_by_side([coarsened(risk) for risk in risks])
+            few = coarsened(side_by_side(each_population(model)[:: 1 if model.size <= _MANY else 2]))
             most = max(1, _SIDE_BY_SIDE // (few.count * max(model.size, few.points)))
             parts = [found[at : at + most] for at in range(0, len(found), most)]
             errors = np.concatenate([predicted_excesses(model, part, few, steps=_FIRST_STEPS) for part in parts])

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
+from scipy.special import ndtr
 
 from dpmodel._types import Floats, Integers
 from dpmodel.regressions.losses import sigmoid, softmax, softplus
@@ -54,6 +56,9 @@ def simulated_reaches(
     return reaches
 
 
+_EACH = ("mean", "variance", "common", "truth", "coins", "noise", "tied", "room")
+
+
 @dataclass(frozen=True)
 class Labels:
     """Labels on the grid that a ``share`` of the records has, (B, k) both."""
@@ -64,12 +69,14 @@ class Labels:
 
 @dataclass(frozen=True)
 class Populations:
-    """B populations of one model.
+    """B populations of one model: the mean loss of each, times ``weight``, is what the objective's data part would be.
 
     ``mean``, ``variance``, ``common``, ``truth`` : (B, p): mean of a row's columns, whose covariance is
-    ``diag(variance) + common common'``, and the coefficients labels were made from. ``along``, ``across`` : (k,)
-    coordinates of the grid in the plane of two predictions, the truth's along the first. ``labels`` : of one kind, or
-    of two, which share the records.
+    ``diag(variance) + common common'``, and the coefficients labels were made from. ``grid`` : (k, 2) standard normal
+    coordinates in the plane of two predictions, the truth's along the first. ``coins`` : (B, k) standard normal, for
+    labels; ``noise`` : (B,) standard deviation of a numeric label's noise. ``tied`` : (B,) whether columns have a
+    common factor; ``room`` : (B,) how many times larger the variance of a column could be within its bounds. ``given``
+    : (B, k) labels, in place of those that records have by chance.
     """
 
     model: PrivateRegression
@@ -77,9 +84,12 @@ class Populations:
     variance: Floats
     common: Floats
     truth: Floats
-    along: Floats
-    across: Floats
-    labels: tuple[Labels, ...]
+    grid: Floats
+    coins: Floats
+    noise: Floats
+    tied: np.ndarray
+    room: Floats
+    given: Floats | None = None
 
     @property
     def count(self) -> int:
@@ -89,16 +99,44 @@ class Populations:
     @property
     def points(self) -> int:
         """Predictions on the grid."""
-        return int(self.along.size)
+        return int(self.grid.shape[0])
 
-    def at(self, which: Sequence[int] | Floats) -> Populations:
+    def at(self, which: Any) -> Self:
         """The populations of these numbers, in their order; the same one may stand more than once."""
-        names = ("mean", "variance", "common", "truth")
-        taken = {name: getattr(self, name)[which] for name in names}
-        labels = tuple(Labels(each.share[which], each.value[which]) for each in self.labels)
-        found = replace(self, **taken, labels=labels)
-        found.__dict__["best"] = self.best[which]  # once for all that are the same
+        taken: dict[str, Any] = {name: getattr(self, name)[which] for name in _EACH if name != "coins"}
+        found = replace(self, **taken, coins=self.coins[:0], given=None)  # labels are drawn already
+        # Once for all that are the same.
+        found.__dict__["best"] = self.best[which]
+        found.__dict__["labels"] = tuple(Labels(each.share[which], each.value[which]) for each in self.labels)
         return found
+
+    @cached_property
+    def labels(self) -> tuple[Labels, ...]:
+        """Of one kind, or of two, which share the records."""
+        ones = np.ones((self.count, self.points))
+        if self.given is not None:
+            return (Labels(ones, self.given),)
+        if self.model.loss.labels == "number":
+            return (Labels(ones, self.drawn),)
+        yes = sigmoid(self.star)
+        return Labels(yes, ones), Labels(1 - yes, self._no * ones)
+
+    @cached_property
+    def star(self) -> Floats:
+        """(B, k) predictions of the true coefficients on the grid."""
+        middle, deviation = self.distribution
+        return np.asarray(middle + deviation * self.grid[:, 0])
+
+    @property
+    def drawn(self) -> Floats:
+        """(B, k) one draw of labels on the grid."""
+        if self.model.loss.labels == "number":
+            return np.clip(self.star + self.noise[:, None] * self.coins, *self.model.row.label)
+        return np.where(ndtr(self.coins) < sigmoid(self.star), 1.0, self._no)
+
+    @property
+    def _no(self) -> float:
+        return -1.0 if self.model.loss.labels == "sign" else 0.0
 
     def covariance(self, w: Floats) -> Floats:
         """(B, p) covariance of the columns with the predictions of w (B, p)."""
@@ -123,9 +161,9 @@ class Populations:
         return self.covariance(self.truth) / self.distribution[1]
 
     @cached_property
-    def _grid(self) -> Floats:
+    def _plane(self) -> Floats:
         """(3, k) ones and the two coordinates."""
-        return np.stack([np.ones_like(self.along), self.along, self.across])
+        return np.stack([np.ones(self.points), *self.grid.T])
 
     def predictions(self, w: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """(B, k) predictions of w (B, p) on the grid, their covariance with each coordinate, (B, 1) twice, and (B, p)
@@ -136,7 +174,7 @@ class Populations:
             np.einsum("ij,ij->i", each, w, out=out)
         _, along, across = found
         across[:] = np.sqrt(np.maximum(across - along * along, 0.0))
-        return found.T @ self._grid, along[:, None], across[:, None], moved
+        return found.T @ self._plane, along[:, None], across[:, None], moved
 
     def gradients(self, w: Floats, clip: float | Floats = math.inf) -> Floats:
         """(B, p) gradients of the data part, derivatives clipped ((B, 1) or one for all).
@@ -147,7 +185,7 @@ class Populations:
         u and t alone.
         """
         z, along, across, moved = self.predictions(w)
-        means = self._derivatives(z, clip) @ self._grid.T
+        means = self._derivatives(z, clip) @ self._plane.T
         level, first, second = (means * (self.model.weight / z.shape[1])).T[..., None]
         # Nothing lies across where w is along the truth, or zero.
         second = np.divide(second, across, out=np.zeros_like(second), where=across > 1e-9 * np.abs(along) + 1e-12)
@@ -282,6 +320,13 @@ class Populations:
         return diagonal, solve
 
 
+def side_by_side(parts: Sequence[Populations]) -> Populations:
+    """All of them in one, of one model and grid."""
+    taken: dict[str, Any] = {name: np.concatenate([getattr(each, name) for each in parts]) for name in _EACH}
+    given = [each.given for each in parts if each.given is not None]
+    return replace(parts[0], **taken, given=np.concatenate(given) if given else None)
+
+
 # -------------------------------------------------------------------------------- several classes
 # The 2 K predictions of w and of the true coefficients are (nearly) jointly normal, and all that is needed of them are
 # means over a grid of 2 K coordinates. A record counts with its chances of all labels, not with one of them, so that
@@ -321,10 +366,10 @@ class ClassPopulations(Populations):
     """``truth`` : (B, K p). ``grid`` : (k, 2 K) standard normal coordinates: the first K for the predictions of the
     truth, the others for what is left of those of w."""
 
-    along: Floats = field(default_factory=lambda: np.zeros(0))
-    across: Floats = field(default_factory=lambda: np.zeros(0))
-    labels: tuple[Labels, ...] = ()
-    grid: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    @cached_property
+    def labels(self) -> tuple[Labels, ...]:
+        """None drawn: records count with their chances."""
+        return ()
 
     @property
     def points(self) -> int:

@@ -13,7 +13,6 @@ from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves,
 from dpmodel.forecast import Forecast
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource
-from dpmodel.regressions.descent_search import coarsened
 from dpmodel.regressions.excess import excess_forecast
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.objective_perturbation import (
@@ -25,7 +24,7 @@ from dpmodel.regressions.objective_perturbation import (
     predicted_excesses,
 )
 from dpmodel.regressions.perturbed_objective import DENSE, Facts
-from dpmodel.regressions.synthetic import populations_of, side_by_side, simulated_risks
+from dpmodel.regressions.synthetic import coarsened, populations_of
 
 _OUTPUT = 0.01  # part of epsilon that the noise on the output takes
 _FACTORS = (0.25, 1.0, 4.0)  # of the ridge by rule: those that the simulation compares
@@ -262,7 +261,7 @@ def _designs(model: PrivateRegression, epsilon: float) -> tuple[PureDesign, ...]
 def _chosen(model: PrivateRegression, epsilon: float) -> tuple[PureDesign, float]:
     """The design, and its mean excess risk on the synthetic populations."""
     plans = _designs(model, epsilon)
-    few = side_by_side([coarsened(risk) for risk in simulated_risks(model)])
+    few = coarsened(populations_of(model))
     best = plans[int(np.argmin(predicted_excesses(model, plans, few).mean(axis=1)))]
     draws = max(1, min(_DRAWS, _SHARED // model.size))
     return best, float(predicted_excesses(model, [best], populations_of(model), draws).mean())

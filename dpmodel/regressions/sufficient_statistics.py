@@ -31,8 +31,9 @@ from dpmodel.regressions.moments import (
     to_vector,
 )
 from dpmodel.regressions.penalties import Penalty
+from dpmodel.regressions.populations import Populations
 from dpmodel.regressions.sets import Domain, FreeSpace, L1Ball, L2Ball, Simplex
-from dpmodel.regressions.synthetic import SimulatedRisk, simulated_risks
+from dpmodel.regressions.synthetic import each_population
 
 # Sets whose projection is a formula.
 SIMPLE = ("free", "l1", "l2", "linf", "box", "simplex", "product")
@@ -112,7 +113,7 @@ class Population:
     together."""
 
     model: PrivateRegression
-    risk: SimulatedRisk
+    risk: Populations
     gram: Floats
     cross: Floats
     labels: float
@@ -130,27 +131,26 @@ def mean_excess(model: PrivateRegression, solve: Callable[[Population, np.ndarra
     draws = draws if model.domain.kind in SIMPLE else 1  # others ask a solver for every projection
     normal: Normals = public_generator(11).standard_normal
     found = []
-    for risk in simulated_risks(model):
+    for risk in each_population(model):
         columns, factor = _chosen(model, risk, moving)
         small, reduced = (model, risk) if factor == 1 else _reduced(model, risk, columns, factor)
-        mean, total = reduced.mean, small.total
-        cross = reduced.gradient(np.zeros(small.size)) / (-2 * small.scale)
+        mean, total = reduced.mean[0], small.total
+        cross = reduced.gradients(np.zeros((1, small.size)))[0] / (-2 * small.scale)
         fixed = np.flatnonzero(small.row.constant & (small.row.lower != 0))
         labels = (
-            float(cross[fixed[0]] / small.row.lower[fixed[0]]) if fixed.size else total * float(mean @ reduced.truth)
+            float(cross[fixed[0]] / small.row.lower[fixed[0]]) if fixed.size else total * float(mean @ reduced.truth[0])
         )
-        population = Population(
-            small, reduced, total * (reduced.covariance_matrix() + np.outer(mean, mean)), cross, labels
-        )
-        found += [reduced.excess(solve(population, columns, factor, normal)) for _ in range(draws)]
+        second = np.diag(reduced.variance[0]) + np.outer(reduced.common[0], reduced.common[0]) + np.outer(mean, mean)
+        population = Population(small, reduced, total * second, cross, labels)
+        found += [reduced.excess(solve(population, columns, factor, normal)[None])[0] for _ in range(draws)]
     return max(float(np.mean(found)), 0.0)
 
 
-def _chosen(model: PrivateRegression, risk: SimulatedRisk, moving: np.ndarray) -> tuple[np.ndarray, float]:
+def _chosen(model: PrivateRegression, risk: Populations, moving: np.ndarray) -> tuple[np.ndarray, float]:
     """(p',) columns to simulate and the factor on the noise: all, or the support and others spread evenly."""
     if moving.size <= MOST_SIMULATED:
         return np.arange(model.size), 1.0
-    support = moving[np.flatnonzero(risk.truth[moving])]
+    support = moving[np.flatnonzero(risk.truth[0, moving])]
     kept = support if support.size <= MOST_SIMULATED // 2 else support[:0]
     others = np.setdiff1d(moving, kept)
     spread = others[np.linspace(0, others.size - 1, MOST_SIMULATED - kept.size).astype(int)]
@@ -159,8 +159,8 @@ def _chosen(model: PrivateRegression, risk: SimulatedRisk, moving: np.ndarray) -
 
 
 def _reduced(
-    model: PrivateRegression, risk: SimulatedRisk, columns: np.ndarray, factor: float
-) -> tuple[PrivateRegression, SimulatedRisk]:
+    model: PrivateRegression, risk: Populations, columns: np.ndarray, factor: float
+) -> tuple[PrivateRegression, Populations]:
     row, penalty = model.row, model.penalty
     small = replace(
         model,
@@ -173,12 +173,9 @@ def _reduced(
     part = replace(
         risk,
         model=small,
-        mean=risk.mean[columns],
-        variance=risk.variance[columns],
-        common=risk.common[columns],
-        truth=risk.truth[columns],
+        **{name: getattr(risk, name)[:, columns] for name in ("mean", "variance", "common", "truth")},
     )
-    signal, left = (float(each.truth @ each.covariance(each.truth)) for each in (risk, part))
+    signal, left = (float((each.truth * each.covariance(each.truth)).sum()) for each in (risk, part))
     return small, replace(part, truth=part.truth * math.sqrt(signal / left)) if left > 0 else part
 
 
@@ -207,7 +204,7 @@ def in_units(layout: Layout, population: Population) -> Statistics:
     """The population's sums in the units of a layout."""
     m, width, y, unit = layout.middle, layout.width, layout.label_middle, layout.label_width
     total = population.model.total
-    mean = population.risk.mean[layout.moving]
+    mean = population.risk.mean[0, layout.moving]
     gram = population.gram[np.ix_(layout.moving, layout.moving)]
     centre = (mean - m) / width
     # sum (x - m)(x - m)' from the uncentred sums

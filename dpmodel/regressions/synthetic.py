@@ -12,21 +12,17 @@ plus one common factor, and predictions are known by their distribution (``Popul
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from dpmodel._types import Floats, Integers
 from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import public_generator
 from dpmodel.regressions.features import length
-from dpmodel.regressions.losses import sigmoid
 from dpmodel.regressions.model import PrivateRegression, public_point, shift_of
-from dpmodel.regressions.populations import BALANCE, SIGNAL, ClassPopulations, Labels, Populations, class_truths
+from dpmodel.regressions.populations import BALANCE, SIGNAL, ClassPopulations, Populations, class_truths, side_by_side
 
 _POINTS, _DRAWN = 1024, 1024  # points of the grid; half of them are drawn, from so many
 # How many coefficients carry the signal: few or all.
@@ -44,126 +40,50 @@ _TIED = 0.95
 # Ranges of labels are often declared far wider than labels vary, and then columns explain little of such a range: this
 # share of the way from the public point to coefficients that fill it.
 _WEAK = 0.15
-
-
-@dataclass(frozen=True)
-class SimulatedRisk:
-    """The mean loss of one synthetic population, times ``weight``: what the objective's data part would be.
-
-    ``mean`` : (p,) of a row's columns; their covariance is ``diag(variance) + common common'``, (p,) both. ``truth`` :
-    (p,) the coefficients labels were made from.
-    ``points`` : (k, 2) standard normal, the plane of the predictions of the truth and of w ((k, 2 K) for K scores,
-    whose truth is (K p,)); ``coins`` : (k,) standard normal, for labels; ``noise`` : standard deviation of a numeric
-    label's noise; ``tied`` : whether columns have a common factor; ``room`` : how many times larger the variance of a
-    column could be within its bounds.
-    """
-
-    model: PrivateRegression
-    mean: Floats
-    variance: Floats
-    truth: Floats
-    points: Floats
-    coins: Floats
-    noise: float
-    common: Floats
-    tied: bool = False
-    room: float = 1.0
-
-    def covariance(self, w: Floats) -> Floats:
-        """(p,) covariance of the columns with the prediction of w."""
-        out: Floats = self.variance * w + self.common * float(self.common @ w)
-        return out
-
-    def covariance_matrix(self) -> Floats:
-        """(p, p)"""
-        out: Floats = np.diag(self.variance) + np.outer(self.common, self.common)
-        return out
-
-    @cached_property
-    def _truth_distribution(self) -> tuple[float, float]:
-        own = float(self.truth @ self.covariance(self.truth))
-        return float(self.mean @ self.truth), math.sqrt(max(own, 1e-300))
-
-    @cached_property
-    def labelled(self) -> tuple[Floats, Floats]:
-        """(k,) predictions of the true coefficients and (k,) one draw of labels on the grid."""
-        middle, spread = self._truth_distribution
-        star = middle + spread * self.points[:, 0]
-        low, high = self.model.row.label
-        if self.model.loss.labels == "number":
-            return star, np.clip(star + self.noise * self.coins, low, high)
-        labels: Floats = np.where(ndtr(self.coins) < sigmoid(star), 1.0, self._no)
-        return star, labels
-
-    @property
-    def _no(self) -> float:
-        return -1.0 if self.model.loss.labels == "sign" else 0.0
-
-    @property
-    def mixture(self) -> tuple[Labels, ...]:
-        """Labels with their weights, (1, k) all: both kinds, where there are two."""
-        star, drawn = self.labelled
-        if self.model.loss.labels == "number":
-            return (Labels(np.ones((1, star.size)), drawn[None]),)
-        yes, ones = sigmoid(star)[None], np.ones((1, star.size))
-        return Labels(yes, ones), Labels(1 - yes, self._no * ones)
-
-    @cached_property
-    def _alone(self) -> Populations:
-        return side_by_side([self])
-
-    def value(self, w: Floats) -> float:
-        """Data part plus penalty at w."""
-        return float(self._alone.values(w[None])[0])
-
-    def gradient(self, w: Floats) -> Floats:
-        """(p,) gradient of the data part at w."""
-        out: Floats = self._alone.gradients(w[None])[0]
-        return out
-
-    def excess(self, w: Floats) -> float:
-        """Value above the least that is found."""
-        return self.value(w) - self._best
-
-    @cached_property
-    def _best(self) -> float:
-        return float(self._alone.best[0])
-
-    @cached_property
-    def nothing(self) -> float:
-        """Excess of the best point that needs no data."""
-        return float(self._alone.nothing[0])
-
-
-def side_by_side(risks: Sequence[SimulatedRisk], labels: Sequence[Floats] | None = None) -> Populations:
-    """Populations of one model and grid. ``labels`` : (k,) for each, in place of those that records have by chance."""
-    names = ("mean", "variance", "common", "truth")
-    taken: dict[str, Any] = {name: np.stack([getattr(risk, name) for risk in risks]) for name in names}
-    if risks[0].model.scores > 1:
-        return ClassPopulations(risks[0].model, **taken, grid=risks[0].points)
-    if labels is not None:
-        given: tuple[Labels, ...] = (Labels(np.ones((len(risks), risks[0].points.shape[0])), np.stack(labels)),)
-    else:
-        kinds = zip(*(risk.mixture for risk in risks), strict=True)
-        given = tuple(Labels(np.vstack([e.share for e in kind]), np.vstack([e.value for e in kind])) for kind in kinds)
-    along, across = risks[0].points.T
-    return Populations(risks[0].model, **taken, along=along, across=across, labels=given)
+# Settings are compared on a coarser grid of predictions than forecasts are made on.
+_COARSE = 256
+# Populations in which there is less than this share of the others' to be gained do not choose.
+_MATTERS = 0.05
+_MANY = 1000  # columns up to which other labels are tried on
+# For Frank-Wolfe, one tuple for each of two populations: (variance of the columns in that of uniform ones, noise in
+# standard deviations of the signal, its distribution). One of two values at the ends of the bounds has 3 times the
+# variance of a uniform one.
+_VARIANTS = (((3.0, 0.3, "normal"), (1.0, 1.0, "skewed")), ((3.0, 1.0, "normal"), (1.0, 0.3, "skewed")))
+# Labels at the ends of their bounds, a quarter of them high, where columns have means: clipped derivatives miss those.
+_TWO_VALUED = (3.0, 1.0, "ends")
 
 
 @cached
 def populations_of(model: PrivateRegression) -> Populations:
-    """Those of ``simulated_risks``, side by side."""
-    return side_by_side(simulated_risks(model))
+    """Those that forecasts are averaged over, side by side."""
+    return side_by_side(each_population(model))
 
 
 @cached
-def simulated_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
-    """The populations forecasts are averaged over; the same at every call."""
+def each_population(model: PrivateRegression) -> tuple[Populations, ...]:
+    """The same one by one; the same at every call."""
     generator = public_generator(0)
     scores = model.scores
     half = generator.standard_normal((_DRAWN, max(3, 2 * scores)))[: _POINTS // 2]
     grid = np.concatenate([half, -half])  # odd moments vanish
-    risks: list[SimulatedRisk] = []
+    found: list[Populations] = []
+
+    def add(truth: Floats, own: Floats, common: Floats, plane: Floats, coins: Floats, noise: float) -> None:
+        found.append(
+            (Populations if scores == 1 else ClassPopulations)(
+                model=model,
+                mean=mean[None],
+                variance=own[None],
+                common=common[None],
+                truth=truth[None],
+                grid=plane,
+                coins=coins[None],
+                noise=np.array([noise]),
+                tied=np.array([tied]),
+                room=np.array([room]),
+            )
+        )
+
     for decay, share, tied in ((0.0, _LITTLE, False), (1.0, _MUCH, False), (1.0, _MUCH, True)):
         mean, variance = _row_distribution(model, decay)
         room = 3.0 if decay else 1.0  # of a uniform column, up to one at the ends of its bounds
@@ -175,25 +95,159 @@ def simulated_risks(model: PrivateRegression) -> tuple[SimulatedRisk, ...]:
             own, common = _tie(variance, chosen if tied else chosen[:0])
             if scores > 1:
                 directions = generator.standard_normal((scores, chosen.size))
-                truth, points = class_truths(model, mean, own, common, chosen, directions), grid[:, : 2 * scores]
-                risks.append(SimulatedRisk(model, mean, own, truth, points, grid[:, 0], 0.0, common, tied))
+                truth = class_truths(model, mean, own, common, chosen, directions)
+                add(truth, own, common, grid[:, : 2 * scores], grid[:, 0], 0.0)
                 continue
-            truth = _truth(model, mean, own, common, chosen, order, _LEVELS[len(risks)])
+            truth = _truth(model, mean, own, common, chosen, order, _LEVELS[len(found)])
             signal = math.sqrt(float(own @ truth**2) + float(common @ truth) ** 2)
-            risks.append(
-                SimulatedRisk(model, mean, own, truth, grid[:, :2], grid[:, 2], share * signal, common, tied, room)
-            )
-    return tuple(risks)
+            add(truth, own, common, grid[:, :2], grid[:, 2], share * signal)
+    return tuple(found)
 
 
-def weak_risk(model: PrivateRegression) -> SimulatedRisk:
+def weak_population(model: PrivateRegression) -> Populations:
     """The first of them with numbers that deviate as much and hardly depend on the columns: what noise costs there."""
-    risk, start = simulated_risks(model)[0], public_point(model)
-    explained = float(risk.truth @ risk.covariance(risk.truth))
-    noise = math.sqrt(risk.noise**2 + (1 - _WEAK**2) * explained)
-    return replace(risk, truth=start + _WEAK * (risk.truth - start), noise=noise)
+    one, start = each_population(model)[0], public_point(model)
+    explained = one.distribution[1][:, 0] ** 2
+    noise = np.sqrt(one.noise**2 + (1 - _WEAK**2) * explained)
+    return replace(one, truth=start + _WEAK * (one.truth - start), noise=noise)
 
 
+# ----------------------------------------------------------------------------------- those that settings are chosen on
+@cached
+def choosing_populations(model: PrivateRegression) -> tuple[Populations, ...]:
+    """The populations that choose, on a coarse grid. For numeric labels the first (flat spectrum, few true
+    coefficients) and the last (falling, all) that matter, each also with skewed noise, which tells what clipped
+    derivatives cost, and off the middle of the labels' range; where losses have kinks, also with most labels at the end
+    of their range, as counts with many zeros are; and the one of columns that move together."""
+    everything = each_population(model)
+    nothing = populations_of(model).nothing
+    matters = nothing >= _MATTERS * nothing.max() if nothing.max() > 0 else np.isfinite(nothing) | True
+    useful = [one for one, does in zip(everything, matters, strict=True) if does]
+    numeric, out = model.loss.labels == "number", []
+    if numeric:
+        plain = [one for one in useful if not one.tied[0]] or useful
+        useful = [plain[0], *plain[1:][-1:], *(one for one in useful if one.tied[0] and one is not plain[0])]
+    for one in useful:
+        coarse = coarsened(one)
+        out.append(coarse)
+        if numeric and not one.tied[0] and model.size <= _MANY:
+            # The same quantiles of an exponential distribution, less its mean; labels in the lower half of their range.
+            skewed = -log_ndtr(-coarse.coins)
+            low, high = model.row.label
+            truth = _shifted(coarse, (3 * low + high) / 4)  # a quarter of the way up their range
+            out.append(replace(coarse, coins=skewed - skewed.mean(), truth=truth))
+            if math.isinf(model.loss.smoothness):
+                out.append(_at_the_end(coarse))
+    return tuple(out)
+
+
+@cached
+def choosers(model: PrivateRegression) -> Populations:
+    """The same side by side; of numeric labels the last one hardly depends on the columns."""
+    weak = [coarsened(weak_population(model))] if model.loss.labels == "number" else []
+    return side_by_side([*choosing_populations(model), *weak])
+
+
+def extreme_populations(model: PrivateRegression) -> tuple[Populations, ...]:
+    """The first of them with columns at the ends of their bounds, three times the variance, where norms allow it:
+    the largest curvature that steps may meet."""
+    one = choosing_populations(model)[0]
+    second = float((one.mean**2 + 3 * (one.variance + one.common**2))[0, ~model.row.constant].sum())
+    wider = replace(one, variance=3 * one.variance, common=math.sqrt(3) * one.common)
+    return (wider,) if second <= model.row.l2**2 * (1 + 1e-9) else ()
+
+
+def coarsened(one: Populations) -> Populations:
+    """The same on a coarser grid."""
+    half = one.grid.shape[0] // 2
+    part = np.r_[0 : _COARSE // 2, half : half + _COARSE // 2]
+    return replace(one, grid=one.grid[part], coins=one.coins[:, part])
+
+
+def _at_the_end(one: Populations) -> Populations:
+    """Labels moved down until so many are cut to the lowest that the quantile asked for is one of them. There the loss
+    is not flat at its least point, and noise in the coefficients costs much more than elsewhere."""
+    model, share = one.model, one.model.loss.parameter if one.model.loss.name == "quantile" else 0.5
+    spread = math.hypot(float(one.distribution[1][0, 0]), float(one.noise[0]))
+    aim = model.row.label[0] - float(ndtri((1 + share) / 2)) * spread
+    return replace(one, truth=_shifted(one, aim - float(one.distribution[0][0, 0])))
+
+
+def _shifted(one: Populations, by: float) -> Floats:
+    """(1, p) its truth with predictions moved, where an intercept can do that."""
+    model = one.model
+    anchors = np.flatnonzero(model.row.constant & (model.row.lower != 0))
+    if not anchors.size or not math.isfinite(by):
+        return one.truth
+    truth = one.truth[0].copy()
+    truth[anchors[0]] += by / model.row.lower[anchors[0]]
+    return model.domain.project(truth)[None]
+
+
+@cached
+def walkers(model: PrivateRegression) -> tuple[Populations, Floats]:
+    """The populations that choose for Frank-Wolfe, those of the forecast with most to be gained at several strengths of
+    the signal, and the units (B,) in which their excesses are added up."""
+    weakest: dict[bytes, Populations] = {}  # of those with the same coefficients: variants make stronger ones
+    for one in each_population(model):
+        weak = weakest.setdefault(one.truth.tobytes(), one)
+        if _size(one) < _size(weak):
+            weakest[one.truth.tobytes()] = one
+    # Rounding must not decide between those that are alike.
+    found = sorted(weakest.values(), key=lambda one: -float(f"{one.nothing[0]:.6g}"))
+    most = max(float(found[0].nothing[0]), 1e-300)
+    members, shares = list[Populations](), list[float]()
+    for number, (one, variants) in enumerate(zip(found, _VARIANTS, strict=False)):
+        if number and one.nothing[0] < _MATTERS * most:
+            continue
+        levels = number == 0 and bool(one.mean.any()) and np.isfinite(model.row.label).all()
+        for variance, noise, distribution in (*variants, _TWO_VALUED) if levels else variants:
+            members.append(_variant(one, variance, noise, distribution))
+            shares.append(float(one.nothing[0]) / most if number else 1.0)
+    together = side_by_side(members)
+    return together, np.maximum(together.nothing, 1e-300) / np.array(shares)
+
+
+def _variant(one: Populations, variance: float, noise: float, distribution: str) -> Populations:
+    """The population on a coarser grid, with other columns and labels, numbers at a mean level if an intercept can give
+    it."""
+    used, model, numbers = _size(one), one.model, one.model.loss.labels == "number"
+    row, (low, high) = model.row, model.row.label
+    variance *= float(one.room[0]) / 3  # from a share of the most that a column can have to one of what it has
+    means = one.mean[0, ~row.constant]
+    if math.isfinite(row.l2) and 1.01 * (used + float(means @ means)) >= row.l2**2:
+        variance = 1.0  # rows are as long as they may be
+    part = {"ends": 0.25}.get(distribution, 0.5)
+    level = low + part * (high - low) if numbers and math.isfinite(high - low) else 0.0
+    truth = _shifted(one, level - float(one.distribution[0][0, 0]))
+    changed = replace(coarsened(one), truth=truth)
+    sigma = math.sqrt(variance) * noise * changed.distribution[1][:, 0]
+    root = math.sqrt(variance)
+    changed = replace(changed, variance=variance * one.variance, common=root * one.common, noise=sigma)
+    return replace(changed, given=_labels(changed, distribution) if numbers else changed.drawn)
+
+
+def _size(one: Populations) -> float:
+    """Sum of the variances of the columns."""
+    return float((one.variance + one.common**2).sum())
+
+
+def _labels(one: Populations, distribution: str) -> Floats:
+    """(1, k) labels whose noise has no correlation with the plane on the grid, so that least squares find the truth."""
+    low, high = one.model.row.label
+    star, coins = one.star[0], one.coins[0]
+    if distribution == "ends":
+        noise = np.where(ndtr(coins) * (high - low) < star - low, high, low) - star
+    elif distribution == "skewed":
+        noise = -log_ndtr(-coins) * one.noise[0]  # the same quantiles of an exponential distribution
+    else:
+        noise = coins * one.noise[0]
+    plane = np.column_stack([np.ones(star.size), one.grid])
+    noise = noise - plane @ np.linalg.lstsq(plane, noise, rcond=None)[0]
+    return np.asarray(star + noise)[None]
+
+
+# ------------------------------------------------------------------------------------------ columns and coefficients
 def _chosen(variance: Floats, order: Integers, support: int) -> Integers:
     """The columns that labels depend on."""
     moving = np.flatnonzero(variance > 0)

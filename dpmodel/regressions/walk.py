@@ -10,19 +10,16 @@ from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import log_ndtr, ndtr
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.contract import Progress, counted, no_progress
 from dpmodel.errors import SpecificationError
-from dpmodel.numerics.public_facts import cached
-from dpmodel.regressions.descent_search import coarsened, moved
 from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import part_gradient
 from dpmodel.regressions.populations import Populations
 from dpmodel.regressions.rows import Rows, Table
-from dpmodel.regressions.synthetic import SimulatedRisk, populations_of, side_by_side, simulated_risks
+from dpmodel.regressions.synthetic import populations_of, walkers
 
 
 @dataclass(frozen=True)
@@ -263,13 +260,6 @@ _LOWER_BOUND = 0.1
 _HOPELESS = math.log(0.97 + _LOWER_BOUND)
 _TIE = 0.01  # settings stay unless others are better by more: less may be luck
 _SIDE_BY_SIDE = 500_000  # numbers in the largest arrays of walks side by side
-_MATTERS = 0.05  # populations with less to be gained than this share of another's do not choose
-# (variance of the columns in that of uniform ones, noise in standard deviations of the signal, its distribution): one
-# of two values at the ends of the bounds has 3 times the variance of a uniform one. One tuple for each of two
-# populations.
-_VARIANTS = (((3.0, 0.3, "normal"), (1.0, 1.0, "skewed")), ((3.0, 1.0, "normal"), (1.0, 0.3, "skewed")))
-# Labels at the ends of their bounds, a quarter of them high, where columns have means: clipped derivatives miss those.
-_TWO_VALUED = (3.0, 1.0, "ends")
 
 
 @dataclass(frozen=True)
@@ -336,9 +326,9 @@ def settings_losses(
     mean over the populations that choose, because a share of 0.03 in place of 0.3 is worth more than 1 in place of 1.2.
     ``together`` : all side by side, whatever memory that takes.
     """
-    populations, unit = _choosers(model)
+    populations, unit = walkers(model)
     runs = max(1, min(_SHORT // settings[0].count, 4, _NUMBERS // model.size))
-    most = max(1, _SIDE_BY_SIDE // (runs * populations.count * max(model.size, populations.along.size)))
+    most = max(1, _SIDE_BY_SIDE // (runs * populations.count * max(model.size, populations.points)))
     most = len(settings) if together else most
     parts = [settings[at : at + most] for at in range(0, len(settings), most)]
     shares = np.concatenate([walked(populations, part, maker, runs).mean(axis=1) / unit for part in parts])
@@ -403,76 +393,3 @@ def _doubling(start: Steps, least: Callable[[Sequence[Steps]], Steps], most: int
         if best != start:
             break
     return best
-
-
-@cached
-def _choosers(model: PrivateRegression) -> tuple[Populations, Floats]:
-    """The populations that choose, those of the forecast with most to be gained at several strengths of the signal, and
-    the units (B,) in which their excesses are added up."""
-    weakest: dict[bytes, SimulatedRisk] = {}  # of those with the same coefficients: variants make stronger ones
-    for risk in simulated_risks(model):
-        weak = weakest.setdefault(risk.truth.tobytes(), risk)
-        if _size(risk) < _size(weak):
-            weakest[risk.truth.tobytes()] = risk
-    # Rounding must not decide between those that are alike.
-    risks = sorted(weakest.values(), key=lambda risk: -float(f"{risk.nothing:.6g}"))
-    most = max(risks[0].nothing, 1e-300)
-    members, labels, shares = list[SimulatedRisk](), list[Floats](), list[float]()
-    for number, (risk, variants) in enumerate(zip(risks, _VARIANTS, strict=False)):
-        if number and risk.nothing < _MATTERS * most:
-            continue
-        levels = number == 0 and bool(risk.mean.any()) and np.isfinite(model.row.label).all()
-        for variance, noise, distribution in (*variants, _TWO_VALUED) if levels else variants:
-            if model.loss.labels != "number":
-                other = _variant(risk, variance, noise, 0.0)
-                known = other.labelled[1]
-            else:
-                low, high = model.row.label
-                part = {"ends": 0.25}.get(distribution, 0.5)
-                level = low + part * (high - low) if math.isfinite(high - low) else 0.0
-                other = _variant(risk, variance, noise, level)
-                known = _labels(other, distribution)
-            members.append(other)
-            labels.append(known)
-            shares.append(risk.nothing / most if number else 1.0)
-    found = side_by_side(members, labels)
-    return found, np.maximum(found.nothing, 1e-300) / np.array(shares)
-
-
-def _variant(risk: SimulatedRisk, variance: float, noise: float, level: float) -> SimulatedRisk:
-    """The population on a coarser grid, with other columns and noise, and the mean prediction ``level`` if an intercept
-    can give it."""
-    used, row = _size(risk), risk.model.row
-    variance *= risk.room / 3  # from a share of the most that a column can have to one of what it has
-    means = risk.mean[~row.constant]
-    if math.isfinite(row.l2) and 1.01 * (used + float(means @ means)) >= row.l2**2:
-        variance = 1.0  # rows are as long as they may be
-    truth = moved(risk.model, risk.truth, level - float(risk.mean @ risk.truth))
-    sigma = math.sqrt(variance) * noise * math.sqrt(float(truth @ risk.covariance(truth)))
-    return replace(
-        coarsened(risk),
-        variance=variance * risk.variance,
-        common=math.sqrt(variance) * risk.common,
-        truth=truth,
-        noise=sigma,
-    )
-
-
-def _size(risk: SimulatedRisk) -> float:
-    """Sum of the variances of the columns."""
-    return float((risk.variance + risk.common**2).sum())
-
-
-def _labels(risk: SimulatedRisk, distribution: str) -> Floats:
-    """(k,) labels whose noise has no correlation with the plane on this grid, so that least squares find the truth."""
-    low, high = risk.model.row.label
-    star = risk.labelled[0]
-    if distribution == "ends":
-        noise = np.where(ndtr(risk.coins) * (high - low) < star - low, high, low) - star
-    elif distribution == "skewed":
-        noise = -log_ndtr(-risk.coins) * risk.noise  # the same quantiles of an exponential distribution
-    else:
-        noise = risk.coins * risk.noise
-    plane = np.column_stack([np.ones(star.size), risk.points])
-    noise = noise - plane @ np.linalg.lstsq(plane, noise, rcond=None)[0]
-    return np.asarray(star + noise)

@@ -25,8 +25,9 @@ from dpmodel.regressions import frank_wolfe
 from dpmodel.regressions.frank_wolfe import FRANK_WOLFE, FrankWolfe, private_walk, selection_epsilon
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.penalties import Penalty
+from dpmodel.regressions.populations import side_by_side
 from dpmodel.regressions.sets import Box, FreeSpace, L1Ball, Product
-from dpmodel.regressions.synthetic import side_by_side, simulated_risks
+from dpmodel.regressions.synthetic import each_population
 from dpmodel.regressions.walk import Steps, excess_bound, walked
 
 CLOSE = 4e-3  # rounding allowances enlarge ranges by less than this share
@@ -296,7 +297,7 @@ def test_predictions_are_what_happens() -> None:
     """Rows drawn from a synthetic population: the excess predicted for it is the one that comes."""
     n, p = 4000, 30
     blank = regression(np.zeros((n, p)), np.zeros(n), domain=L1Ball(p, 1.0), lower=-1, upper=1, label=(-2.0, 2.0))
-    risk, options = simulated_risks(blank)[0], Options(1.0, 1e-6)
+    risk, options = each_population(blank)[0], Options(1.0, 1e-6)
     mechanism = FrankWolfe(steps=32, rate=0.0, clip=0.5)
     steps = mechanism._steps(blank, options)
     epsilon = selection_epsilon(options, 32)
@@ -304,24 +305,27 @@ def test_predictions_are_what_happens() -> None:
     found, rng = [], np.random.default_rng(0)
     for seed in range(12):
         X = rng.choice([-1.0, 1.0], size=(n, p))
-        y = X @ risk.truth + risk.noise * rng.normal(size=n)
+        y = X @ risk.truth[0] + risk.noise * rng.normal(size=n)
         model = regression(X, np.clip(y, -2, 2), domain=L1Ball(p, 1.0), lower=-1, upper=1, label=(-2.0, 2.0))
         x = mechanism.run(model, options, SeededSource(seed)).x
         assert x is not None
-        found.append(risk.excess(x))
-    assert risk.nothing > 3 * foreseen > 0
+        found.append(risk.excess(x[None])[0])
+    assert risk.nothing[0] > 3 * foreseen > 0
     assert 0.6 < np.mean(found) / foreseen < 1.6
 
 
 def test_gradients_of_the_crowd_are_those_of_its_members() -> None:
     model = regression(np.zeros((9, 12)), np.zeros(9), "absolute", domain=L1Ball(12, 3.0), lower=0, upper=1)
-    risks = simulated_risks(model)
+    risks = each_population(model)
     rng, populations = np.random.default_rng(0), side_by_side(risks)
     w = rng.normal(size=(len(risks), 12)) * 0.3
-    np.testing.assert_allclose(populations.values(w), [r.value(x) for r, x in zip(risks, w, strict=True)], rtol=1e-9)
+    np.testing.assert_allclose(
+        populations.values(w), [r.values(x[None])[0] for r, x in zip(risks, w, strict=True)], rtol=1e-9
+    )
     assert (populations.excess(populations.truth) >= 0).all()
     for one, risk, x in zip(populations.gradients(w, math.inf), risks, w, strict=True):
-        assert np.linalg.norm(one - risk.gradient(x)) <= 0.1 * np.linalg.norm(risk.gradient(x))
+        alone = risk.gradients(x[None])[0]
+        assert np.linalg.norm(one - alone) <= 0.1 * np.linalg.norm(alone)
 
 
 def test_sparse_rows_give_the_same_point_and_every_step_is_one_pass() -> None:

@@ -33,7 +33,7 @@ from dpmodel.regressions.populations import ClassPopulations
 from dpmodel.regressions.public_only import PUBLIC_ONLY_REGRESSION
 from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.sets import Box, FreeSpace
-from dpmodel.regressions.synthetic import populations_of, simulated_risks
+from dpmodel.regressions.synthetic import each_population, populations_of
 
 OPTIONS = Options(1.0, 1e-6)
 
@@ -256,7 +256,7 @@ def test_gradients_are_those_of_a_sample(intercept: bool) -> None:
     model = multinomial(np.zeros((50, 4)), np.zeros(50), 3, lower=0.0, upper=2.0, intercept=intercept)
     rng, count, size = np.random.default_rng(0), 100_000, model.row.size
     populations = populations_of(model)
-    assert isinstance(populations, ClassPopulations) and populations.count == len(simulated_risks(model)) >= 4
+    assert isinstance(populations, ClassPopulations) and populations.count == len(each_population(model)) >= 4
     w = 0.5 * populations.truth + 0.2 * rng.normal(size=populations.truth.shape)
     gradients, values = populations.gradients(w), populations.values(w)
     for b in range(populations.count):

@@ -32,7 +32,7 @@ from dpmodel.regressions.objective_perturbation import (
 )
 from dpmodel.regressions.penalties import Penalty
 from dpmodel.regressions.sets import FreeSpace, L1Ball, L2Ball
-from dpmodel.regressions.synthetic import simulated_risks
+from dpmodel.regressions.synthetic import each_population
 
 FALSE_ALARM = 1e-7
 EPSILON, DELTA = 1.0, 1e-3
@@ -337,8 +337,8 @@ def test_the_minimiser_lies_within_its_public_bound_for_weak_labels() -> None:
 
 # ---------------------------------------------------------------------- forecasts
 def simulated_data(risk: Any, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    X = risk.mean + (rng.random((n, risk.mean.size)) - 0.5) * np.sqrt(12 * risk.variance)
-    z = X @ risk.truth
+    X = risk.mean + (rng.random((n, risk.mean.shape[1])) - 0.5) * np.sqrt(12 * risk.variance)
+    z = X @ risk.truth[0]
     if risk.model.loss.labels == "number":
         return X, np.clip(z + risk.noise * rng.normal(size=n), *risk.model.row.label)
     return X, np.where(rng.random(n) < 1 / (1 + np.exp(-z)), 1.0, -1.0)
@@ -360,7 +360,7 @@ def test_forecast_against_measured(loss: str, domain: Any) -> None:
     shape = regression(np.zeros((n, 8)), np.zeros(n), loss, **how)
     forecast = OBJECTIVE_PERTURBATION.forecast(shape, options)
     excess = []
-    for k, risk in enumerate(simulated_risks(shape)):
+    for k, risk in enumerate(each_population(shape)):
         model = regression(*simulated_data(risk, n, rng), loss, **how)
         exact = ObjectivePerturbation(ridge=1e-3)
         plan = exact._ridges(model, options)

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from regressions import regression
 
 from dpmodel._types import PrivateArray
-from dpmodel.marks.dataset.matrices import rows as rows_module
+from dpmodel.compile import rows as rows_module
 from dpmodel.marks.private import Private
 from dpmodel.marks.values import Handed
 from dpmodel.marks.vault import unseal
@@ -20,7 +20,7 @@ from dpmodel.regressions.features import RowBounds
 from dpmodel.regressions.mirror_descent import mirror_maps
 from dpmodel.regressions.rows import WHOLE, Rows
 from dpmodel.regressions.sets import Box, Domain, FreeSpace, L1Ball, L2Ball, Product, Simplex
-from dpmodel.regressions.synthetic import populations_of, simulated_risks
+from dpmodel.regressions.synthetic import each_population, populations_of
 
 BALL = L1Ball(4, 0.7)
 DOMAINS: list[Domain] = [FreeSpace(4), BALL, L2Ball(4, 0.7), Box(-np.ones(4) / 2, np.ones(4)), Simplex(4, 0.7)]
@@ -111,12 +111,16 @@ def test_an_array_that_is_handed_over_is_the_private_value() -> None:
 
 def test_populations_side_by_side() -> None:
     model = regression(np.zeros((9, 5)), np.zeros(9), "logistic", domain=L2Ball(5, 3.0), lower=0, upper=1)
-    together, risks = populations_of(model), simulated_risks(model)
+    together, risks = populations_of(model), each_population(model)
     which = np.array([1, 0, 1])
     w = np.random.default_rng(0).normal(size=(3, 5))
     part = together.at(which)
-    np.testing.assert_allclose(part.excess(w), [risks[k].excess(x) for k, x in zip(which, w, strict=True)], rtol=1e-5)
-    np.testing.assert_allclose(part.gradients(w), [risks[k].gradient(x) for k, x in zip(which, w, strict=True)])
+    np.testing.assert_allclose(
+        part.excess(w), [risks[k].excess(x[None])[0] for k, x in zip(which, w, strict=True)], rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        part.gradients(w), [risks[k].gradients(x[None])[0] for k, x in zip(which, w, strict=True)]
+    )
 
 
 @pytest.mark.parametrize("loss", ["logistic", "binary_logistic"])
@@ -127,7 +131,7 @@ def test_labels_of_two_kinds_share_what_both_need(loss: str, clip: float) -> Non
     y = rng.choice([-1.0 if loss == "logistic" else 0.0, 1.0], size=40)
     model = regression(rng.uniform(-1, 1, (40, 3)), y, loss, lower=-1, upper=1, intercept=True)
     populations = populations_of(model)
-    z = rng.normal(size=(populations.count, populations.along.size)) * 5
+    z = rng.normal(size=(populations.count, populations.points)) * 5
     each = [(kind.share, kind.value) for kind in populations.labels]
     assert len(each) == 2
     derivatives = sum(share * np.clip(model.loss.derivative(z, value), -clip, clip) for share, value in each)

@@ -31,7 +31,7 @@ from dpmodel.privacy import SeededSource, gaussian_delta
 from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.sets import L2Ball
-from dpmodel.regressions.synthetic import simulated_risks
+from dpmodel.regressions.synthetic import each_population
 
 FALSE_ALARM = 1e-7
 DELTA = 1e-3
@@ -233,14 +233,14 @@ def test_forecast_against_measured() -> None:
     forecast = STOCHASTIC_MIRROR_DESCENT.forecast(shape, options)
     assert not forecast.proved and "Theorem 4" in forecast.caveats[0]
     excess = []
-    for k, risk in enumerate(simulated_risks(shape)):
+    for k, risk in enumerate(each_population(shape)):
         X = risk.mean + (rng.random((n, 2)) - 0.5) * np.sqrt(12 * risk.variance)
-        y = np.where(rng.random(n) < 1 / (1 + np.exp(-X @ risk.truth)), 1.0, -1.0)
+        y = np.where(rng.random(n) < 1 / (1 + np.exp(-X @ risk.truth[0])), 1.0, -1.0)
         model = regression(X, y, "hinge", lower=-0.7, upper=0.7, domain=L2Ball(2, 3.0))
         for j in range(2):
             x = STOCHASTIC_MIRROR_DESCENT.run(model, options, SeededSource(10 * k + j)).x
             assert x is not None
-            excess.append(objective(model, x) - objective(model, risk.truth))
+            excess.append(objective(model, x) - objective(model, risk.truth[0]))
     assert forecast.error.predicted / 3 <= np.mean(excess) <= 3 * forecast.error.predicted
 
 

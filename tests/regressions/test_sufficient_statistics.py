@@ -42,7 +42,7 @@ from dpmodel.regressions.sufficient_statistics import (
     reach_of,
     spread_of,
 )
-from dpmodel.regressions.synthetic import simulated_risks
+from dpmodel.regressions.synthetic import each_population
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 
@@ -294,8 +294,9 @@ def drawn(risk: Any, n: int, generator: np.random.Generator) -> tuple[np.ndarray
     """Rows and labels of a synthetic population."""
     model = risk.model
     moving = ~model.row.constant
-    X = risk.mean[moving] + np.sqrt(12 * risk.variance[moving]) * (generator.random((n, int(moving.sum()))) - 0.5)
-    z = X @ risk.truth[moving] + float(model.row.lower[~moving] @ risk.truth[~moving])
+    X = risk.mean[0, moving] + np.sqrt(12 * risk.variance[0, moving]) * (generator.random((n, int(moving.sum()))) - 0.5)
+    truth = risk.truth[0]
+    z = X @ truth[moving] + float(model.row.lower[~moving] @ truth[~moving])
     return X, np.clip(z + risk.noise * generator.standard_normal(n), *model.row.label)
 
 
@@ -321,10 +322,10 @@ def test_forecasts_are_within_a_factor_of_what_happens(name: str, mechanism: Mec
         return
     predicted = mechanism.forecast(base, options).error.predicted
     generator, found = np.random.default_rng(9), []
-    for risk in simulated_risks(base):
+    for risk in each_population(base):
         model = regression(*drawn(risk, n, generator), **declared)
         for seed in range(1 if p > 100 else 4):
-            found.append(risk.excess(mechanism.run(model, options, SeededSource(seed)).x))
+            found.append(risk.excess(mechanism.run(model, options, SeededSource(seed)).x[None])[0])
     assert predicted / 1.5 <= np.mean(found) <= predicted * 1.5
 
 
