@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast
-from dpmodel.numerics.public_facts import cached
+from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource, gaussian_mu, public_generator
 from dpmodel.regressions.excess import excess_forecast
 from dpmodel.regressions.model import PrivateRegression, public_point

@@ -14,7 +14,7 @@ from dpmodel.compile.rows import BlockRows, MemoryRows, cached_rows
 from dpmodel.contract import Verdict
 from dpmodel.marks.private import Private
 from dpmodel.marks.rows import MOST_BLOCKS
-from dpmodel.numerics.public_facts import PublicFacts
+from dpmodel.memo import PublicFacts
 from dpmodel.programs.classifier import Classification
 
 # What is read of a program: theta (P,) with the private values, or the rows of records where they lie.

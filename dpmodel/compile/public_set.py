@@ -19,7 +19,6 @@ from cvxpy import CLARABEL, OPTIMAL, OPTIMAL_INACCURATE, SCS
 from dpmodel._types import Floats, Integers
 from dpmodel.compile.form import StandardForm
 from dpmodel.errors import InfeasibleError
-from dpmodel.numerics.by_arithmetic import maximum, never_ends
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
 from dpmodel.numerics.implied_bounds import implied_bounds
 from dpmodel.numerics.polyhedron import Polyhedron
@@ -231,8 +230,6 @@ class PublicSet:
         lower, upper = (bound.copy() for bound in self.box)
         crossing = used & (lower < 0) & (upper > 0)
         if (crossing & ~(np.isfinite(lower) & np.isfinite(upper))).any():
-            if any(never_ends(self.program, side * weights, lower, upper) for side in (1.0, -1.0)):
-                return np.inf
             lower, upper = (bound.copy() for bound in self._implied)
         crossing = used & (lower < 0) & (upper > 0)
         missing = np.flatnonzero(crossing & ~(np.isfinite(lower) & np.isfinite(upper)))
@@ -325,10 +322,6 @@ class PublicSet:
                 return best
             except SolverFailure:  # others are asked, between other bounds than afterwards
                 alike = False
-        if not self._linear:
-            told = maximum(self.program, objective, lower, upper)
-            if told is not None:
-                return told
         solution = self._least(-objective, lower, upper)
         if solution.status not in _OPTIMA or solution.value is None:  # a point at a solver's limit bounds nothing
             return np.inf

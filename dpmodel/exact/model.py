@@ -16,7 +16,7 @@ from dpmodel._types import Floats, Integers
 from dpmodel.exact.subspaces import ExactRows, Field
 from dpmodel.forecast import Known
 from dpmodel.marks.records import Neighbors
-from dpmodel.numerics.public_facts import PublicFacts
+from dpmodel.memo import PublicFacts
 from dpmodel.text import number
 
 # ------------------------------------------------------------------

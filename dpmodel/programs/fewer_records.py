@@ -20,7 +20,7 @@ from dpmodel.compile.form import StandardForm
 from dpmodel.contract import Options
 from dpmodel.marks.layout import Layout, same_for_all, some
 from dpmodel.marks.private import Private
-from dpmodel.numerics.public_facts import cached
+from dpmodel.memo import cached
 from dpmodel.privacy import gaussian_epsilon, gaussian_mu
 from dpmodel.programs.rows import first_records, owners, public_polyhedron
 

@@ -25,8 +25,8 @@ from dpmodel.contract import (
     refuse_feasibility,
 )
 from dpmodel.forecast import Forecast, Violation
+from dpmodel.memo import cached
 from dpmodel.numerics.diagonal_qp import DiagonalQP, QPSolution, solve_diagonal_qp
-from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import Gaussian, NoiseSource
 from dpmodel.programs.noise_design import (
     Kind,

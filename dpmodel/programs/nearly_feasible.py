@@ -42,7 +42,7 @@ from dpmodel.contract import (
 )
 from dpmodel.errors import NotPrivateWarning
 from dpmodel.forecast import Bound, Forecast, Violation
-from dpmodel.numerics.public_facts import cached
+from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource, SeededSource
 from dpmodel.privacy.spend import Spend
 from dpmodel.programs.fewer_records import as_noisy, fewer_records

@@ -50,7 +50,7 @@ from dpmodel.contract import Options
 from dpmodel.kernels.exact_rows import CLAMP, ROUNDING, exact_rows, never_rounded
 from dpmodel.marks.layout import sum_by
 from dpmodel.marks.records import Records
-from dpmodel.numerics.public_facts import cached
+from dpmodel.memo import cached
 from dpmodel.privacy import Gaussian, Laplace, TruncatedLaplace, gaussian_mu, truncated_laplace_half_width
 from dpmodel.programs.released_program import margin
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from dpmodel._types import Floats, Integers
 from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.memo import cached
 from dpmodel.numerics.cone_program import SolverFailure
-from dpmodel.numerics.public_facts import cached
 from dpmodel.programs.rows import plain_linear, public_polyhedron
 
 

@@ -30,8 +30,8 @@ from dpmodel.contract import (
     Verdict,
 )
 from dpmodel.forecast import Bound, Violation
+from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
-from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import Gaussian, Laplace, NoiseSource
 from dpmodel.privacy.spend import Spend
 from dpmodel.programs.noise_design import NoiseDesign, design

@@ -26,9 +26,9 @@ from dpmodel.contract import (
     refuse_feasibility,
 )
 from dpmodel.forecast import Forecast, Violation
+from dpmodel.memo import cached
 from dpmodel.numerics.nets import MOST_DIMENSIONS, MOST_POINTS, Choices, Net, RowBounds, level_for, net_of
 from dpmodel.numerics.polyhedron import Polyhedron
-from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error, exponential_mechanism, permute_and_flip
 from dpmodel.programs.objective import objective_span
 from dpmodel.programs.point_finder import ONE_CANDIDATE, CountingEngine, Point, Promise, Task

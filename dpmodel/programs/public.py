@@ -23,8 +23,8 @@ from dpmodel.compile.public_set import base_program
 from dpmodel.errors import InfeasibleError
 from dpmodel.forecast import Known
 from dpmodel.marks.layout import each, same_for_all
+from dpmodel.memo import cached
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
-from dpmodel.numerics.public_facts import cached
 from dpmodel.programs.fewer_records import fewer_records
 from dpmodel.programs.noise_design import box_reach
 from dpmodel.programs.objective import cost_range, objective_span, private_objective

@@ -22,8 +22,8 @@ from dpmodel.compile.form import StandardForm, ranges_in_order
 from dpmodel.compile.rows import BlockRows, MemoryRows
 from dpmodel.contract import Verdict
 from dpmodel.marks.layout import each, same_for_all, sum_by
+from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
-from dpmodel.numerics.public_facts import cached
 from dpmodel.programs.row_tables import RowPart, RowsHere, RowTable, Treatment, Widths, row_table
 
 # What points of a solver miss bounds by, and more than sums of entries are rounded by.

@@ -26,8 +26,8 @@ from dpmodel.compile.public_set import base_program
 from dpmodel.contract import Options
 from dpmodel.errors import NotPrivateWarning, SpecificationError
 from dpmodel.marks.magnitude import scale_units
+from dpmodel.memo import cached
 from dpmodel.numerics.cone_program import solve_cone_program
-from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import PublicGenerator, SeededSource, public_generator
 from dpmodel.programs.fewer_records import as_noisy, fewer_records
 from dpmodel.programs.objective import objective_span

@@ -17,7 +17,7 @@ from dpmodel.compile.form import value_range
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.kernels.exact_rows import CLAMP, ROUNDING, exact_rows
-from dpmodel.numerics.public_facts import cached
+from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
 from dpmodel.programs.noise_once import against_ignorance
 from dpmodel.programs.objective import objective_span

@@ -50,8 +50,8 @@ from dpmodel.compile.footprint import entries_under, record_blocks, sensitivity_
 from dpmodel.contract import YES, Options, Progress, Verdict, counted
 from dpmodel.forecast import Bound, Violation
 from dpmodel.kernels.exact_rows import ROUNDING, exact_rows
+from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
-from dpmodel.numerics.public_facts import cached
 from dpmodel.numerics.simplex_form import MOST_ROWS, EntropicPolytope, SimplexForm, simplex_form
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.point_finder import Engine, Point, Promise, Task

@@ -18,8 +18,8 @@ from dpmodel.compile.footprint import Sensitivity, record_blocks, sensitivity_of
 from dpmodel.contract import YES, Options, Progress, Verdict
 from dpmodel.kernels.exact_rows import ROUNDING, exact_rows
 from dpmodel.marks.layout import sum_by
+from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
-from dpmodel.numerics.public_facts import cached
 from dpmodel.numerics.simplex_form import SimplexForm
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.point_finder import Point, Promise, Task

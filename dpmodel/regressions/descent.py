@@ -13,7 +13,7 @@ from dpmodel._types import Floats, PrivateArray
 from dpmodel.contract import Options, Outcome, Progress, Serves, Verdict, counted
 from dpmodel.errors import SpecificationError
 from dpmodel.forecast import Forecast
-from dpmodel.numerics.public_facts import cached
+from dpmodel.memo import cached
 from dpmodel.privacy import LEAST_DELTA, NoiseSource, PoissonCoins, poisson_coins, subsampled_multiplier
 from dpmodel.privacy.spend import Spend
 from dpmodel.regressions.descent_search import DescentPlan, Search, clipped, judge_descent

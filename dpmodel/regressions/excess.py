@@ -12,7 +12,7 @@ import numpy as np
 
 from dpmodel.contract import Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Bound, ExcessRisk, Forecast, Known, capped
-from dpmodel.numerics.public_facts import cached
+from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource, gaussian_mu
 from dpmodel.privacy.spend import Spend
 from dpmodel.regressions.model import PrivateRegression, objective_range, public_excess

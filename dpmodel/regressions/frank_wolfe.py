@@ -13,7 +13,7 @@ import numpy as np
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast
-from dpmodel.numerics.public_facts import cached
+from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource, exponential_mechanism, per_step, permute_and_flip, public_generator
 from dpmodel.regressions.excess import clip_note, excess_forecast
 from dpmodel.regressions.model import PrivateRegression, public_point

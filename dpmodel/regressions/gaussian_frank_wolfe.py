@@ -12,7 +12,7 @@ import numpy as np
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.contract import YES, Options, Outcome, Progress, Verdict
 from dpmodel.forecast import Forecast
-from dpmodel.numerics.public_facts import cached
+from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource, public_generator
 from dpmodel.privacy.spend import Spend
 from dpmodel.regressions.excess import PureToo, clip_note, excess_forecast

@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from dpmodel._types import Floats
 from dpmodel.contract import Options, Outcome, Progress, Verdict, counted
 from dpmodel.forecast import Forecast
-from dpmodel.numerics.public_facts import cached
+from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource
 from dpmodel.privacy.spend import Spend
 from dpmodel.regressions.descent_search import (

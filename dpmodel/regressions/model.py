@@ -12,7 +12,7 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.marks.private import Private
-from dpmodel.numerics.public_facts import PublicFacts, cached
+from dpmodel.memo import PublicFacts, cached
 from dpmodel.programs.classifier import Classification
 from dpmodel.regressions.features import RowBounds
 from dpmodel.regressions.losses import Loss

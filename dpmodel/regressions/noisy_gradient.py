@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.numerics.public_facts import cached
+from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource
 from dpmodel.privacy.spend import Spend
 from dpmodel.regressions.features import RowBounds

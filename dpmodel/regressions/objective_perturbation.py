@@ -13,8 +13,8 @@ import numpy as np
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Bound, Forecast
+from dpmodel.memo import cached
 from dpmodel.numerics.accelerated import accelerated
-from dpmodel.numerics.public_facts import cached
 from dpmodel.privacy import NoiseSource, gaussian_delta, gaussian_mu, public_generator
 from dpmodel.regressions.descent_search import LOWER_BOUND
 from dpmodel.regressions.excess import excess_forecast, too_noisy

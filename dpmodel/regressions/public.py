@@ -25,9 +25,9 @@ from dpmodel.compile.public_set import base_program
 from dpmodel.compile.refusals import constraint_label
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private
+from dpmodel.memo import PublicFacts
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
 from dpmodel.numerics.polyhedron import Polyhedron
-from dpmodel.numerics.public_facts import PublicFacts
 from dpmodel.regressions.forms import rows_of
 from dpmodel.regressions.sets import no_minimum
 

@@ -11,7 +11,7 @@ import numpy as np
 from dpmodel._types import PrivateArray
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast
-from dpmodel.numerics.public_facts import cached
+from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource
 from dpmodel.regressions.excess import excess_forecast
 from dpmodel.regressions.model import PrivateRegression, public_point

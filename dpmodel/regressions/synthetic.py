@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from dpmodel._types import Floats, Integers
-from dpmodel.numerics.public_facts import cached
+from dpmodel.memo import cached
 from dpmodel.privacy import public_generator
 from dpmodel.regressions.features import length
 from dpmodel.regressions.model import PrivateRegression, public_point, shift_of

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dpmodel._types import Floats, Integers
 from dpmodel.errors import InfeasibleError
-from dpmodel.numerics.public_facts import PublicFacts
+from dpmodel.memo import PublicFacts
 from dpmodel.released.trees import Generation, Tree, TreeProblem
 
 

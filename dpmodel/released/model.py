@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Mask
 from dpmodel.forecast import Forecast, Seconds
 from dpmodel.marks.noisy import Noisy
-from dpmodel.numerics.public_facts import PublicFacts
+from dpmodel.memo import PublicFacts
 
 
 @dataclass(frozen=True, eq=False)

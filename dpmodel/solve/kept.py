@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from dpmodel.compile.form import StandardForm
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import DEFAULT_RECORDS, Records
-from dpmodel.numerics.public_facts import PublicFacts
+from dpmodel.memo import PublicFacts
 from dpmodel.solve.plan import Plan
 
 _MOST_PLANS = 128

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast, get_args
 from dpmodel.contract import ARITHMETIC, Candidate, Model, Options, Progress, Verdict, no_progress
 from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.forecast import Forecast, Order, missing_something
-from dpmodel.numerics.public_facts import key_of
+from dpmodel.memo import key_of
 from dpmodel.solve import kept
 from dpmodel.solve.plan import Anew, Plan, nothing
 from dpmodel.solve.registry import KINDS, AnyMechanism, load_entry_points, named

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpmodel.numerics.public_facts import PublicFacts, cached
+from dpmodel.memo import PublicFacts, cached
 
 
 @dataclass(frozen=True)
