@@ -289,8 +289,9 @@ class Release:
 
         Parameters
         ----------
-        name : may be left out where there is one variable. ``intervals`` : a pair of arrays, such as ``dpm.intervals``
-            gives for post-processing; releases of other mechanisms know no interval of single entries.
+        name : may be left out where there is one variable. ``intervals`` : a pair of arrays, such as
+            ``dpm.released.intervals`` gives for post-processing; releases of other mechanisms know no interval of
+            single entries.
 
         Raises
         ------

@@ -25,7 +25,7 @@ def visits(rng: np.random.Generator) -> np.ndarray:
 def main() -> None:
     rng = np.random.default_rng(8)
     counts = visits(rng)
-    tree = dpm.tree_query(BINS, branching=4)
+    tree = dpm.released.tree_query(BINS, branching=4)
     # Somebody published this: with private data it is what measure(tree.private(counts), EPSILON) returns.
     distribution = dpm.noise.Laplace(tree.sensitivity / EPSILON)
     noisy = dpm.Noisy(
@@ -57,7 +57,7 @@ def main() -> None:
         errors = [np.sqrt(np.mean((each - (before[stop] - before[start])) ** 2)) for each in answers]
         print("ranges of {:4} bins       {:10.1f}{:12.1f}{:13.1f}{:15.1f}".format(width, *errors))
 
-    low, high = dpm.intervals(likely, slice(120, 144))
+    low, high = dpm.released.intervals(likely, slice(120, 144))
     busy = f"{likely.range(120, 144):.0f}, within {low[0]:.0f} to {high[0]:.0f} (95%)"
     print(f"\nvisits in the first busy time: {busy}; true: {counts[120:144].sum():.0f}")
     likely.solve(round="unbiased", rng=1)

@@ -44,7 +44,7 @@ def main() -> None:
     said = [published["age", "works"].value.sum(0), published["district", "works"].value.sum(0)]
     print("who works, by office A:", said[0].round(1), " by office B:", said[1].round(1))
 
-    fit = dpm.consistent_table(
+    fit = dpm.released.consistent_table(
         published,
         domain=DOMAIN,
         known={(): people.sum()},
@@ -64,7 +64,7 @@ def main() -> None:
         errors = [np.abs(each - true).mean() for each in (value, fit.marginal(columns).values)]
         print(f"{' x '.join(columns):22}{errors[0]:11.2f}{errors[1]:12.2f}")
 
-    low, high = dpm.intervals(fit, "works")
+    low, high = dpm.released.intervals(fit, "works")
     inside = (low <= people.sum((0, 2))) & (people.sum((0, 2)) <= high)
     print(f"\n95% intervals of who works: {np.c_[low, high].round(0).tolist()}; truth inside: {inside.tolist()}")
 

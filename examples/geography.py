@@ -24,7 +24,7 @@ def gazetteer() -> dict[str, list[str | None]]:
 
 def main() -> None:
     rng = np.random.default_rng(11)
-    places = dpm.hierarchy(gazetteer(), levels=("nation", "state", "county"))
+    places = dpm.released.hierarchy(gazetteer(), levels=("nation", "state", "county"))
     print(f"{places.size} places in the levels {', '.join(places.levels)}")
     true = places.answers(rng.poisson(rng.choice([0.2, 3, 40, 150], len(places.leaves))))
     counts = dict(zip(places.names, true, strict=True))
@@ -41,7 +41,7 @@ def main() -> None:
     release = fit.solve()
     print(f"by {release.mechanism}: {release.guarantee}")
 
-    low, high = dpm.intervals(fit, "state")
+    low, high = dpm.released.intervals(fit, "state")
     print("\nstate      truth   published   its counties   consistent   95% interval")
     counties = places.level("county")
     for place, state in enumerate(STATES):

@@ -179,6 +179,8 @@ def test_where_nothing_is_forgotten() -> None:
     problem, x = forgotten()
     assert not warned(problem.solve)
     noisy = dpm.Noisy([3.0, 4.0, 5.0], noise=dpm.noise.Laplace(2), name="published")
-    assert not warned(lambda: dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, noisy)), [x >= 0]).solve(epsilon=1))
+    assert not warned(
+        lambda: dpm.Problem(cp.Minimize(dpm.released.neg_log_likelihood(x, noisy)), [x >= 0]).solve(epsilon=1)
+    )
     b = dpm.Private(shape=3, name="b", linf=1)  # reaches the objective's value alone
     assert not warned(lambda: dpm.Problem(cp.Minimize(cp.sum(x) + cp.sum(b)), [x >= DATA]).solve(epsilon=1))

@@ -26,17 +26,14 @@ from dpmodel import (  # noqa: F401
     Records,
     Search,
     Target,
-    consistent_table,
-    hierarchy,
     linalg,
     measure,
-    neg_log_likelihood,
     query_release,
-    tree_query,
 )
 from dpmodel.noise import DiscreteGaussian as RoundedGaussian  # noqa: F401
 from dpmodel.noise import DiscreteLaplace as RoundedLaplace  # noqa: F401
 from dpmodel.noise import Gaussian, Laplace  # noqa: F401
+from dpmodel.released import consistent_table, hierarchy, neg_log_likelihood, tree_query  # noqa: F401
 
 PINNED = ("cvxpy", "numpy", "scipy", "highspy", "clarabel", "osqp", "scs", "dp-accounting")
 Noted = dict[str, Any]

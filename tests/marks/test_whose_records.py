@@ -145,7 +145,7 @@ def test_the_error_says_how_to_tell_them_apart_and_how_to_join_them() -> None:
 # ------------------------------------------------------------------ what is charged
 def test_one_default_for_the_whole_package() -> None:
     """One person may be in a data set, a parameter of one's own, a tree and a table of ``query_release`` at once."""
-    tree = dpm.tree_query(2)
+    tree = dpm.released.tree_query(2)
     counted, made = dataset().count(by="town"), tree.private([3, 4], neighbors="add-remove")
     release = dpm.query_release({"a": [0, 1]}, domain={"a": 2}, marginals=[("a",)], neighbors="add-remove")
     (cells,) = [p for p in release.problem.parameters() if isinstance(p, dpm.Private)]

@@ -109,12 +109,12 @@ def of_private(records: Any, **given: Any) -> list[Any]:
 
 
 def of_hierarchy(records: Any) -> list[Any]:
-    tree = dpm.hierarchy({i: "all" if i != "all" else None for i in ["all", *range(len(records))]})
+    tree = dpm.released.hierarchy({i: "all" if i != "all" else None for i in ["all", *range(len(records))]})
     return vault.unseal(tree.private(records))[1:].tolist()
 
 
 def of_tree(records: Any) -> list[Any]:
-    tree = dpm.tree_query(len(records))
+    tree = dpm.released.tree_query(len(records))
     return vault.unseal(tree.private(records))[-len(records) :].tolist()
 
 

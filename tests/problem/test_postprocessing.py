@@ -109,7 +109,7 @@ def test_what_the_measurement_cost_is_said_and_not_charged_again() -> None:
     counts = dpm.Private([5.0, 0.0, 2.0], name="counts", unit="entry", linf=1)
     measured = dpm.measure(counts, epsilon=1.0, rng=0)
     x = cp.Variable(3, nonneg=True)
-    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, measured)), [cp.sum(x) == 7])
+    problem = dpm.Problem(cp.Minimize(dpm.released.neg_log_likelihood(x, measured)), [cp.sum(x) == 7])
     problem.solve()
     assert "epsilon 1" in str(problem.release)
     assert problem.release.spent == (0.0, 0.0)
@@ -119,7 +119,7 @@ def test_published_numbers_beside_private_ones_go_the_private_way() -> None:
     """A likelihood in a problem with private parameters is a public convex function like any other."""
     b = dpm.Private([2.0, 3.0], name="b", unit="entry", linf=1)
     x = cp.Variable(2, nonneg=True)
-    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, noisy([1.0, 1.0]))), [x >= b])
+    problem = dpm.Problem(cp.Minimize(dpm.released.neg_log_likelihood(x, noisy([1.0, 1.0]))), [x >= b])
     assert [cell.part for cell in problem.classify().cells] == ["scalar"]
     with pytest.raises(dpm.errors.SpecificationError):
         problem.solve()
@@ -130,7 +130,7 @@ def test_published_numbers_beside_private_ones_go_the_private_way() -> None:
 def test_public_parameters_may_change_between_solves() -> None:
     total = cp.Parameter(name="total")
     x = cp.Variable(3, nonneg=True)
-    likelihood = dpm.neg_log_likelihood(x, dpm.Noisy([1.0, 2.0, 3.0], noise=dpm.noise.Laplace(1.0)))
+    likelihood = dpm.released.neg_log_likelihood(x, dpm.Noisy([1.0, 2.0, 3.0], noise=dpm.noise.Laplace(1.0)))
     problem = dpm.Problem(cp.Minimize(likelihood), [cp.sum(x) == total])
     for value in (6.0, 9.0):
         total.value = value
@@ -140,7 +140,7 @@ def test_public_parameters_may_change_between_solves() -> None:
 
 def test_inconsistent_public_constraints_are_refused() -> None:
     x = cp.Variable(3, nonneg=True)
-    likelihood = dpm.neg_log_likelihood(x, dpm.Noisy([1.0, 2.0, 3.0], noise=dpm.noise.Laplace(1.0)))
+    likelihood = dpm.released.neg_log_likelihood(x, dpm.Noisy([1.0, 2.0, 3.0], noise=dpm.noise.Laplace(1.0)))
     for wrong in ([cp.sum(x) == 6, cp.sum(x) == 7], [cp.sum(x) == -1], [cp.sum(x) == 6, x <= 1]):
         problem = dpm.Problem(cp.Minimize(likelihood), wrong)
         with pytest.raises(dpm.errors.InfeasibleError):
@@ -163,13 +163,13 @@ def test_private_data_never_passes_as_post_processing(unread: None) -> None:
     counts = dpm.Noisy([1.0, 2.0], dpm.noise.Laplace(1.0), name="counts")
     x = cp.Variable(2, name="x")
     p = dpm.Private([31337.0, 2.0], name="p", unit="entry", linf=1)
-    near = dpm.neg_log_likelihood(x, counts)
+    near = dpm.released.neg_log_likelihood(x, counts)
     bounded = cp.Variable(2, name="y", bounds=[p, None])
     problems = (
         dpm.Problem(cp.Minimize(near), [x >= p]),
         dpm.Problem(cp.Minimize(near + p @ x)),
-        dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x - p, counts))),
-        dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(bounded, counts))),
+        dpm.Problem(cp.Minimize(dpm.released.neg_log_likelihood(x - p, counts))),
+        dpm.Problem(cp.Minimize(dpm.released.neg_log_likelihood(bounded, counts))),
     )
     for problem in problems:
         with pytest.raises((dpm.errors.SpecificationError, dpm.errors.UnsupportedModelError)):
@@ -187,10 +187,10 @@ def test_private_data_never_passes_as_post_processing(unread: None) -> None:
 def test_whole_numbers_keep_the_constraints(name: str, how: str) -> None:
     problem = BUILD[name]()
     with pytest.raises(dpm.errors.SpecificationError, match="solved"):
-        dpm.round_solution(problem)
+        dpm.released.round_solution(problem)
     problem.solve()
     try:
-        whole = dpm.round_solution(problem, how, rng=1)
+        whole = dpm.released.round_solution(problem, how, rng=1)
     except dpm.errors.SpecificationError:
         assert how == "unbiased" and name == "table_with_margins"  # three margins: no unbiased way is known
         return
@@ -206,7 +206,7 @@ def test_unbiased_whole_numbers_are_unbiased() -> None:
     problem = BUILD["known_total"]()
     problem.solve(mechanism="general-solver")
     x = problem.variables()[0]
-    draws = np.array([dpm.round_solution(problem, rng=seed)[x] for seed in range(2000)])
+    draws = np.array([dpm.released.round_solution(problem, rng=seed)[x] for seed in range(2000)])
     assert (draws.sum(axis=1) == 10).all()
     assert np.abs(draws.mean(axis=0) - x.value).max() <= 6 * 0.5 / np.sqrt(2000)
 

@@ -43,7 +43,7 @@ def regression() -> dpm.Problem:
 
 def published() -> dpm.Problem:
     noisy = dpm.Noisy([3.0, -1.0], dpm.noise.Laplace(1.0), name="counts")
-    return dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(cp.Variable(2, nonneg=True, name="x"), noisy)))
+    return dpm.Problem(cp.Minimize(dpm.released.neg_log_likelihood(cp.Variable(2, nonneg=True, name="x"), noisy)))
 
 
 PROBLEMS = (program, unbounded_rows, regression, published)

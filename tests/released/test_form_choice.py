@@ -20,7 +20,7 @@ def forest(branching):
     parents, last = {"n": None}, ["n"]
     for k in branching:
         last = [(parents.update({f"{up}.{i}": up}), f"{up}.{i}")[1] for up in last for i in range(k)]
-    return dpm.hierarchy(parents)
+    return dpm.released.hierarchy(parents)
 
 
 def published(places, leaves, scales, distribution, seed):
@@ -123,7 +123,7 @@ def test_a_solver_that_is_named_solves_and_refits_solve_alike():
     np.testing.assert_allclose(default.x, optimum.x, atol=1e-6)
     default.solve()
     assert getattr(default.mechanism, "top_down", False)
-    few, many = (dpm.standard_errors(each, repetitions=20) for each in (default, optimum))
+    few, many = (dpm.released.standard_errors(each, repetitions=20) for each in (default, optimum))
     assert few[0] < many[0] * 1.5
 
 
@@ -138,7 +138,7 @@ def test_the_choice_goes_both_ways():
         noisy = {
             k: Noisy(v + Laplace(scale).sample(v.shape, rng), noise=Laplace(scale)) for k, (v, scale) in margins.items()
         }
-        chosen.append(dpm.consistent_table(noisy, domain={"a": 16, "b": 16}).setting.form)
+        chosen.append(dpm.released.consistent_table(noisy, domain={"a": 16, "b": 16}).setting.form)
     assert chosen == ["likelihood", "least-squares"]
 
 
@@ -152,7 +152,7 @@ def test_what_leaves_no_choice_is_the_likelihood(options, distribution):
 
 
 def test_large_models_are_least_squares_without_a_simulation():
-    tree = dpm.tree_query(2**18)
+    tree = dpm.released.tree_query(2**18)
     fit = tree.fit(Noisy(np.zeros(tree.size), noise=Laplace(1.0)))
     assert fit.setting == Setting(1.0, "least-squares", top_down=True)
     assert "ratios" not in fit.model._memo

@@ -238,7 +238,7 @@ def test_squares_with_whole_numbers_want_a_solver_for_both(monkeypatch):
 def test_highs_is_not_given_squares_with_whole_numbers() -> None:
     x = cp.Variable(3, integer=True)
     y = dpm.Noisy([1.5, 2.0, 3.0], noise=dpm.noise.Gaussian(1.0))
-    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, y)), [cp.sum(x) == 6, x[0] - x[1] <= 1])
+    problem = dpm.Problem(cp.Minimize(dpm.released.neg_log_likelihood(x, y)), [cp.sum(x) == 6, x[0] - x[1] <= 1])
     with pytest.raises(dpm.errors.UnsupportedModelError, match="HiGHS does not take squared errors with integers"):
         problem.solve(solver="HIGHS")
 
@@ -280,7 +280,7 @@ def test_residuals_far_smaller_than_the_counts(size: float) -> None:
     true, A = np.rint(rng.random(8) * size), rng.integers(0, 2, (14, 8)).astype(float)
     y = dpm.Noisy(A @ true + rng.normal(size=14), noise=dpm.noise.Gaussian(1.0))
     x, z = cp.Variable(8, nonneg=True), cp.Variable(8)
-    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(A @ x, y)), [x[0] - x[1] == true[0] - true[1]])
+    problem = dpm.Problem(cp.Minimize(dpm.released.neg_log_likelihood(A @ x, y)), [x[0] - x[1] == true[0] - true[1]])
     value = problem.solve(mechanism="general-solver")
     # The same in x - true; no bound binds.
     least = cp.Problem(cp.Minimize(cp.sum_squares(A @ z - (y.value - A @ true)) / 2), [z[0] == z[1]])
@@ -297,7 +297,7 @@ def test_bounds_far_from_the_solution() -> None:
         dpm.Noisy(values, noise=dpm.noise.Gaussian(3000.0)),
     )
     x = cp.Variable(4, nonneg=True)
-    loss = dpm.neg_log_likelihood(cp.sum(x), total) + dpm.neg_log_likelihood(A @ x, sums)
+    loss = dpm.released.neg_log_likelihood(cp.sum(x), total) + dpm.released.neg_log_likelihood(A @ x, sums)
     problem, free = dpm.Problem(cp.Minimize(loss)), cp.Variable(4)
     value = problem.solve(mechanism="general-solver")
     moved = cp.abs(cp.sum(free) - 2.4637) / 0.5 + cp.sum_squares(A @ free - (values - A @ np.full(4, 1e6)) / 1e3) / 18
@@ -308,7 +308,7 @@ def test_bounds_far_from_the_solution() -> None:
 def test_a_far_bound_that_binds_after_all() -> None:
     x = cp.Variable(3, bounds=[-200.0, 1e6])
     y = dpm.Noisy([0.5, 0.0, -0.25], noise=dpm.noise.Gaussian(1.0))
-    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, y) + 1000 * cp.sum(x)), [x[0] <= 1e5])
+    problem = dpm.Problem(cp.Minimize(dpm.released.neg_log_likelihood(x, y) + 1000 * cp.sum(x)), [x[0] <= 1e5])
     problem.solve(mechanism="general-solver")
     assert x.value == pytest.approx(np.full(3, -200.0), abs=1e-4)
 

@@ -61,14 +61,14 @@ def two_ways(rows, columns):
     domain = {"a": rows, "b": columns}
     shapes = {("a", "b"): (rows, columns), ("a",): (rows,), ("b",): (columns,)}
     measured = {m: Noisy(np.full(shape, 5.0), noise=Laplace(2.0)) for m, shape in shapes.items()}
-    return dpm.consistent_table(measured, domain=domain, form="least-squares")
+    return dpm.released.consistent_table(measured, domain=domain, form="least-squares")
 
 
 def test_intervals_of_a_crossed_table_of_many_cells():
     """M' W M has nearly a million entries and its factors 144 million; the sums are 260."""
     fit = two_ways(200, 60)
     fit.solve()
-    found = dpm.intervals(fit, "a", repetitions=40, rng=1)
+    found = dpm.released.intervals(fit, "a", repetitions=40, rng=1)
     exact = 2 * np.sqrt(2 / (1 + 1 / 60))  # the margin and the sum of its cells, were there no other margin
     half = (found.high - found.low) / 2
     assert 0.5 * exact <= np.median(half) <= 3 * exact
@@ -79,11 +79,11 @@ def test_what_takes_too_much_memory_is_refused_before(monkeypatch):
     fit.solve()
     monkeypatch.setattr(errors, "_GIGABYTES", 1e-9)
     with pytest.raises(dpm.errors.UnsupportedModelError, match="GB") as error:
-        dpm.intervals(fit, "a")
+        dpm.released.intervals(fit, "a")
     assert "standard_errors" in str(error.value)
     monkeypatch.setattr(errors, "_factorised", lambda *_: (_ for _ in ()).throw(MemoryError))
     with pytest.raises(dpm.errors.UnsupportedModelError, match="standard_errors"):
-        dpm.intervals(fit, "a")
+        dpm.released.intervals(fit, "a")
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -105,14 +105,14 @@ def test_crossing_sums_of_single_cells_are_not_filled_up(monkeypatch):
     monkeypatch.setattr(errors, "_FEW", 0)
     monkeypatch.setattr(errors, "_GIGABYTES", 24 * (3 * 81) ** 2 / 1e9)
     monkeypatch.setattr(errors, "splu", lambda *_: pytest.fail("filled up"))
-    found = dpm.intervals(fit, ("a", "b"), repetitions=20)
+    found = dpm.released.intervals(fit, ("a", "b"), repetitions=20)
     assert np.isfinite(found.high).all()
     monkeypatch.setattr(errors, "_GIGABYTES", 23 * (3 * 81) ** 2 / 1e9)
     with pytest.raises(dpm.errors.UnsupportedModelError, match="standard_errors"):
-        dpm.intervals(fit, ("a", "b"), repetitions=20)
+        dpm.released.intervals(fit, ("a", "b"), repetitions=20)
 
 
 def three_ways(size):
     pairs = [("a", "b"), ("b", "c"), ("a", "c")]
     measured = {pair: Noisy(np.full((size, size), 5.0), noise=Laplace(2.0)) for pair in pairs}
-    return dpm.consistent_table(measured, domain=dict.fromkeys("abc", size), form="least-squares")
+    return dpm.released.consistent_table(measured, domain=dict.fromkeys("abc", size), form="least-squares")

@@ -109,7 +109,7 @@ def test_nested_columns_are_one_table_whose_levels_agree(seed, round, monkeypatc
         whole.solve()
         for marginal in marginals[:-1]:
             np.testing.assert_allclose(fit.marginal(marginal).values, whole.marginal(marginal).values, atol=2e-3)
-        errors = dpm.standard_errors(fit, "district", repetitions=3)
+        errors = dpm.released.standard_errors(fit, "district", repetitions=3)
         assert errors.shape == (sizes["district"],) and (errors > 0).all()
 
 

@@ -254,4 +254,4 @@ def test_totals_that_the_bounds_cannot_meet():
 def test_private_counts_are_whole() -> None:
     """Rounding 0.5 and 1.5, which one record tells apart, would move a sum by two."""
     with pytest.raises(dpm.errors.SpecificationError, match="whole"):
-        dpm.tree_query(2).private([0.5, 3.0])
+        dpm.released.tree_query(2).private([0.5, 3.0])

@@ -183,10 +183,12 @@ def test_scales_of_symmetric_values_stay_with_their_entries(values: list[list[fl
     """Values cannot tell rows from columns where they are symmetric."""
     scale = np.array([[1.0, 10], [100, 1000]])
     x = cp.Variable((2, 2))
-    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, dpm.Noisy(values, noise=dpm.noise.Gaussian(scale)))))
+    problem = dpm.Problem(
+        cp.Minimize(dpm.released.neg_log_likelihood(x, dpm.Noisy(values, noise=dpm.noise.Gaussian(scale))))
+    )
     problem.solve()
-    assert dpm.standard_errors(problem, x, repetitions=400) == pytest.approx(scale, rel=0.25)
-    low, high = dpm.intervals(problem, x)
+    assert dpm.released.standard_errors(problem, x, repetitions=400) == pytest.approx(scale, rel=0.25)
+    low, high = dpm.released.intervals(problem, x)
     assert (high - low) / 2 == pytest.approx(1.96 * scale, rel=0.25)
 
 
@@ -194,9 +196,9 @@ def test_penalties_do_not_shift_intervals() -> None:
     """They are no measurements of standard deviation one."""
     y = dpm.Noisy([10.0, 20.0, 30.0], noise=dpm.noise.Laplace(2.0))
     x = cp.Variable(3)
-    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, y) + 0.05 * cp.sum_squares(x)))
+    problem = dpm.Problem(cp.Minimize(dpm.released.neg_log_likelihood(x, y) + 0.05 * cp.sum_squares(x)))
     problem.solve()
-    low, high = dpm.intervals(problem, x)
+    low, high = dpm.released.intervals(problem, x)
     assert (low + high) / 2 == pytest.approx(y.value, abs=1e-6)
 
 
@@ -204,10 +206,10 @@ def test_penalties_keep_what_they_pull_towards_in_refits() -> None:
     """|x| on an entry without a measurement: every refit puts it at 0, however far out the solution was moved to."""
     y = dpm.Noisy([1.0, 2.0], noise=dpm.noise.Laplace(1.0))
     x = cp.Variable(3)
-    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x[:2], y) + 0.1 * cp.abs(x[2] - 4)))
+    problem = dpm.Problem(cp.Minimize(dpm.released.neg_log_likelihood(x[:2], y) + 0.1 * cp.abs(x[2] - 4)))
     problem.solve()
     x.save_value(np.array([1.0, 2.0, 9.0]))
-    low, high = dpm.intervals(problem, x, method="percentile", repetitions=50)
+    low, high = dpm.released.intervals(problem, x, method="percentile", repetitions=50)
     assert (low[2], high[2]) == pytest.approx((4, 4), abs=1e-6)
 
 
@@ -218,12 +220,12 @@ def test_published_numbers_outside_a_likelihood_have_no_refits() -> None:
     x = cp.Variable(4)
     part = cp.norm1(x[:2] - published(y)[:2]) + cp.sum_squares(x)
     for loss, constraints, name in (
-        (dpm.neg_log_likelihood(x, y), [x >= published(bound)], "bound"),
+        (dpm.released.neg_log_likelihood(x, y), [x >= published(bound)], "bound"),
         (part, [], "counts"),
     ):
         problem = dpm.Problem(cp.Minimize(loss), constraints)
         problem.solve()
-        for ask in (dpm.standard_errors, dpm.intervals):
+        for ask in (dpm.released.standard_errors, dpm.released.intervals):
             with pytest.raises(dpm.errors.UnsupportedModelError, match=f"{name} enters in another way"):
                 ask(problem, x)
 

@@ -121,7 +121,9 @@ def test_what_cannot_be_drawn_says_so() -> None:
     with pytest.raises(dpm.errors.SpecificationError, match="known without data"):
         program().plan(1e-4).plot([1e-4, 2e-4])
     x = cp.Variable(2, nonneg=True)
-    fit = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, dpm.Noisy([3.0, -1.0], dpm.noise.Laplace(1.0), name="n"))))
+    fit = dpm.Problem(
+        cp.Minimize(dpm.released.neg_log_likelihood(x, dpm.Noisy([3.0, -1.0], dpm.noise.Laplace(1.0), name="n")))
+    )
     with pytest.raises(dpm.errors.SpecificationError, match="costs no privacy"):
         fit.plan().plot()
 

@@ -142,9 +142,9 @@ def test_released_values_with_names_and_intervals(solved: dpm.Problem) -> None:
 
     noisy = dpm.Noisy([3.0, -1.0, 8.0], dpm.noise.Laplace(1.0), name="counts")
     x = cp.Variable(3, nonneg=True, name="x")
-    fit = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, noisy)))
+    fit = dpm.Problem(cp.Minimize(dpm.released.neg_log_likelihood(x, noisy)))
     fit.solve()
-    ends = dpm.intervals(fit, x)
+    ends = dpm.released.intervals(fit, x)
     figure = fit.release.plot_values(intervals=ends)
     drawn = figure.axes[0].collections[0].get_segments()
     assert [[s[0][0], s[1][0]] for s in drawn] == np.transpose([ends.low, ends.high]).tolist()

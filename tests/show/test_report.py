@@ -81,6 +81,8 @@ def test_a_release_that_was_read_back_gives_the_same_page(solved: dpm.Problem, t
 
 def test_a_post_processing_and_a_regression_have_pages_too(tmp_path: Path) -> None:
     x = cp.Variable(2, nonneg=True, name="x")
-    fit = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, dpm.Noisy([3.0, -1.0], dpm.noise.Laplace(1.0), name="n"))))
+    fit = dpm.Problem(
+        cp.Minimize(dpm.released.neg_log_likelihood(x, dpm.Noisy([3.0, -1.0], dpm.noise.Laplace(1.0), name="n")))
+    )
     fit.solve()
     assert "<svg" in fit.release.report(tmp_path / "f.html").read_text(encoding="utf-8")

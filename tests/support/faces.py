@@ -216,7 +216,7 @@ def _measure(distribution: str, unit: str = "entry") -> Face:
         whole = distribution.startswith("discrete")
         histogram = dpm.Private(counts, name="visits", unit="entry", linf=1, integer=whole)
         noisy = dpm.measure(
-            dpm.tree_query(16).query(histogram),
+            dpm.released.tree_query(16).query(histogram),
             epsilon=epsilon,
             delta=delta,
             distribution=distribution,
@@ -254,7 +254,7 @@ FACES.append(_query_release("auto"))
 def _likelihood(counts: Data, epsilon: float, delta: float, **more: Any) -> Any:
     noisy = dpm.Noisy(np.arange(4.0), noise=dpm.noise.Laplace(1.0))
     x = cp.Variable(4, nonneg=True)
-    problem = dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, noisy)), [cp.sum(x) == 6])
+    problem = dpm.Problem(cp.Minimize(dpm.released.neg_log_likelihood(x, noisy)), [cp.sum(x) == 6])
     problem.solve(epsilon, delta, **more)
     return problem.release.to_dict()
 

@@ -56,7 +56,7 @@ def visits_by_hour(n: int, data: np.random.Generator, budget: dpm.Budget, noise:
     visits = data.poisson(np.where(np.arange(n) % 16 < 3, 20.0, 0.3)).astype(float)
     people = dpm.Records("visitors", neighbors="add-remove")
     histogram = dpm.Private(visits, name="visits", unit="entry", linf=1, integer=True, records=people)
-    tree = dpm.tree_query(n, branching=4)
+    tree = dpm.released.tree_query(n, branching=4)
     noisy = dpm.measure(tree.query(histogram), epsilon=EPSILON, budget=budget, rng=noise)
     fitted = tree.fit(noisy)
     fitted.solve()
@@ -75,7 +75,7 @@ def counties_and_states(n: int, data: np.random.Generator, budget: dpm.Budget, n
     states = max(3, n // 12)
     parents = {"nation": None} | {f"state {s}": "nation" for s in range(states)}
     parents |= {f"county {c}": f"state {c % states}" for c in range(n)}
-    places = dpm.hierarchy(parents)
+    places = dpm.released.hierarchy(parents)
     people = data.poisson(data.choice([0.5, 5, 60, 300], n)).astype(float)
     records = dpm.Records("residents", neighbors="add-remove")
     counts = dpm.Private(people, name="people", unit="entry", linf=1, integer=True, records=records)
@@ -95,7 +95,7 @@ def counties_and_states(n: int, data: np.random.Generator, budget: dpm.Budget, n
 def unequal_levels(n: int, data: np.random.Generator, budget: dpm.Budget, noise: np.random.Generator) -> Levels:
     """A whole published well and n parts published badly (scales 3 and 8): each level should come out no worse."""
     parts = data.poisson(200, n).astype(float)
-    places = dpm.hierarchy({"whole": None} | {f"part {k}": "whole" for k in range(n)})
+    places = dpm.released.hierarchy({"whole": None} | {f"part {k}": "whole" for k in range(n)})
     whole_distribution, part_distribution = dpm.noise.Laplace(8.0), dpm.noise.Laplace(3.0)
     whole = dpm.Noisy(parts.sum() + whole_distribution.sample((1,), noise), noise=whole_distribution, name="whole")
     each = dpm.Noisy(parts + part_distribution.sample((n,), noise), noise=part_distribution, name="parts")
@@ -127,7 +127,7 @@ def age_by_work_by_district(
         published[names] = dpm.Noisy(
             true + distribution.sample(true.shape, noise), noise=distribution, name=" by ".join(names)
         )
-    fitted = dpm.consistent_table(
+    fitted = dpm.released.consistent_table(
         published, domain=domain, known={(): truth.sum()}, structural_zeros=[{"age": 0, "works": "retired"}]
     )
     fitted.solve()
@@ -146,7 +146,7 @@ def commuters(n: int, data: np.random.Generator, budget: dpm.Budget, noise: np.r
     noisy = dpm.measure(counts, epsilon=EPSILON / 4, budget=budget, rng=noise)
     x = cp.Variable((n, n), nonneg=True, name="trips")
     problem = dpm.Problem(
-        cp.Minimize(dpm.neg_log_likelihood(x, noisy)),
+        cp.Minimize(dpm.released.neg_log_likelihood(x, noisy)),
         [cp.sum(x, axis=1) == trips.sum(axis=1), cp.sum(x, axis=0) == trips.sum(axis=0)],
     )
     problem.solve()
@@ -161,7 +161,7 @@ def waiting_list(n: int, data: np.random.Generator, budget: dpm.Budget, noise: n
         waits + dpm.noise.Gaussian(5.0).sample((n,), noise), noise=dpm.noise.Gaussian(5.0), name="waiting"
     )
     x = cp.Variable(n, nonneg=True, name="waiting")
-    dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(x, noisy)), [cp.diff(x) <= 0]).solve()
+    dpm.Problem(cp.Minimize(dpm.released.neg_log_likelihood(x, noisy)), [cp.diff(x) <= 0]).solve()
     return {"weeks": (waits, np.asarray(noisy.value), x.value)}
 
 

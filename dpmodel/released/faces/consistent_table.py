@@ -356,7 +356,7 @@ def consistent_table(
     >>> import dpmodel as dpm
     >>> from dpmodel.noise import Laplace
     >>> noisy = {"sex": dpm.Noisy([6.0, 3.0], noise=Laplace(1.0)), (): dpm.Noisy(12.0, noise=Laplace(10.0))}
-    >>> fit = dpm.consistent_table(noisy, domain={"sex": ["f", "m"]})
+    >>> fit = dpm.released.consistent_table(noisy, domain={"sex": ["f", "m"]})
     >>> fit.solve().guarantee.epsilon
     0.0
     >>> fit.marginal("sex").values.round(6) + 0.0

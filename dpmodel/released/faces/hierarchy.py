@@ -349,7 +349,7 @@ def hierarchy(
     Examples
     --------
     >>> import dpmodel as dpm
-    >>> places = dpm.hierarchy({"country": None, "north": "country", "south": "country", "port": "south"})
+    >>> places = dpm.released.hierarchy({"country": None, "north": "country", "south": "country", "port": "south"})
     >>> places.level(1)
     ('north', 'south')
     >>> places.answers({"north": 2, "port": 3})

@@ -444,7 +444,7 @@ def tree_query(bins: Any, branching: int = 2) -> TreeQuery:
     Examples
     --------
     >>> import numpy as np, dpmodel as dpm
-    >>> tree = dpm.tree_query(8)
+    >>> tree = dpm.released.tree_query(8)
     >>> tree.answers(np.arange(8.0))[:3]
     array([28.,  6., 22.])
     >>> tree.sensitivity

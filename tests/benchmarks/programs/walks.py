@@ -43,7 +43,7 @@ def exact_tree() -> None:
     noisy = dpm.Noisy(nodes + 0.5, dpm.noise.Laplace(2.0))
     x = cp.Variable(8, nonneg=True)
     nested = cp.hstack([x, cp.sum(cp.reshape(x, (4, 2), order="C"), axis=1), cp.sum(x)])
-    dpm.Problem(cp.Minimize(dpm.neg_log_likelihood(nested, noisy))).solve()
+    dpm.Problem(cp.Minimize(dpm.released.neg_log_likelihood(nested, noisy))).solve()
 
 
 def span() -> None:

@@ -20,7 +20,7 @@ METHODS = ("noise", "basic", "percentile")
 
 def shares(histogram: np.ndarray, level: float, trials: int, refits: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Method -> (shares covered, mean widths) of the 32 bins and the total."""
-    tree = dpm.tree_query(32)
+    tree = dpm.released.tree_query(32)
     truth, exact = np.r_[histogram, histogram.sum()], tree.answers(histogram)
     found: dict[str, tuple[list[np.ndarray], list[np.ndarray]]] = {method: ([], []) for method in METHODS}
     for trial in range(trials):
@@ -29,7 +29,7 @@ def shares(histogram: np.ndarray, level: float, trials: int, refits: int) -> dic
         fit.solve()
         rows = fit.ranges_matrix([*range(32), 0], [*range(1, 33), 32])
         for method, (inside, widths) in found.items():
-            low, high = dpm.intervals(fit, rows, level, method=method, repetitions=refits, rng=trial)
+            low, high = dpm.released.intervals(fit, rows, level, method=method, repetitions=refits, rng=trial)
             inside.append((low <= truth + 1e-9) & (truth <= high + 1e-9))
             widths.append(high - low)
     return {method: (np.mean(inside, axis=0), np.mean(widths, axis=0)) for method, (inside, widths) in found.items()}

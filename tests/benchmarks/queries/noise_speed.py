@@ -62,7 +62,7 @@ def main() -> int:
         expected.expect(times[0] <= times[2], f"{selection}: not slower than OpenDP")
 
     counts = np.where(rng.random(BINS) < 0.7, 0, rng.geometric(0.02, BINS)).astype(float)
-    tree = dpm.tree_query(BINS)
+    tree = dpm.released.tree_query(BINS)
     noise = seconds(lambda: rng.laplace(size=tree.size), options.repeats)
     steps: dict[str, list[float]] = {"measure": [], "fit, likelihood": [], "fit, least squares": []}
     for _ in range(options.repeats):

@@ -34,7 +34,7 @@ def nested(children: tuple[int, ...]) -> dpm.Hierarchy:
         below = [(f"{up}.{i}", up) for up in last for i in range(k)]
         parents |= dict(below)
         last = [name for name, _ in below]
-    return dpm.hierarchy(parents)
+    return dpm.released.hierarchy(parents)
 
 
 def main() -> int:
