@@ -19,14 +19,10 @@ if TYPE_CHECKING:
     from dpmodel.programs.classifier import Classification
     from dpmodel.programs.expressions import sensitivity
     from dpmodel.release import Release
-    from dpmodel.released.faces.consistent_table import consistent_table, marginal_query
-    from dpmodel.released.faces.errors import intervals, standard_errors
-    from dpmodel.released.faces.hierarchy import hierarchy
     from dpmodel.released.faces.measure import measure
-    from dpmodel.released.faces.query_release import QueryRelease, query_release
-    from dpmodel.released.faces.tree_query import tree_query
-    from dpmodel.released.faces.whole import round_solution
-    from dpmodel.released.likelihood import neg_log_likelihood, published
+    from dpmodel.released.faces.query_release import query_release
+    from dpmodel.solve.plan import Plan
+    from dpmodel.solve.registry import register_mechanism, taxonomy
 
 __version__ = "0.1.0"
 
@@ -43,32 +39,22 @@ __all__ = [
     "Plan",
     "Private",
     "Problem",
-    "QueryRelease",
     "Records",
     "Release",
     "Search",
     "Target",
-    "consistent_table",
     "errors",
-    "hierarchy",
-    "intervals",
     "linalg",
     "losses",
-    "marginal_query",
     "measure",
     "mechanisms",
-    "neg_log_likelihood",
     "noise",
-    "published",
     "query_release",
     "register_mechanism",
     "released",
-    "round_solution",
     "sensitivity",
-    "standard_errors",
     "taxonomy",
     "teach",
-    "tree_query",
 ]
 
 
@@ -80,20 +66,14 @@ _HOMES = {
     "dpmodel.marks.noisy": ("Noisy",),
     "dpmodel.programs.classifier": ("Classification",),
     "dpmodel.programs.expressions": ("sensitivity",),
-    "dpmodel.released.likelihood": ("neg_log_likelihood", "published"),
     "dpmodel.errors": ("DPModelError", "ImpossibilityError"),
     "dpmodel.contract": ("AllBut", "Exact", "Penalty", "Search", "Target"),
     "dpmodel.solve.plan": ("Plan",),
     "dpmodel.solve.registry": ("register_mechanism", "taxonomy"),
     "dpmodel.privacy": ("Budget",),
     "dpmodel.problem": ("Problem",),
-    "dpmodel.released.faces.query_release": ("QueryRelease", "query_release"),
-    "dpmodel.released.faces.hierarchy": ("hierarchy",),
+    "dpmodel.released.faces.query_release": ("query_release",),
     "dpmodel.released.faces.measure": ("measure",),
-    "dpmodel.released.faces.consistent_table": ("consistent_table", "marginal_query"),
-    "dpmodel.released.faces.tree_query": ("tree_query",),
-    "dpmodel.released.faces.errors": ("intervals", "standard_errors"),
-    "dpmodel.released.faces.whole": ("round_solution",),
     "dpmodel.release": ("Release",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -36,6 +36,7 @@ LEVEL = {
     # The bottom: what everybody may use and what knows nobody above.
     "privacy": 10,
     "noise": 11,
+    "memo": 8,
     "losses": 6,  # writes what the reader of regressions reads
     "errors": 5,
     "users_line": 0,

@@ -44,7 +44,7 @@ SHOWN = {
         r"5000 people: mean error 0\.001",
         r"20000 people: mean error 0\.000",
     ],
-    "03_printed_counts": [
+    "03_published_counts": [
         r"as published: 1859",
         r"sum 1855",
         r"noise on each count +2\.\d +5\.\d +10\.\d +19\.\d +24\.\d",
@@ -119,7 +119,7 @@ SHOWN = {
 PAPERS = {
     "01_linear_programs": "HRRU14",
     "02_lasso_and_regression": "TTZ15",
-    "03_printed_counts": "LWK15",
+    "03_published_counts": "LWK15",
     "04_exact_linear_algebra": "KMMST24",
     "05_nonsmooth_learning": "Arora, Marinov and Ullah",
 }
