@@ -25,13 +25,12 @@ from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, Sp
 from dpmodel.marks.private import Private
 from dpmodel.models.postprocessing import Published, classify_postprocessing
 from dpmodel.models.program import Program
-from dpmodel.models.regression import Regression, checked_clip
 from dpmodel.numerics.cone_program import SolverFailure, solve_cone_program
 from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.privacy import Budget
 from dpmodel.programs.classifier import Classification, classify
 from dpmodel.programs.expressions import ExpressionTree, expression_tree
-from dpmodel.regressions.build import private_outputs, private_regression
+from dpmodel.regressions.build import checked_clip, private_outputs, private_regression
 from dpmodel.regressions.model import AnyRegression
 from dpmodel.regressions.multinomial import recognise_blocks, recognise_regression
 from dpmodel.regressions.read import Outputs, Recognised
@@ -512,7 +511,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         if isinstance(data, Postprocessing):
             return Published(data, self)
         if isinstance(data, AnyRegression):
-            return Regression(data, self)
+            return data.within(self)
         return Program(data, self, self._compiled()[0])
 
     def _warn_of_leaves(self) -> None:

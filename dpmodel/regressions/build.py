@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.compile.affine_map import ThetaBlock
+from dpmodel.contract import finite_number
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.records import DEFAULT_RECORDS, record_words, refuse_unnamed
 from dpmodel.programs.classifier import Cell, Classification
@@ -23,11 +24,27 @@ from dpmodel.regressions.read import Outputs, Recognised
 from dpmodel.regressions.read_sets import ConvexSet, domain_of
 from dpmodel.regressions.rows import reader, reader_of_all
 from dpmodel.regressions.sets import Domain
+from dpmodel.text import number
 
 _NORMS = (1.0, 2.0, math.inf)
 _KEYS = ("l1", "l2", "linf")
 # Norms are sums of squares, which vanish or overflow outside this range.
 _LEAST, _MOST = 1e-100, 1e100
+
+
+def checked_clip(clip: Any) -> float:
+    """``clip`` as a positive number, inf for None.
+
+    Raises
+    ------
+    SpecificationError
+        For anything that is not a positive number between 1e-100 and 1e100: noise to hide others cannot be drawn.
+    """
+    value = finite_number("clip", clip)
+    if value is not None and not _LEAST <= value <= _MOST:
+        why = f"derivatives are cut to [-clip, clip], and noise is drawn for sizes from {_LEAST:g} to {_MOST:g}"
+        raise SpecificationError(f"clip={number(value)}", why=why, remedy="clip=1.0, say")
+    return math.inf if value is None else value
 
 
 def private_regression(recognised: Recognised, clip: float = math.inf) -> PrivateRegression:
@@ -86,6 +103,7 @@ def private_outputs(outputs: Outputs, clip: float = math.inf) -> PrivateOutputs:
         classification=_together(parts),
         read=reader_of_all(outputs.parts),
         public=PublicColumns(tuple(each.public for each in outputs.parts), outputs.columns),
+        private=tuple({id(p): p for part in parts for p in part.private}.values()),
     )
 
 

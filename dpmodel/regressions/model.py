@@ -1,17 +1,23 @@
-"""A private regression: all that a mechanism may know about it, and the one way to its rows."""
+"""Private regressions: all that mechanisms and plans may know about them, and the one way to their rows."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from dpmodel._types import Floats
+from dpmodel.compile.bridge import write_values
+from dpmodel.compile.form import require_private_values
+from dpmodel.contract import YES, Candidate, Model, Options, Outcome, Ran, Serves, Verdict, public_options
+from dpmodel.forecast import ExcessRisk
 from dpmodel.marks.private import Private
+from dpmodel.marks.records import record_words
 from dpmodel.memo import PublicFacts, cached
 from dpmodel.programs.classifier import Classification
 from dpmodel.regressions.features import RowBounds
@@ -20,13 +26,100 @@ from dpmodel.regressions.outputs import PublicColumns
 from dpmodel.regressions.penalties import Penalty
 from dpmodel.regressions.rows import Reader, Rows, Table
 from dpmodel.regressions.sets import Domain
+from dpmodel.release import Release, checked_point, collect, private_parameters
+from dpmodel.text import number
 
 if TYPE_CHECKING:
     from dpmodel.regressions.public import PublicPart
 
 
+class AnyRegression(PublicFacts, Model["AnyRegression"]):
+    """What a plan needs to know of a regression, of one output or several.
+
+    ``problem`` : the caller's CVXPY problem, which ``finish`` writes to (None in tests that have none).
+    """
+
+    words = "regression"
+    error = ExcessRisk
+    remedy = "delta > 0, a bounded set such as cp.norm1(w) <= 1, or clip= for losses whose derivative has no bound"
+    halvings = 0
+    problem: Any
+    count: int
+    classification: Classification
+    private: tuple[Private, ...]
+    public: PublicPart | PublicColumns | None
+    parts: tuple[PrivateRegression, ...]
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of coefficients."""
+
+    @property
+    @abstractmethod
+    def clip(self) -> float:
+        """What derivatives of the loss are cut to; inf for nothing."""
+
+    @property
+    def data(self) -> Self:  # type: ignore[override]
+        """What mechanisms get to see: the same."""
+        return self
+
+    def within(self, problem: Any) -> Self:
+        """The same model, which writes to ``problem``."""
+        return replace(self, problem=problem)  # type: ignore[call-arg]
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether rows are read block by block: then sums over them are all there is."""
+        return any(parameter.in_blocks for parameter in self.private)
+
+    @property
+    def protects(self) -> str:
+        return record_words(self.private)
+
+    def check(self, given: Options) -> tuple[Model[Any], Options]:
+        options = public_options(given, self.words)
+        return self, replace(options, clip=self.clip if math.isfinite(self.clip) else None)
+
+    def serves(self, mechanism: Any, options: Options) -> Verdict:
+        if self.in_blocks and not mechanism.serves.reads_blocks:
+            return Verdict(False, "it needs all rows in memory, and these lie in blocks")
+        return YES
+
+    def ready(self, chosen: Candidate, serves: Serves) -> None:
+        if self.public is not None:
+            self.public.require_feasible()
+        require_private_values(private_parameters(self.problem))
+
+    def checked(self, outcome: Any) -> Outcome:
+        return checked_point(outcome, self.size)
+
+    def stopped(self, status: str, note: str) -> Outcome:
+        return Outcome(status, None, None, None, notes=(note,))
+
+    def finish(self, ran: Ran) -> Release:
+        """The released coefficients, and with them every variable of the model."""
+        outcome, notes = ran.outcome, [*ran.outcome.notes]
+        if outcome.x is not None:
+            assert self.public is not None
+            write_values(self.problem, self.public.complete(outcome.x), outcome.status)
+            self.public.forget()
+        else:
+            write_values(self.problem, {}, outcome.status)
+        bounded = [p for p in self.private if any(map(math.isfinite, p.magnitude.values())) or p.bounds is not None]
+        if bounded:
+            names = ", ".join(p.name() for p in bounded)
+            notes.append(f"values of {names} beyond the declared bounds were clipped (how many is private)")
+        if math.isfinite(self.clip):
+            notes.append(
+                f"derivatives of the loss were cut to {self.clip:g}: its minimiser is that of the clipped loss"
+            )
+        return collect(self.problem, self.private, self.classification.told(), ran, outcome.value, notes, {})
+
+
 @dataclass(frozen=True)
-class PrivateRegression(PublicFacts):
+class PrivateRegression(AnyRegression):
     """minimise ``scale * sum_i omega_i loss(a_i' w + o_i, y_i) + penalty(w)`` over w in ``domain``.
 
     A multinomial model has K scores of a record, W (K, p) in place of w, and the loss ``losses.Softmax`` of them all.
@@ -56,6 +149,15 @@ class PrivateRegression(PublicFacts):
     offset_bound: float = 0.0
     offset_range: tuple[float, float] = (0.0, 0.0)
     private: tuple[Private, ...] = ()
+    problem: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def clip(self) -> float:
+        return self.loss.clip
+
+    @property
+    def parts(self) -> tuple[PrivateRegression, ...]:  # type: ignore[override]
+        return (self,)
 
     @property
     def scores(self) -> int:
@@ -101,11 +203,6 @@ class PrivateRegression(PublicFacts):
         rounding = 4 * (self.count + 4) * 2.0**-53 * self.total * reach * self.row.norm(order)
         return exact * (1 + 1e-12) + rounding
 
-    @property
-    def in_blocks(self) -> bool:
-        """Whether rows are read block by block: then sums over them are all there is."""
-        return any(parameter.in_blocks for parameter in self.private)
-
     def read_table(self) -> Table:
         """The private rows. Only a mechanism's ``run`` may call this."""
         return self.read()
@@ -116,22 +213,47 @@ class PrivateRegression(PublicFacts):
         assert rows is not None, "rows in blocks"
         return rows
 
+    # ------------------------------------------------------------------ what a plan asks
+    def serves(self, mechanism: Any, options: Options) -> Verdict:
+        if self.scores > 1 and not mechanism.serves.classes:
+            return Verdict(False, "it is for one prediction of a record, not for several classes at once")
+        return super().serves(mechanism, options)
+
+    def lower_bounds(self, options: Options) -> tuple[str, ...]:
+        if self.scores > 1:
+            return ()  # the theorems speak of one prediction of a record
+        return regression_lower_bounds(self, options.epsilon, options.delta)
+
+    @property
+    def varies(self) -> tuple[str, ...]:
+        return ("records",)
+
+    def varied(self, what: str, factor: float, parameter: str = "") -> Model[Any]:
+        """More records of the same kind: each has less weight, and the objective the same."""
+        if what not in self.varies:
+            return super().varied(what, factor, parameter)
+        count = max(round(self.count * factor), 1)
+        times = count / self.count
+        return replace(self, count=count, scale=self.scale / times, total=self.total * times, _memo={})
+
 
 # -------------------------------------------------------------------------------- several outputs
 
 
 @dataclass(frozen=True)
-class PrivateOutputs(PublicFacts):
+class PrivateOutputs(AnyRegression):
     """minimise the sum of the objectives of ``parts``, which share records and have coefficients of their own.
 
     ``read`` : the private rows of all parts, each parameter read once; a mechanism's ``run`` alone may call it.
-    ``public`` : constraints and penalties, for post-processing.
+    ``public`` : constraints and penalties, for post-processing. ``private`` : the private parameters, each once.
     """
 
     parts: tuple[PrivateRegression, ...]
     classification: Classification
     read: Callable[[], tuple[Table, ...]]
     public: PublicColumns
+    private: tuple[Private, ...]
+    problem: Any = field(default=None, repr=False, compare=False)
 
     @property
     def size(self) -> int:
@@ -139,27 +261,13 @@ class PrivateOutputs(PublicFacts):
         return sum(part.size for part in self.parts)
 
     @property
-    def count(self) -> int:
+    def count(self) -> int:  # type: ignore[override]
         """n, the number of records."""
         return self.parts[0].count
 
     @property
-    def in_blocks(self) -> bool:
-        """Whether rows are read block by block."""
-        return any(part.in_blocks for part in self.parts)
-
-    @property
-    def loss(self) -> Loss:
-        """That of the first output; all have one clip."""
-        return self.parts[0].loss
-
-    @property
-    def private(self) -> tuple[Private, ...]:
-        """The private parameters, each once."""
-        return tuple({id(p): p for part in self.parts for p in part.private}.values())
-
-
-AnyRegression = PrivateRegression | PrivateOutputs
+    def clip(self) -> float:
+        return self.parts[0].clip
 
 
 # -------------------------------------------------------------------------------- the best point without data
@@ -263,3 +371,105 @@ def _predictions(model: PrivateRegression, w: Floats) -> tuple[float, float]:
 def _largest_loss(model: PrivateRegression, low: float, high: float) -> float:
     """Largest loss of a prediction in [low, high]."""
     return model.loss.largest(low, high, model.row.label)
+
+
+# ------------------------------------------------------------------------------- what no private algorithm can do
+# The theorems give rates without constants. The numbers here are these rates with constant 1: yardsticks for how errors
+# must grow, not bounds that a measured error could contradict. Every line says so.
+@dataclass(frozen=True)
+class RegressionLowerBound:
+    """One rate, in the unit of the model's objective.
+
+    ``theorem`` : what is proved and where. ``statistical`` : the part that comes from seeing n rows only (about
+    the risk on the population; 0 where the theorem is about the rows themselves). ``private`` : the part that privacy
+    costs (about the rows). ``unmet`` : conditions of the theorem that do not hold here.
+    """
+
+    theorem: str
+    statistical: float
+    private: float
+    unmet: tuple[str, ...]
+
+    def __str__(self) -> str:
+        parts = f"{number(self.private)} for privacy, on the rows given"
+        if self.statistical:
+            parts += f", and {number(self.statistical)} for the n rows seen, on the population (privacy or not)"
+        line = f"lower bound as a rate, constant 1 for an unknown one ({self.theorem}): {parts}"
+        return f"{line}; not proved here: {', '.join(self.unmet)}" if self.unmet else line
+
+
+def regression_lower_bounds(model: PrivateRegression, epsilon: float, delta: float) -> tuple[str, ...]:
+    """The lower bounds as printable lines, from public facts; empty where no theorem is about this kind of model."""
+    found = (lasso_lower_bound(model, epsilon, delta), lipschitz_lower_bound(model, epsilon, delta))
+    return tuple(str(lower_bound) for lower_bound in found if lower_bound is not None)
+
+
+def lasso_lower_bound(model: PrivateRegression, epsilon: float, delta: float) -> RegressionLowerBound | None:
+    """``(n ln n)^(-2/3)``: Talwar, Thakurta and Zhang 2015, Theorems 1.2 and 3.1, for least squares over the l1 ball.
+
+    There ``||x||_inf <= 1``, ``|y| <= 1`` and ``||w||_1 <= 1``, epsilon = 0.1, delta = o(1/n^2), and the loss is the
+    mean of ``(x'w - y)^2``. With columns in [-A, A], labels in [-Y, Y] and radius r, the hard rows scaled by
+    ``c / r`` and the hard labels by ``c = min(A r, Y)`` are allowed, and the same algorithm on the scaled problem has
+    its risk multiplied by c^2: so does the lower bound, and by the objective's ``weight``. The proof takes
+    ``p = 1000 m^2`` columns for ``n = Theta(m^3 / ln m)`` rows; fewer columns are not covered (sufficient
+    statistics beat the rate there, legitimately). Smaller epsilon: covered, as it implies the guarantee at 0.1.
+
+    None for other losses and sets.
+    """
+    if model.loss.name != "squared" or model.domain.kind != "l1" or math.isfinite(model.loss.clip):
+        return None
+    n, row = model.count, model.row
+    moving = ~row.constant
+    reach = float(min((-row.lower[moving]).min(initial=math.inf), row.upper[moving].min(initial=math.inf)))
+    reach = min(reach, row.linf)
+    label = min(-row.label[0], row.label[1])
+    unmet = []
+    if epsilon > 0.1:
+        unmet.append("epsilon <= 0.1")
+    if delta * n * n > 1:
+        unmet.append("delta = o(1/n^2)")
+    if model.size**1.5 < n:
+        unmet.append("columns of the order of n^(2/3) and more")
+    if not (reach > 0 and label > 0):
+        unmet.append("columns and labels of both signs")
+    if row.mixed or row.moving(2.0) < math.sqrt(max(int(moving.sum()), 1)) * row.linf * (1 - 1e-9):
+        unmet.append("rows bounded entry by entry alone")
+    scale = min(max(reach, 0.0) * model.domain.norm(1.0), max(label, 0.0))
+    scale = scale if math.isfinite(scale) else math.nan
+    return RegressionLowerBound(
+        theorem="Talwar, Thakurta and Zhang 2015, Theorem 3.1: LASSO, (n ln n)^(-2/3)",
+        statistical=0.0,
+        private=model.weight * scale**2 * (n * math.log(max(n, 2))) ** (-2 / 3),
+        unmet=tuple(unmet),
+    )
+
+
+def lipschitz_lower_bound(model: PrivateRegression, epsilon: float, delta: float) -> RegressionLowerBound | None:
+    """``L D (1 / sqrt(n) + min(1, sqrt(d) / (n epsilon)))``: Arora, Marinov and Ullah 2020 after Bassily, Smith and
+    Thakurta 2014, for losses of Lipschitz constant L over the 2-norm ball of radius D in d dimensions.
+
+    L is here the loss's largest derivative times the largest 2-norm of a row. The second term is about the empirical
+    risk and is what privacy costs (delta = o(1/n); for delta = 0 it is ``min(1, d / (n epsilon))``, Theorem 5.2 of
+    2014). The first is statistical: it is about the risk on the population, holds without privacy, and says nothing
+    about the excess over the best fit to the rows given, which forecasts are about. Hard cases are linear losses: for
+    one loss, curvature may allow less (the word "class" in the line).
+
+    None for other sets, and where the derivative is not bounded.
+    """
+    if model.domain.kind != "l2":
+        return None
+    steep = model.derivative_bound * model.row.norm(2.0)
+    if not math.isfinite(steep):
+        return None
+    n, d = model.count, model.size
+    size = model.weight * steep * model.domain.norm(2.0)
+    dimension = math.sqrt(d) if delta > 0 else float(d)
+    unmet = [] if delta * n <= 1 else ["delta = o(1/n)"]
+    which = "sqrt(d)" if delta > 0 else "d"
+    return RegressionLowerBound(
+        theorem="Bassily, Smith and Thakurta 2014, in Arora, Marinov and Ullah 2020: "
+        f"class of all losses of this derivative over the ball, L D (1/sqrt(n) + min(1, {which}/(n epsilon)))",
+        statistical=size / math.sqrt(n),
+        private=size * min(1.0, dimension / (n * epsilon)),
+        unmet=tuple(unmet),
+    )

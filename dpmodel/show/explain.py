@@ -21,7 +21,7 @@ from dpmodel.forecast import ExcessRisk, Forecast, RowsMissed, Seconds, Violatio
 from dpmodel.programs.classifier import Classification
 from dpmodel.programs.theorems import remedies
 from dpmodel.programs.words import reached, sentences
-from dpmodel.regressions.model import AnyRegression, PrivateOutputs
+from dpmodel.regressions.model import AnyRegression
 from dpmodel.release import Release
 from dpmodel.released.model import Postprocessing
 from dpmodel.solve.plan import error_words
@@ -382,13 +382,13 @@ def explain_regression(model: AnyRegression, release: Release | None) -> Explana
     for cell in model.classification.cells[:1]:  # the same for all: one record moves them together
         bounds = {key: number(value) for key, value in cell.sensitivity.items()}
         sensitivities.append({"part": "gradient of the objective, per unit of the loss's derivative", **bounds})
-    parts = model.parts if isinstance(model, PrivateOutputs) else (model,)
+    parts = model.parts
     steepest = max(part.derivative_bound for part in parts)
     derivative = number(steepest) if math.isfinite(steepest) else "no bound"
     outputs = f" of {len(parts)} outputs" if len(parts) > 1 else ""
     sets = " and ".join(dict.fromkeys(part.domain.kind for part in parts))
     size = (
-        f"Regression{outputs}: {model.loss.name.replace('_', ' ')} loss, {model.count} rows, {model.size} "
+        f"Regression{outputs}: {parts[0].loss.name.replace('_', ' ')} loss, {model.count} rows, {model.size} "
         f"coefficients, {sets} set; derivative of a record's loss: {derivative}."
     )
     told, classification = tuple(sensitivities), model.classification

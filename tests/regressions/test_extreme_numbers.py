@@ -13,8 +13,8 @@ from regressions import regression
 
 import dpmodel as dpm
 from dpmodel.contract import Options
-from dpmodel.models.regression import Regression, checked_clip
 from dpmodel.privacy import SeededSource
+from dpmodel.regressions.build import checked_clip
 from dpmodel.regressions.descent import NoisyDescent
 from dpmodel.regressions.frank_wolfe import FrankWolfe
 from dpmodel.regressions.gaussian_frank_wolfe import GaussianFrankWolfe
@@ -61,7 +61,7 @@ def model_of(size: float, label: float, radius: float, loss: str = "squared") ->
 def serve(mechanism: Any, model: PrivateRegression, options: Options) -> bool:
     """Whether it served: it stands in the plan with a forecast, or with the reason why not. Nothing may fail once there
     is a forecast, because that run would be paid for."""
-    forecast = _candidate(mechanism, Regression(model), options).forecast
+    forecast = _candidate(mechanism, model, options).forecast
     if forecast is None:
         return False
     assert not math.isnan(forecast.error.predicted)

@@ -18,8 +18,7 @@ from dpmodel.marks import Private, Records
 from dpmodel.regressions import build as regression_model
 from dpmodel.regressions.build import private_regression
 from dpmodel.regressions.features import Features, tidy
-from dpmodel.regressions.model import PrivateRegression
-from dpmodel.regressions.rates import lasso_lower_bound
+from dpmodel.regressions.model import PrivateRegression, lasso_lower_bound
 from dpmodel.regressions.read import recognise
 
 ORDERS = (1.0, 2.0, math.inf)

@@ -10,8 +10,12 @@ import pytest
 from regressions import regression
 
 from dpmodel.regressions.losses import Loss
-from dpmodel.regressions.model import PrivateRegression
-from dpmodel.regressions.rates import lasso_lower_bound, lipschitz_lower_bound, regression_lower_bounds
+from dpmodel.regressions.model import (
+    PrivateRegression,
+    lasso_lower_bound,
+    lipschitz_lower_bound,
+    regression_lower_bounds,
+)
 from dpmodel.regressions.sets import FreeSpace, L1Ball, L2Ball
 
 
