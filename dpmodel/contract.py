@@ -253,7 +253,7 @@ class Serves:
 class Mechanism(Protocol[M]):
     """One algorithm over models of type ``M``. Its docstring states source, privacy argument, utility, cost and errors.
 
-    To write one, inherit from it: ``class Mine(Mechanism[PrivateLP])``.
+    To write one, inherit from it: ``class Mine(Mechanism[Program])``.
     """
 
     @property

@@ -12,7 +12,6 @@ from typing import Any, TypeVar, cast
 
 import cvxpy as cp
 
-from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.compile.bridge import Lowered, forget_cached_forms, forget_solution, lower
 from dpmodel.compile.footprint import Footprint, footprint
 from dpmodel.compile.form import public_theta, public_values, standard_form
@@ -24,12 +23,12 @@ from dpmodel.contract import AllBut, Exact, Model, Options, Penalty, Search, Tar
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private
 from dpmodel.models.postprocessing import Published, classify_postprocessing
-from dpmodel.models.program import Program
 from dpmodel.numerics.cone_program import SolverFailure, solve_cone_program
 from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.privacy import Budget
 from dpmodel.programs.classifier import Classification, classify
 from dpmodel.programs.expressions import ExpressionTree, expression_tree
+from dpmodel.programs.model import Program, RecordsProgram
 from dpmodel.regressions.build import checked_clip, private_outputs, private_regression
 from dpmodel.regressions.model import AnyRegression
 from dpmodel.regressions.multinomial import recognise_blocks, recognise_regression
@@ -102,7 +101,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._recognised: tuple[bytes | None, Recognised | Outputs | None] | None = None
         self._published: tuple[bytes | None, Postprocessing | None] | None = None
         # Public facts are computed once per set of public parameter values.
-        self._last_model: tuple[tuple[Any, ...], PrivateLP | AnyRegression] | None = None
+        self._last_model: tuple[tuple[Any, ...], Program | AnyRegression] | None = None
         self._release: Release | None = None
         self.last_plan: Plan | None = None  # of the last ``solve`` that came as far as a plan
         self._warned: set[int] = set()
@@ -348,7 +347,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 if given and not any(isinstance(parameter, Private) for parameter in self.parameters()):
                     warn_of_no_private()
                 self._forget()
-                return self._solve_public(model.data, solver, checked_solver_options(solver_options))
+                assert isinstance(model, Program)
+                return self._solve_public(model, solver, checked_solver_options(solver_options))
             arguments: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "beta": beta, "feasibility": feasibility}
             arguments |= {"solver": solver, "solver_options": solver_options, "mechanism": mechanism, "goal": goal}
             model, options = model.check(Options(**arguments))
@@ -398,7 +398,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._release = None
         forget_solution(self)
 
-    def _solve_public(self, model: PrivateLP, solver: str | None, options: Mapping[str, Any] | None) -> float | None:
+    def _solve_public(self, model: Program, solver: str | None, options: Mapping[str, Any] | None) -> float | None:
         """Nothing private reaches c, b or A: solve as CVXPY does and say so. Nothing is read, nothing is spent."""
         if not any(isinstance(parameter, Private) for parameter in self.parameters()):
             super().solve(solver=solver, **dict(options or {}))
@@ -465,7 +465,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             self._warn_of_leaves()
         return self._recognised[1]
 
-    def _model(self, solver: str | None) -> PrivateLP | AnyRegression | Postprocessing:
+    def _model(self, solver: str | None) -> Program | AnyRegression | Postprocessing:
         """What mechanisms see of the problem; public facts are computed once per set of public values."""
         published = self._postprocessing()
         recognised = None if published is not None else self._regression()
@@ -491,10 +491,12 @@ class Problem(cp.Problem):  # type: ignore[misc]
             form, few = standard_form(affine), self._few
             public = PublicSet(form, solver)
             if few is None:
-                self._last_model = key, PrivateLP(form, classification, public)
+                program = Program(form, classification, public, problem=self, lowered=lowered)
             else:
                 read = partial(rows_read, few, row_maker(form, few))
-                self._last_model = key, RecordsLP(form, classification, public, few.count, few.few, few.in_blocks, read)
+                facts = form, classification, public, few.count, few.few, few.in_blocks, read
+                program = RecordsProgram(*facts, problem=self, lowered=lowered)
+            self._last_model = key, program
         return self._last_model[1]
 
     def _refuse_clip(self) -> None:
@@ -512,7 +514,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             return Published(data, self)
         if isinstance(data, AnyRegression):
             return data.within(self)
-        return Program(data, self, self._compiled()[0])
+        return data
 
     def _warn_of_leaves(self) -> None:
         regression = self._recognised is not None and self._recognised[1] is not None

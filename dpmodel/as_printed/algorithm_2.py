@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.contract import YES, Options, Progress, Verdict
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.kernels.exact_rows import ROUNDING
@@ -18,6 +17,7 @@ from dpmodel.privacy import NoiseSource
 from dpmodel.privacy.spend import valid_step
 from dpmodel.programs.dense_oracles import Selection, selections
 from dpmodel.programs.dense_weights import Plan, caveats, covered, descend, most_density, work
+from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.point_finder import CountingEngine, Point, Promise, Task
 from dpmodel.programs.rows import PrivateRows, private_rows, public_polyhedron
 
@@ -58,7 +58,7 @@ class Algorithm2(CountingEngine):
     own_composition = True
     vertices: Any = field(default=None, compare=False, repr=False)
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         verdict = covered(model)
         if not verdict.eligible:
             return verdict

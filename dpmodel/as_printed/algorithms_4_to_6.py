@@ -16,11 +16,11 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import YES, Options, Verdict
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.simplex_form import SimplexForm
 from dpmodel.privacy.spend import valid_step
+from dpmodel.programs.model import Program
 from dpmodel.programs.point_finder import Task
 from dpmodel.programs.rows import private_rows, public_polyhedron
 from dpmodel.programs.weights import (
@@ -58,7 +58,7 @@ class Algorithm4(ScalarMultiplicativeWeights):
     source = "HRRU14, Algorithm 4 and Theorem 22, as printed"
     own_composition = True
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         verdict = super().eligible(model, options)
         if not verdict.eligible:
             return verdict
@@ -132,7 +132,7 @@ class Algorithm5(NoisyMultiplicativeWeights):
     source = "HRRU14, Algorithm 5 and Theorem 28, constants corrected"
     own_composition = True
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         verdict = super().eligible(model, options)
         if not verdict.eligible:
             return verdict

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpmodel.classify.private_lp import PrivateLP, refuse_high
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.privacy import Laplace, NoiseSource
+from dpmodel.programs.model import Program, refuse_high
 from dpmodel.programs.noise_design import Measurement, NoiseDesign, NoisyPart, measurements
 from dpmodel.programs.noise_once import noise_against_ignorance, objective_loss, released_parts
 from dpmodel.programs.released_program import relaxed_program, solve_released
@@ -19,7 +19,7 @@ from dpmodel.text import number
 
 
 @dataclass(frozen=True)
-class Theorem34(Mechanism[PrivateLP]):
+class Theorem34(Mechanism[Program]):
     """Laplace noise of scale ``Delta_1 sqrt(8 d ln(1/delta)) / epsilon`` on every objective coefficient.
 
     Source
@@ -40,11 +40,11 @@ class Theorem34(Mechanism[PrivateLP]):
         d noise draws, one solve.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("objective low",), as_printed=True, over_all=True)
+    serves: ClassVar[Serves] = Serves(Program, ("objective low",), as_printed=True, over_all=True)
     name: str = "theorem-34"
     source: str = "HRRU14, Theorem 34"
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         if model.private_parts() != ("objective",):
             return Verdict(False, "serves problems in which only the objective is private")
         if not model.affine.is_linear():
@@ -56,11 +56,11 @@ class Theorem34(Mechanism[PrivateLP]):
             return Verdict(False, "the theorem's noise needs 0 < delta <= e^(-1/8)")
         return YES
 
-    def _measured(self, model: PrivateLP) -> Measurement:
+    def _measured(self, model: Program) -> Measurement:
         # The paper noises the coefficients themselves.
         return measurements(model, "objective")[0]
 
-    def _design(self, model: PrivateLP, options: Options) -> NoiseDesign:
+    def _design(self, model: Program, options: Options) -> NoiseDesign:
         measured = self._measured(model)
         distribution = None
         reach = np.zeros(measured.recover.shape[0])
@@ -72,7 +72,7 @@ class Theorem34(Mechanism[PrivateLP]):
             {"objective": NoisyPart(measured, distribution, 1.0, options.beta, reach)}, options.epsilon, options.delta
         )
 
-    def forecast(self, model: PrivateLP, options: Options) -> Forecast:
+    def forecast(self, model: Program, options: Options) -> Forecast:
         noise = self._design(model, options)
         loss = objective_loss(model, noise)
         measured = noise.parts["objective"].measurement
@@ -90,7 +90,7 @@ class Theorem34(Mechanism[PrivateLP]):
             noise={**noise.to_dict(), "printed_alpha_for_unit_norm": printed},
         )
 
-    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         c, _, _ = released_parts(model, self._design(model, options), noise, progress)
         progress("solving the noised program", 0.5)
         return solve_released(model, options, relaxed_program(model, c, None, None, np.zeros(model.affine.rows)))

@@ -19,13 +19,13 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.contract import YES, Options, Progress, Verdict, counted
 from dpmodel.forecast import Bound, Violation
 from dpmodel.kernels.dense_measure import DenseMeasure
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.dense_oracles import MOST_TERMS, ListedSelection, NoisyMinimisation, Oracle, Selection, oracles
+from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.point_finder import CountingEngine, Point, Promise, Task
 from dpmodel.programs.row_tables import RowPart, RowTable
 from dpmodel.programs.rows import PrivateRows, private_rows
@@ -267,7 +267,7 @@ class DenseMultiplicativeWeights(CountingEngine):
     reads_blocks = True
     vertices: Any = field(default=None, compare=False, repr=False)
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         return covered(model)
 
     def least(self, task: Task) -> Iterator[Bound]:
@@ -344,7 +344,7 @@ class DenseMultiplicativeWeights(CountingEngine):
 
 
 # ---------------------------------------------------------------------- public facts
-def covered(model: PrivateLP) -> Verdict:
+def covered(model: Program) -> Verdict:
     rows = private_rows(model)
     if rows.count + 2 * model.affine.variables > MOST_TERMS / 2:
         return Verdict(False, "the problem is so large that rounding of its sums is not covered")

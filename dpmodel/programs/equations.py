@@ -13,7 +13,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.form import value_range
 from dpmodel.contract import (
     NOTHING_FOUND,
@@ -36,6 +35,7 @@ from dpmodel.marks.records import Neighbors
 from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
+from dpmodel.programs.model import Program
 from dpmodel.programs.rows import (
     plain_rows,
     present,
@@ -54,7 +54,7 @@ _MOST_COEFFICIENTS = 2**20
 # The public constraints, which need not bound x.
 
 
-def why_not_equations(model: PrivateLP) -> Verdict:
+def why_not_equations(model: Program) -> Verdict:
     """Yes, if the private rows are equalities with integers, each owned by one record."""
     zero = model.affine.equalities()
     rows = model.form.private_rows
@@ -72,7 +72,7 @@ def why_not_equations(model: PrivateLP) -> Verdict:
     return Verdict(False, reason) if reason else YES
 
 
-def why_not_integer(model: PrivateLP) -> str:
+def why_not_integer(model: Program) -> str:
     """Why the private rows do not hold integers by public declaration; "" if they do."""
     form = model.form
     for block in model.affine.private_blocks:
@@ -100,7 +100,7 @@ def why_not_integer(model: PrivateLP) -> str:
     return ""
 
 
-def exact_equations(model: PrivateLP) -> PrivateVectors:
+def exact_equations(model: Program) -> PrivateVectors:
     """The private equalities ``a'x = b`` as vectors (a, -b) over the rationals, in the order of the constraints."""
     form = model.form
     rows = np.flatnonzero(form.private_rows)
@@ -114,7 +114,7 @@ def exact_equations(model: PrivateLP) -> PrivateVectors:
     return PrivateVectors(QQ, dimension, "equations", neighbors, dimension, records, int(rows.size), read)
 
 
-def why_not_inequalities(model: PrivateLP) -> Verdict:
+def why_not_inequalities(model: Program) -> Verdict:
     """Yes, if the private rows are inequalities, each owned by one record."""
     zero = model.affine.equalities()
     rows = model.form.private_rows
@@ -133,7 +133,7 @@ def why_not_inequalities(model: PrivateLP) -> Verdict:
     return YES
 
 
-def exact_inequalities(model: PrivateLP, polytope: Polyhedron, margin: float | None) -> PrivateInequalities:
+def exact_inequalities(model: Program, polytope: Polyhedron, margin: float | None) -> PrivateInequalities:
     """The private inequalities ``a'x <= b`` beside the public polyhedron ``polytope``."""
     form = model.form
     rows = np.flatnonzero(form.private_rows)
@@ -152,13 +152,13 @@ def exact_inequalities(model: PrivateLP, polytope: Polyhedron, margin: float | N
     )
 
 
-def _neighbors(model: PrivateLP, rows: Integers) -> tuple[Neighbors, int | None]:
+def _neighbors(model: Program, rows: Integers) -> tuple[Neighbors, int | None]:
     """The relation that the rows are read under: a record that is absent leaves a zero row, where zero can only mean
     that and the row holds nobody else's numbers; else one row is replaced, which covers its absence too."""
     return ("add-remove", None) if rows_vanish(model) else ("replace-one", int(rows.size))
 
 
-def _largest(model: PrivateLP, rows: Integers) -> int | None:
+def _largest(model: Program, rows: Integers) -> int | None:
     """Public bound on all numbers of the private rows; None where none is declared."""
     m = max(model.affine.rows, 1)
     form = model.form
@@ -173,7 +173,7 @@ def _largest(model: PrivateLP, rows: Integers) -> int | None:
     return math.floor(size * (1 + 1e-9) + 1e-9) if size <= LARGEST else None
 
 
-def _whole(model: PrivateLP, rows: Integers, theta: PrivateArray, *, present_only: bool) -> tuple[ExactRows, Integers]:
+def _whole(model: Program, rows: Integers, theta: PrivateArray, *, present_only: bool) -> tuple[ExactRows, Integers]:
     """(k, n) A and (k,) b, int64, without rounding."""
     form, (m, n) = model.form, (max(model.affine.rows, 1), model.affine.variables)
     whole = np.clip(np.rint(theta), -LARGEST, LARGEST).astype(np.int64)
@@ -193,7 +193,7 @@ def _whole(model: PrivateLP, rows: Integers, theta: PrivateArray, *, present_onl
     return A * here[:, None], b * here
 
 
-def _floats(model: PrivateLP, rows: Integers, theta: PrivateArray, *, present_only: bool) -> tuple[Any, Floats]:
+def _floats(model: Program, rows: Integers, theta: PrivateArray, *, present_only: bool) -> tuple[Any, Floats]:
     """(k, n) A, CSR, and (k,) b. Numbers that overflow would be told by a warning: such a row always holds instead."""
     with np.errstate(over="ignore", invalid="ignore"):
         A, b = rows_at(model, theta, rows, absent=present_only)
@@ -218,7 +218,7 @@ _MOST_TOLD = 20
 
 
 @dataclass(frozen=True)
-class ExactEquations(Mechanism[PrivateLP]):
+class ExactEquations(Mechanism[Program]):
     """The stable spans of the rows (a, -b) of ``A x == b`` become equations, under which the objective is minimised.
 
     Source
@@ -241,11 +241,11 @@ class ExactEquations(Mechanism[PrivateLP]):
         One stable partition, and a linear program for each subspace tried.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low", "row low", "row high"), leaves_out=True, exact=True)
+    serves: ClassVar[Serves] = Serves(Program, ("scalar low", "row low", "row high"), leaves_out=True, exact=True)
     name: str = "exact-equations"
     source: str = "KMMST24, Algorithm 4, tightened"
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         other = refuse_feasibility(options, "centred", "relaxed")
         if other is not None:
             return other
@@ -256,14 +256,14 @@ class ExactEquations(Mechanism[PrivateLP]):
             return Verdict(False, "equations that one record makes appear can be hidden with delta > 0 only")
         return YES
 
-    def at_least(self, model: PrivateLP, options: Options) -> Iterator[Bound]:
+    def at_least(self, model: Program, options: Options) -> Iterator[Bound]:
         """Nothing with fewer rows than the thresholds alone take, which is quickly seen; how many are needed takes a
         while in many dimensions."""
         system = exact_equations(model)
         if needed_at_least(system, options) > system.expected:
             yield Bound(Violation(math.inf, math.inf, system.expected, system.expected, exact=True))
 
-    def forecast(self, model: PrivateLP, options: Options) -> Forecast | Verdict:
+    def forecast(self, model: Program, options: Options) -> Forecast | Verdict:
         system = exact_equations(model)
         forecast = STABLE_SPAN.forecast(system, options)
         if forecast.vacuous:
@@ -279,7 +279,7 @@ class ExactEquations(Mechanism[PrivateLP]):
             work="one stable partition, a linear program per subspace tried",
         )
 
-    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         system = exact_equations(model)
         flag = release_flag(system, options, noise, progress)
         polytope = public_polyhedron(model)
@@ -300,7 +300,7 @@ def _too_few(system: PrivateVectors, forecast: Forecast) -> Verdict:
     return Verdict(False, f"too few equations for any statement: {system.expected}, and {what}")
 
 
-def _solve(model: PrivateLP, polytope: Polyhedron, basis: Basis) -> Outcome | None:
+def _solve(model: Program, polytope: Polyhedron, basis: Basis) -> Outcome | None:
     """The best public point on the flat of the equations; None where there is none."""
     n = model.affine.variables
     if basis.pivots and basis.pivots[-1] == n:
@@ -333,11 +333,11 @@ def _solve(model: PrivateLP, polytope: Polyhedron, basis: Basis) -> Outcome | No
     return _outcome(model, point, f"{kept}, which hold to within the solver's tolerance")
 
 
-def _outcome(model: PrivateLP, x: Floats, note: str) -> Outcome:
+def _outcome(model: Program, x: Floats, note: str) -> Outcome:
     return Outcome("optimal", x, None, float(model.form.c0 @ x + model.form.d0), notes=(note,))
 
 
-def _width(model: PrivateLP) -> float:
+def _width(model: Program) -> float:
     """How far one row can be violated, where the public set bounds that."""
     polytope: Any = public_polyhedron(model)
     if polytope.empty or not math.isfinite(polytope.l1):

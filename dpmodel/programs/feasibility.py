@@ -42,10 +42,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Feasibility, Options, Outcome
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.privacy import Gaussian
+from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, reach_at, reach_on_b, row_margins, x_bound
 from dpmodel.programs.public import (
     declared_range,
@@ -86,7 +86,7 @@ class Treatment:
     moved: Mapping[str, Any]
     unit: Floats
 
-    def words(self, model: PrivateLP, released: Floats | None = None, amount: Floats | None = None) -> tuple[str, ...]:
+    def words(self, model: Program, released: Floats | None = None, amount: Floats | None = None) -> tuple[str, ...]:
         """What is done to each private constraint, beside the size of its numbers: as declared, or ``released`` (m,).
         ``amount`` : where the released point tells more."""
         amount = self.amount if amount is None else amount
@@ -95,7 +95,7 @@ class Treatment:
         return self.tell(amount, np.abs(released), "as released")
 
 
-def treat(model: PrivateLP, options: Options, noise: NoiseDesign) -> Treatment:
+def treat(model: Program, options: Options, noise: NoiseDesign) -> Treatment:
     """What ``request.feasibility`` does to the private rows under this noise."""
     mode, none = options.feasibility, np.zeros(model.affine.rows)
     if not model.form.private_rows.any():
@@ -124,12 +124,12 @@ def treat(model: PrivateLP, options: Options, noise: NoiseDesign) -> Treatment:
     return Treatment(relax, None, violation, alone, expected, np.nan, amount, words, moved, finite(margins.one))
 
 
-def _sizes(model: PrivateLP) -> Floats:
+def _sizes(model: Program) -> Floats:
     """(n,) public bounds on ``|x_j|`` where A is private; inf where there is none."""
     return np.minimum(model.public.magnitudes(), x_bound(model))
 
 
-def missed_on_average(model: PrivateLP, noise: NoiseDesign, x: Floats | None = None) -> Floats:
+def missed_on_average(model: Program, noise: NoiseDesign, x: Floats | None = None) -> Floats:
     """(m,) by how much noise makes a point miss a row that it meets with equality, on average: half of its mean size,
     all of it in equalities. Noise on A counts with ``x`` (n,), or the largest that the public constraints allow (inf:
     none)."""
@@ -143,7 +143,7 @@ def missed_on_average(model: PrivateLP, noise: NoiseDesign, x: Floats | None = N
     return np.where(model.affine.equalities(), size, size / 2)
 
 
-def violation_at(model: PrivateLP, noise: NoiseDesign, program: ConeProgram, outcome: Outcome) -> float | None:
+def violation_at(model: Program, noise: NoiseDesign, program: ConeProgram, outcome: Outcome) -> float | None:
     """By how much a true row can be missed at the released point, except with probability beta, as released numbers
     tell: what it misses of the released rows (``program``, with nothing made easier), and the noise. None without a
     point, and for rows in other cones than inequalities."""
@@ -156,7 +156,7 @@ def violation_at(model: PrivateLP, noise: NoiseDesign, program: ConeProgram, out
 
 
 # ------------------------------------------------------------------ inwards
-def tightened(model: PrivateLP, noise: NoiseDesign, box: Floats) -> tuple[Floats, sp.csr_array | None]:
+def tightened(model: Program, noise: NoiseDesign, box: Floats) -> tuple[Floats, sp.csr_array | None]:
     """(m,) tightening along the interior directions, and weights on |x| for linear rows with noised A.
 
     ``box`` : (m,) bounds on the noise on b.
@@ -168,7 +168,7 @@ def tightened(model: PrivateLP, noise: NoiseDesign, box: Floats) -> tuple[Floats
 
 
 def tightened_program(
-    model: PrivateLP, noise: NoiseDesign, treatment: Treatment, c: Floats | None, b: Floats | None,
+    model: Program, noise: NoiseDesign, treatment: Treatment, c: Floats | None, b: Floats | None,
     entries: Floats | None,
 ) -> tuple[ConeProgram, sp.csr_array | None]:  # fmt: skip
     """The released program of rows that were made harder, and its weights on |x|; post-processing.
@@ -195,7 +195,7 @@ def tightened_program(
     return whole_sides(model, program.with_(b=np.maximum(program.b, declared)), treatment.relax), weights
 
 
-def furthest_inwards(model: PrivateLP, noise: NoiseDesign, shift: Floats, weights: sp.csr_array | None) -> float:
+def furthest_inwards(model: Program, noise: NoiseDesign, shift: Floats, weights: sp.csr_array | None) -> float:
     """Largest amount by which a right-hand side can end below the true one: the noise plus the shift, and no more than
     the declared ranges of its row are wide (``tightened_program``)."""
     total = shift + margin(model.affine, reach_on_b(model, noise))
@@ -209,7 +209,7 @@ def furthest_inwards(model: PrivateLP, noise: NoiseDesign, shift: Floats, weight
     return float(np.where(linear, np.minimum(total, spread_of_rows(model)), total).max(initial=0.0))
 
 
-def _inwards(model: PrivateLP, part: NoisyPart) -> Floats:
+def _inwards(model: Program, part: NoisyPart) -> Floats:
     """(h,) t of the module's docstring for the entries of b; the two-sided ``reach`` where rows lie in other cones than
     inequalities or combine several Laplace draws."""
     distribution, m = part.distribution, part.measurement
@@ -234,7 +234,7 @@ def _inwards(model: PrivateLP, part: NoisyPart) -> Floats:
     return inwards
 
 
-def _shares(model: PrivateLP, positions: Integers, event: Integers, gain: Floats) -> Floats:
+def _shares(model: Program, positions: Integers, event: Integers, gain: Floats) -> Floats:
     """(k,) shares of the risk of the events, which add up to one; public."""
     count = int(event.max(initial=-1)) + 1
     equal = np.full(count, 1 / max(count, 1))
@@ -245,7 +245,7 @@ def _shares(model: PrivateLP, positions: Integers, event: Integers, gain: Floats
     return equal if cost.sum() <= 0 else (equal + cost / cost.sum()) / 2
 
 
-def _multipliers(model: PrivateLP) -> Floats | None:
+def _multipliers(model: Program) -> Floats | None:
     """(m,) of the program with c and b at the middle of their declared ranges; None where one is not declared."""
     program, c = middle_program(model), middle_cost(model)
     if model.form.matrix.nnz or program is None or c is None:
@@ -253,7 +253,7 @@ def _multipliers(model: PrivateLP) -> Floats | None:
     return solve_cone_program(program.with_(c=c), solver=model.public.solver).dual
 
 
-def cost_of(model: PrivateLP, treatment: Treatment, outcome: Outcome) -> str:
+def cost_of(model: Program, treatment: Treatment, outcome: Outcome) -> str:
     """What tightening cost, from the released multipliers y; "" where they do not tell: between integers v is not
     convex, and where rows gave way the released numbers may have no point of their own.
 
@@ -268,14 +268,14 @@ def cost_of(model: PrivateLP, treatment: Treatment, outcome: Outcome) -> str:
     return f"tightening made the objective at most {number(cost)} worse than the released numbers alone"
 
 
-def has_integers(model: PrivateLP) -> bool:
+def has_integers(model: Program) -> bool:
     """Whether some variable is integer: then multipliers do not bound what a change of right-hand sides costs."""
     return bool(model.affine.boolean.size or model.affine.integer.size)
 
 
 # ------------------------------------------------------------------ words
 def told(
-    model: PrivateLP,
+    model: Program,
     mode: Feasibility,
     weights: sp.csr_array | None,
     why: str,
@@ -336,7 +336,7 @@ def _listed(labels: list[str]) -> str:
     return f"{', '.join(labels[: _MOST_NAMED - 1])} and {len(labels) - _MOST_NAMED + 1} more"
 
 
-def _declared_sizes(model: PrivateLP) -> Floats:
+def _declared_sizes(model: Program) -> Floats:
     """(m,) of the private numbers in the right-hand side of every row the middle of their range, nan where none is
     declared. Public."""
     low, high = model.form.side_range
@@ -344,7 +344,7 @@ def _declared_sizes(model: PrivateLP) -> Floats:
         return np.abs((low + high) / 2)
 
 
-def moved_by_label(model: PrivateLP, relax: Floats) -> dict[str, Any]:
+def moved_by_label(model: Program, relax: Floats) -> dict[str, Any]:
     """``constraints`` : label of a private one -> least and largest amount by which its rows are made easier, those
     that move furthest; ``others`` : how many more there are."""
     private = model.form.private_rows

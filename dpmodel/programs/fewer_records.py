@@ -14,7 +14,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, Mask
-from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.compile.affine_map import LinearMap, ThetaBlock, coordinates_of, most_items
 from dpmodel.compile.form import StandardForm
 from dpmodel.contract import Options
@@ -22,6 +21,7 @@ from dpmodel.marks.layout import Layout, same_for_all, some
 from dpmodel.marks.private import Private
 from dpmodel.memo import cached
 from dpmodel.privacy import gaussian_epsilon, gaussian_mu
+from dpmodel.programs.model import Program, RecordsProgram
 from dpmodel.programs.rows import first_records, owners, public_polyhedron
 
 # Private numbers of a problem that is simulated as it is.
@@ -31,11 +31,11 @@ _MOST_MU = 100.0
 
 
 @dataclass(frozen=True)
-class FewerRecords(PrivateLP):
+class FewerRecords(Program):
     """``whole`` : the problem of which this has a ``share`` of the records (all of them, where that reads rows a part
     at a time, and these are written out)."""
 
-    whole: PrivateLP
+    whole: Program
     share: float
 
     @property
@@ -44,10 +44,10 @@ class FewerRecords(PrivateLP):
 
 
 @cached
-def fewer_records(model: PrivateLP) -> FewerRecords | None:
+def fewer_records(model: Program) -> FewerRecords | None:
     """About ``ENTRIES`` private numbers of ``model``, evenly spaced records; None where it has no more, or where its
     rows do not belong to one record each (with public coefficients they hang together), or the objective is private."""
-    if isinstance(model, RecordsLP):
+    if isinstance(model, RecordsProgram):
         return FewerRecords(model.form, model.classification, model.public, model, model.few / model.count)
     form, affine = model.form, model.affine
     numbers = form.matrix.nnz + form.scalar.nnz

@@ -53,12 +53,12 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.contract import YES, Options, Progress, Verdict
 from dpmodel.forecast import Bound, Violation
 from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
+from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.point_finder import CountingEngine, Point, Promise, Task, bound_of
 from dpmodel.programs.row_tables import RowPart, RowTable
 from dpmodel.programs.rows import PrivateRows, plain_linear, private_rows
@@ -99,7 +99,7 @@ class NoisyHingeDescent(CountingEngine):
     gaussian_only = True
     reads_blocks = True
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         return plain_linear(model) or YES
 
     def promise(self, task: Task) -> Promise:

@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP, refuse_high
 from dpmodel.compile.public_set import base_program
 from dpmodel.contract import (
     YES,
@@ -28,6 +27,7 @@ from dpmodel.forecast import Forecast, Violation
 from dpmodel.memo import cached
 from dpmodel.numerics.diagonal_qp import DiagonalQP, QPSolution, solve_diagonal_qp
 from dpmodel.privacy import Gaussian, NoiseSource
+from dpmodel.programs.model import Program, refuse_high
 from dpmodel.programs.noise_design import (
     Kind,
     Measurement,
@@ -46,7 +46,7 @@ _PRECISION, _PUBLIC = 3e-3, 1e-6
 
 
 @dataclass(frozen=True)
-class MeasureAndFit(Mechanism[PrivateLP]):
+class MeasureAndFit(Mechanism[Program]):
     """Feasibility problems with equalities ``A_i x = b_i``, b private: measure b, then find the x that fits it best.
 
     Source
@@ -71,14 +71,14 @@ class MeasureAndFit(Mechanism[PrivateLP]):
         One noise draw per distinct number; some hundred products with A (``diagonal_qp``), twice when the band binds.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low",))
+    serves: ClassVar[Serves] = Serves(Program, ("scalar low",))
     name: str = "measure-and-fit"
     source: str = "matrix mechanism, Li et al. 2010; least squares over the public set"
     # Which distribution is drawn where delta > 0 allows two: that of the least reach, or of the least mean standard
     # deviation.
     loss: Literal["max", "mean"] = "max"
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         if model.private_parts() != ("scalar",):
             return Verdict(False, "serves problems whose right-hand sides alone are private")
         high = refuse_high(model)
@@ -93,7 +93,7 @@ class MeasureAndFit(Mechanism[PrivateLP]):
             return Verdict(False, "there is an objective to optimise: a fit would ignore it")
         return refuse_feasibility(options, "centred", "relaxed") or YES
 
-    def forecast(self, model: PrivateLP, options: Options) -> Forecast:
+    def forecast(self, model: Program, options: Options) -> Forecast:
         noised = measured(model, options, self.loss)
         distribution = noised.distribution
         split = model.split_rows > 0
@@ -120,7 +120,7 @@ class MeasureAndFit(Mechanism[PrivateLP]):
             ),
         )
 
-    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         noised = measured(model, options, self.loss)
         progress(f"noise on {noised.measurement.count} numbers", 0.0)
         b = model.form.b0.copy()
@@ -131,7 +131,7 @@ class MeasureAndFit(Mechanism[PrivateLP]):
 
 # ------------------------------------------------------------------ the noise
 @cached
-def measured(model: PrivateLP, options: Options, loss: Literal["max", "mean"] = "max") -> NoisyPart:
+def measured(model: Program, options: Options, loss: Literal["max", "mean"] = "max") -> NoisyPart:
     """The noise to draw, from public facts only: of each distribution the scaling with the least largest reach, and of
     these the distribution with the least largest reach or the least mean standard deviation. Pure noise is always among
     them."""
@@ -144,7 +144,7 @@ def _largest(option: NoisyPart) -> float:
     return float(option.reach.max(initial=0.0))
 
 
-def _scalings(model: PrivateLP, options: Options, kind: Kind) -> tuple[NoisyPart, ...]:
+def _scalings(model: Program, options: Options, kind: Kind) -> tuple[NoisyPart, ...]:
     """Numbers scaled to equal change, and numbers in the units of the rows."""
     order = 2 if kind == "gaussian" else 1
     equal = replace(design(model, options, {"scalar": kind}).parts["scalar"], clip=False)
@@ -157,7 +157,7 @@ def _scalings(model: PrivateLP, options: Options, kind: Kind) -> tuple[NoisyPart
     return equal, NoisyPart(own, distribution, 1.0, options.beta, reach, clip=False)
 
 
-def in_row_units(model: PrivateLP, m: Measurement) -> Measurement | None:
+def in_row_units(model: Program, m: Measurement) -> Measurement | None:
     """The same numbers, each scaled so that noise of size one on it is of size one in the row that it reaches most.
 
     None where a row combines several numbers.
@@ -171,7 +171,7 @@ def in_row_units(model: PrivateLP, m: Measurement) -> Measurement | None:
 
 
 # ------------------------------------------------------------------ the fit: released and public numbers only
-def _fit(model: PrivateLP, noised: NoisyPart, b: Floats) -> Outcome:
+def _fit(model: Program, noised: NoisyPart, b: Floats) -> Outcome:
     """Least squares over the public set, inside the band if the plain one leaves it. ``b`` : (m,) released."""
     started = time.perf_counter()
     n = model.affine.variables
@@ -208,7 +208,7 @@ class _Setup:
     ``r = A_i x - b~_i``. ``precision`` (h,) : 1 / variance, relative to the largest.
     """
 
-    def __init__(self, model: PrivateLP, noised: NoisyPart, b: Floats) -> None:
+    def __init__(self, model: Program, noised: NoisyPart, b: Floats) -> None:
         base = base_program(model.form)
         self.n = model.affine.variables
         self.lower, self.upper = base.lower, base.upper

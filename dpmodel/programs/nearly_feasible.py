@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers, RecordsLP
 from dpmodel.contract import (
     YES,
     Mechanism,
@@ -46,6 +45,7 @@ from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource, SeededSource
 from dpmodel.privacy.spend import Spend
 from dpmodel.programs.fewer_records import as_noisy, fewer_records
+from dpmodel.programs.model import PrivateNumbers, Program, RecordsProgram
 from dpmodel.programs.noise_once import objective_loss, objective_noise, release
 from dpmodel.programs.objective import objective_ceiling, objective_span, private_objective
 from dpmodel.programs.point_finder import (
@@ -74,7 +74,7 @@ from dpmodel.text import number
 
 
 @dataclass(frozen=True)
-class EngineMechanism(Mechanism[PrivateLP]):
+class EngineMechanism(Mechanism[Program]):
     """A nearly feasible point by an engine, with the objective as target, by search or as a penalty.
 
     Source
@@ -113,7 +113,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
     def serves(self) -> Serves:
         engine = self.engine
         return Serves(
-            PrivateLP,
+            Program,
             engine.cells,
             as_printed=engine.as_printed,
             reads_blocks=engine.reads_blocks,
@@ -133,7 +133,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
     def source(self) -> str:
         return self.engine.source
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         if not {"scalar", "matrix"} & set(model.private_parts()):
             return Verdict(False, "serves problems with private constraints")
         if Spend.of(options.epsilon, options.delta).rho == 0:
@@ -155,12 +155,12 @@ class EngineMechanism(Mechanism[PrivateLP]):
             return Verdict(False, "a target for an objective whose constant term is private says nothing")
         return YES
 
-    def at_least(self, model: PrivateLP, options: Options) -> Iterator[Bound]:
+    def at_least(self, model: Program, options: Options) -> Iterator[Bound]:
         """What one run with all of the budget promises on the whole public set without regard to the objective: every
         way to treat an objective adds to that."""
         return self.engine.least(whole_task(model, self.engine, options))
 
-    def forecast(self, model: PrivateLP, options: Options) -> Forecast | Verdict:
+    def forecast(self, model: Program, options: Options) -> Forecast | Verdict:
         formed = self.engine.formed(model)
         if not formed.eligible:
             return formed
@@ -205,9 +205,9 @@ class EngineMechanism(Mechanism[PrivateLP]):
             ),
         )
 
-    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         route = settle(model, self.engine, options)
-        theta = model.read_rows() if isinstance(model, RecordsLP) else model.read_private()
+        theta = model.read_rows() if isinstance(model, RecordsProgram) else model.read_private()
         cost = _released_cost(model, options, theta, noise)
         if route.goal == "search":
             point = self._search(route, cost, theta, noise, progress)
@@ -257,7 +257,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
                  f"{number(high)} in minimisation form")  # fmt: skip
         return replace(best, notes=notes)
 
-    def _relative(self, model: PrivateLP) -> bool:
+    def _relative(self, model: Program) -> bool:
         """Whether violations are shares of each row's own width: engines that count rows scale those without bounds."""
         return self.engine.counts_rows and private_rows(model).relative
 
@@ -291,7 +291,7 @@ class EngineMechanism(Mechanism[PrivateLP]):
         return promise, replace(point, extra_violation=point.extra_violation + over)
 
 
-def _released_cost(model: PrivateLP, options: Options, theta: PrivateNumbers, source: NoiseSource) -> Floats:
+def _released_cost(model: Program, options: Options, theta: PrivateNumbers, source: NoiseSource) -> Floats:
     """(n,) the public objective, or the private one measured with its share of the budget."""
     measured = objective_design(model, options)
     if measured is None:
@@ -320,7 +320,7 @@ _RELATIVE = (
 )
 
 
-def _statement(model: PrivateLP, options: Options, route: Route, loss: float, violation: float, relative: bool) -> str:
+def _statement(model: Program, options: Options, route: Route, loss: float, violation: float, relative: bool) -> str:
     rows, left = route.promise.rows, min(route.slack_rows, route.promise.rows)
     unit = " times its own width" if relative else ""
     which = f"all but {left} of the {rows} private constraints are" if left else "no private constraint is"
@@ -344,7 +344,7 @@ _FEW, _MOST, _PROJECTION = 3e7, 3e8, 3e5
 
 
 @cached
-def settle(model: PrivateLP, engine: Engine, options: Options) -> Route:
+def settle(model: Program, engine: Engine, options: Options) -> Route:
     """The best route with the settings of least simulated error; as it is where a statement was asked for."""
     route = best_route(model, engine, options)
     assert route is not None  # eligible() came first
@@ -367,7 +367,7 @@ def settle(model: PrivateLP, engine: Engine, options: Options) -> Route:
 
 
 def _tried(
-    model: PrivateLP, engine: Engine, options: Options, route: Route
+    model: Program, engine: Engine, options: Options, route: Route
 ) -> list[tuple[Promise, Callable[[int], float], float]]:
     """The settings that can be simulated, how, and the numbers that a run reads. Large problems with fewer records: the
     same settings in the same order, planned for those."""
@@ -395,7 +395,7 @@ def _work(route: Route, promise: Promise) -> float:
     return float(promise.plan.steps * (form.matrix.nnz + form.A0.nnz + projection))
 
 
-def _simulated(engine: Engine, model: PrivateLP, route: Route, promise: Promise, count: int) -> float:
+def _simulated(engine: Engine, model: Program, route: Route, promise: Promise, count: int) -> float:
     """What the engine minimises, tilt and mean violation, on ``count`` synthetic databases."""
     total, rows = 0.0, private_rows(model)
     with warnings.catch_warnings():

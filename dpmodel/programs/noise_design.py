@@ -42,7 +42,6 @@ import scipy.sparse as sp
 from scipy.special import chdtri, ndtri
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import AffineMap, LinearMap, numbered
 from dpmodel.compile.footprint import Sensitivity, entry_sensitivities, most_touched, sensitivity_of
 from dpmodel.compile.form import value_range
@@ -52,6 +51,7 @@ from dpmodel.marks.layout import sum_by
 from dpmodel.marks.records import Records
 from dpmodel.memo import cached
 from dpmodel.privacy import Gaussian, Laplace, TruncatedLaplace, gaussian_mu, truncated_laplace_half_width
+from dpmodel.programs.model import Program
 from dpmodel.programs.released_program import margin
 
 
@@ -122,7 +122,7 @@ class Measurement:
 
 
 @cached
-def measurements(model: PrivateLP, part: str) -> tuple[Measurement, ...]:
+def measurements(model: Program, part: str) -> tuple[Measurement, ...]:
     """The choices of S for one part, computed once per problem."""
     whole = model.form.private_part(part)
     positions, dense = whole.positions, whole.compact()
@@ -132,7 +132,7 @@ def measurements(model: PrivateLP, part: str) -> tuple[Measurement, ...]:
     return by_entries, scaled(model, part, "inputs", *_by_inputs(dense), positions)
 
 
-def best_measurement(model: PrivateLP, part: str, order: int) -> Measurement:
+def best_measurement(model: Program, part: str, order: int) -> Measurement:
     """The choice with the least worst noise when the noise is scaled to the 1-norm or 2-norm sensitivity."""
 
     def worst(m: Measurement) -> float:
@@ -142,7 +142,7 @@ def best_measurement(model: PrivateLP, part: str, order: int) -> Measurement:
 
 
 def scaled(
-    model: PrivateLP,
+    model: Program,
     part: str,
     strategy: str,
     queries: LinearMap,
@@ -307,14 +307,14 @@ class RowMargins:
     all: Floats
 
 
-def design(model: PrivateLP, options: Options, kinds: Mapping[str, Kind]) -> NoiseDesign:
+def design(model: Program, options: Options, kinds: Mapping[str, Kind]) -> NoiseDesign:
     """Calibrate the noise of each part in ``kinds`` so that one record costs at most the request's budget."""
     # All that is read of the request: other fields take long to compare.
     key = "noise", options.epsilon, options.delta, options.beta, *kinds.items()
     return model.cached(key, lambda: _design(model, options, kinds))
 
 
-def _design(model: PrivateLP, options: Options, kinds: Mapping[str, Kind]) -> NoiseDesign:
+def _design(model: Program, options: Options, kinds: Mapping[str, Kind]) -> NoiseDesign:
     chosen = {part: best_measurement(model, part, 2 if kind == "gaussian" else 1) for part, kind in kinds.items()}
     gaussian = all(kind == "gaussian" for kind in kinds.values())
     shares = _shares(model, chosen, gaussian)
@@ -342,7 +342,7 @@ def distribution_of(m: Measurement, kind: Kind, share: float, options: Options) 
     return TruncatedLaplace(scale, width)
 
 
-def _shares(model: PrivateLP, chosen: Mapping[str, Measurement], gaussian: bool) -> dict[str, float]:
+def _shares(model: Program, chosen: Mapping[str, Measurement], gaussian: bool) -> dict[str, float]:
     """Weights between objective and constraints half and half, between b and A by what each adds to the
     violation; then scaled up to the budget of the most exposed Records."""
     power = 2.0 if gaussian else 1.0
@@ -370,7 +370,7 @@ def _shares(model: PrivateLP, chosen: Mapping[str, Measurement], gaussian: bool)
     return {p: min(1.0, w * scale * (1 - 1e-12)) for p, w in weight.items()}
 
 
-def _effect(model: PrivateLP, m: Measurement, gaussian: bool) -> float:
+def _effect(model: Program, m: Measurement, gaussian: bool) -> float:
     """Size of the noise at full budget, up to a common factor; for A times the public size of x."""
     size = (m.l2 if gaussian else m.l1) * float(m.gain(2 if gaussian else 1).max(initial=0.0))
     if m.part != "matrix":
@@ -405,20 +405,20 @@ def _mixes(m: Measurement) -> bool:
 
 
 @cached
-def x_bound(model: PrivateLP) -> float:
+def x_bound(model: Program) -> float:
     """Public bound on the 1-norm of x over the columns in which A is private (inf when there is none)."""
     return model.public.weighted_norm(private_columns(model).astype(np.float64))
 
 
 @cached
-def private_columns(model: PrivateLP) -> npt.NDArray[np.bool_]:
+def private_columns(model: Program) -> npt.NDArray[np.bool_]:
     """(n,) the columns in which A is private."""
     used = np.zeros(model.affine.variables, dtype=bool)
     used[model.form.matrix_positions()[1]] = True
     return used
 
 
-def row_margins(model: PrivateLP, noise: NoiseDesign) -> RowMargins:
+def row_margins(model: Program, noise: NoiseDesign) -> RowMargins:
     """What the noise on b and A can do to each row, and how far to relax."""
     fixed = uniform = reach_on_b(model, noise)
     if "matrix" in noise.parts:
@@ -430,7 +430,7 @@ def row_margins(model: PrivateLP, noise: NoiseDesign) -> RowMargins:
     return RowMargins(margin(model.affine, fixed), margin(model.affine, uniform))
 
 
-def reach_at(model: PrivateLP, noise: NoiseDesign, x: Floats) -> Floats:
+def reach_at(model: Program, noise: NoiseDesign, x: Floats) -> Floats:
     """(m,) the bounds of ``RowMargins.all`` before cones are looked at, at the point ``x`` (n,): they hold for all
     points at once, so for one that was chosen after the noise."""
     reach = reach_on_b(model, noise)
@@ -442,7 +442,7 @@ def reach_at(model: PrivateLP, noise: NoiseDesign, x: Floats) -> Floats:
     return reach + (model.form.sums_over_rows(part.reach, np.abs(x)) if tails is None else tails[1])
 
 
-def reach_on_b(model: PrivateLP, noise: NoiseDesign) -> Floats:
+def reach_on_b(model: Program, noise: NoiseDesign) -> Floats:
     """(m,) bounds on the noise on b, on both sides."""
     reach = np.zeros(model.affine.rows)
     if "scalar" in noise.parts:
@@ -450,7 +450,7 @@ def reach_on_b(model: PrivateLP, noise: NoiseDesign) -> Floats:
     return reach
 
 
-def box_reach(model: PrivateLP, reach: Floats) -> Floats:
+def box_reach(model: Program, reach: Floats) -> Floats:
     """(m,) bounds on ``|N_i x|`` for all x in the public set at once and ``|N| <= reach`` (in the order of
     ``matrix_positions``), entry by entry or in the 1-norm."""
     m = model.affine.rows
@@ -463,7 +463,7 @@ def box_reach(model: PrivateLP, reach: Floats) -> Floats:
     return np.minimum(entrywise, np.where(largest > 0, norm, 0.0) * largest if math.isfinite(norm) else entrywise)
 
 
-def _row_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats] | None:
+def _row_reach(model: Program, part: NoisyPart) -> tuple[Floats, Floats] | None:
     """(m,), (m,): bounds on ``|N_i x|`` for one fixed x, and for all x, from sums of independent Gaussian entries; None
     where that is not possible or not better."""
     columns = model.form.matrix_positions()[1]
@@ -475,7 +475,7 @@ def _row_reach(model: PrivateLP, part: NoisyPart) -> tuple[Floats, Floats] | Non
     return tails if (tails[0] + tails[1]).max(initial=0.0) < 2 * box_reach(model, part.reach).max(initial=0.0) else None
 
 
-def _row_tails(model: PrivateLP, part: NoisyPart, two_norm: float) -> tuple[Floats, Floats] | None:
+def _row_tails(model: Program, part: NoisyPart, two_norm: float) -> tuple[Floats, Floats] | None:
     """The same for x of this 2-norm over the columns with private entries; None where entries are not independent.
 
     Each half with beta / 2: for all x the 2-norm of a row's noise (chi) times that of x, and for one x a single

@@ -12,7 +12,6 @@ import scipy.sparse as sp
 from scipy.special import chdtri, ndtri
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP, refuse_high
 from dpmodel.compile.footprint import AlikeView, record_blocks, sensitivity_under
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Bound, Forecast, Violation
@@ -29,6 +28,7 @@ from dpmodel.programs.feasibility import (
     treat,
     violation_at,
 )
+from dpmodel.programs.model import Program, refuse_high
 from dpmodel.programs.noise_design import (
     Kind,
     NoiseDesign,
@@ -58,7 +58,7 @@ Rows = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
-class NoiseOnce(Mechanism[PrivateLP]):
+class NoiseOnce(Mechanism[Program]):
     """Measure the private entries of c, b and A once with noise, then solve the noised program.
 
     Source
@@ -99,13 +99,13 @@ class NoiseOnce(Mechanism[PrivateLP]):
     """
 
     serves: ClassVar[Serves] = Serves(
-        PrivateLP, ("objective low", "scalar low", "row low", "matrix low", "column low"), over_all=True
+        Program, ("objective low", "scalar low", "row low", "matrix low", "column low"), over_all=True
     )
     kind: Kind = "laplace"
     name: str = "laplace-once"
     source: str = "HRRU14, sections 4.2-4.5; Laplace mechanism"
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         if not model.private_parts():
             return Verdict(False, "no private parameter changes c, b or A")
         high = refuse_high(model)
@@ -122,10 +122,10 @@ class NoiseOnce(Mechanism[PrivateLP]):
             return YES
         return bounded_variables(model)
 
-    def at_least(self, model: PrivateLP, options: Options) -> Iterator[Bound]:
+    def at_least(self, model: Program, options: Options) -> Iterator[Bound]:
         return at_least(model, options, self.kind)
 
-    def forecast(self, model: PrivateLP, options: Options) -> Forecast:
+    def forecast(self, model: Program, options: Options) -> Forecast:
         noise = design(model, options, dict.fromkeys(model.private_parts(), self.kind))
         loss = objective_loss(model, noise)
         treatment = treat(model, options, noise)
@@ -155,7 +155,7 @@ class NoiseOnce(Mechanism[PrivateLP]):
             ),
         )
 
-    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         plan = design(model, options, dict.fromkeys(model.private_parts(), self.kind))
         treatment = treat(model, options, plan)
         c, b, entries = released_parts(model, plan, noise, progress)
@@ -184,7 +184,7 @@ class NoiseOnce(Mechanism[PrivateLP]):
         return replace(out, notes=notes, constant=released_constant(model, c, b))
 
     def _listed(
-        self, model: PrivateLP, options: Options, program: ConeProgram, weights: Any, treatment: Treatment,
+        self, model: Program, options: Options, program: ConeProgram, weights: Any, treatment: Treatment,
         plan: NoiseDesign, out: Outcome,
     ) -> Outcome:  # fmt: skip
         """``out`` with the rows that may be short (``feasibility.py`` has the proof), and what tightening cost."""
@@ -210,7 +210,7 @@ def release(part: NoisyPart, theta: PrivateArray, source: NoiseSource) -> Floats
 
 
 def released_parts(
-    model: PrivateLP, noise: NoiseDesign, source: NoiseSource, progress: Progress
+    model: Program, noise: NoiseDesign, source: NoiseSource, progress: Progress
 ) -> tuple[Floats | None, Floats | None, Floats | None]:
     """Noised c (n,), b (m,) and private A entries, None for parts that are public.
 
@@ -234,7 +234,7 @@ def released_parts(
     return c, b, entries
 
 
-def released_constant(model: PrivateLP, c: Floats | None, b: Floats | None) -> float | None:
+def released_constant(model: Program, c: Floats | None, b: Floats | None) -> float | None:
     """The private constant term of the objective as the released parts of c (n,) and b (m,) make it: post-processing.
     None where it is no combination of their numbers."""
     factors = _constant_factors(model)
@@ -247,7 +247,7 @@ def released_constant(model: PrivateLP, c: Floats | None, b: Floats | None) -> f
     return float(factors @ parts)
 
 
-def _constant_factors(model: PrivateLP) -> Floats | None:
+def _constant_factors(model: Program) -> Floats | None:
     """(n + m,) public z with ``z' [C; B] = o`` on theta, where c, b and the constant term are ``C theta``, ``B theta``
     and ``o' theta`` plus public numbers."""
     form, size = model.form, model.affine.theta_size
@@ -261,17 +261,17 @@ def _constant_factors(model: PrivateLP) -> Floats | None:
     return z if np.abs(parts.T @ z - o).max() <= 1e-9 * np.abs(o).max() else None
 
 
-def _linear(model: PrivateLP) -> bool:
+def _linear(model: Program) -> bool:
     """Whether no private row lies in another cone than inequalities and equations."""
     private = model.form.private_rows
     return all(block.kind in ("zero", "nonneg") or not private[block.rows].any() for block in model.affine.cones)
 
 
-def _touches_rows(model: PrivateLP) -> bool:
+def _touches_rows(model: Program) -> bool:
     return any(part in ("scalar", "matrix") for part in model.private_parts())
 
 
-def objective_loss(model: PrivateLP, noise: NoiseDesign) -> float:
+def objective_loss(model: Program, noise: NoiseDesign) -> float:
     """Public bound on the loss in objective value from noise on c, at most what any public point loses; nan when c is
     not noised."""
     part = noise.parts.get("objective")
@@ -281,7 +281,7 @@ def objective_loss(model: PrivateLP, noise: NoiseDesign) -> float:
     return min(loss, objective_span(model)) if loss > 0 else loss
 
 
-def objective_noise(model: PrivateLP, noise: NoiseDesign) -> float:
+def objective_noise(model: Program, noise: NoiseDesign) -> float:
     """Twice a public bound on ``|noise'x|`` over the public set, which holds with the noise's probability; nan when c
     is not noised. Unlike a loss it is not capped: noise may exceed all that points can differ by."""
     if "objective" not in noise.parts:
@@ -297,7 +297,7 @@ def objective_noise(model: PrivateLP, noise: NoiseDesign) -> float:
     return 2 * largest * model.cached(key, lambda: model.public.weighted_norm(weights))
 
 
-def noise_against_ignorance(model: PrivateLP, noise: NoiseDesign) -> float:
+def noise_against_ignorance(model: Program, noise: NoiseDesign) -> float:
     """Root mean square of the noise over that of what is unknown about the private numbers without it.
 
     The prediction behind it: private numbers are spread evenly over their declared ranges, so the middle of a range
@@ -327,7 +327,7 @@ def against_ignorance(sigma: Floats, span: Floats, size: Floats | float = 1.0) -
     return float(np.linalg.norm(sigma * size) / np.linalg.norm(unknown))
 
 
-def bounded_variables(model: PrivateLP) -> Verdict:
+def bounded_variables(model: Program) -> Verdict:
     """Whether x is publicly bounded where A is private: noise on A is multiplied by x."""
     if math.isfinite(x_bound(model)):
         return YES
@@ -342,7 +342,7 @@ def bounded_variables(model: PrivateLP) -> Verdict:
 
 
 def statement(
-    model: PrivateLP, options: Options, noise: NoiseDesign, treatment: Treatment, short: Rows | None = None
+    model: Program, options: Options, noise: NoiseDesign, treatment: Treatment, short: Rows | None = None
 ) -> str:
     """The utility statement in words. ``short`` : of a release under "safe", rows that may be short and by how much."""
     loss, tightening = objective_loss(model, noise), treatment.tightening
@@ -390,7 +390,7 @@ def listed(short: Rows) -> str:
     return " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else told[0]
 
 
-def _at_most(model: PrivateLP, noise: NoiseDesign, treatment: Treatment) -> str:
+def _at_most(model: Program, noise: NoiseDesign, treatment: Treatment) -> str:
     """By how much a private constraint can be violated, in words."""
     if math.isinf(treatment.alone):
         fixed = float(reach_on_b(model, noise).max(initial=0.0))
@@ -404,7 +404,7 @@ def _at_most(model: PrivateLP, noise: NoiseDesign, treatment: Treatment) -> str:
     return f"{number(alone)} where the released numbers leave a point, {number(most)} where only the true ones do"
 
 
-def caveats(model: PrivateLP, noise: NoiseDesign, *, split: bool) -> tuple[str, ...]:
+def caveats(model: Program, noise: NoiseDesign, *, split: bool) -> tuple[str, ...]:
     """What the statement leaves out: numbers beyond the clamp and, with ``split``, expressions split into rows."""
     out = []
     clamps = [p.measurement.limit for p in noise.parts.values() if p.measurement.furthest > p.measurement.limit]
@@ -430,7 +430,7 @@ _ROUNDED = 1 - 1e-9
 _UNPREDICTED = 0.99
 
 
-def at_least(model: PrivateLP, options: Options, kind: Kind) -> Iterator[Bound]:
+def at_least(model: Program, options: Options, kind: Kind) -> Iterator[Bound]:
     """One bound, or none where entries are few or differ.
 
     Every row that has a private entry of column j gives way by ``reach min(|x_j|, ||x||_1)`` at least, and for the

@@ -7,18 +7,18 @@ import math
 import numpy as np
 
 from dpmodel._types import Floats, Integers
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.memo import cached
 from dpmodel.numerics.cone_program import SolverFailure
+from dpmodel.programs.model import Program
 from dpmodel.programs.rows import plain_linear, public_polyhedron
 
 
-def private_objective(model: PrivateLP) -> bool:
+def private_objective(model: Program) -> bool:
     return "objective" in model.private_parts()
 
 
 @cached
-def objective_span(model: PrivateLP) -> float:
+def objective_span(model: Program) -> float:
     """Public bound on ``max c'x - min c'x`` over the public set, so on what any public point loses (inf when there is
     none)."""
     low, high = cost_range(model)
@@ -39,7 +39,7 @@ def objective_span(model: PrivateLP) -> float:
 
 
 @cached
-def objective_ceiling(model: PrivateLP) -> float:
+def objective_ceiling(model: Program) -> float:
     """Public bound on ``c'x + d`` over the public set, in minimisation form: what no target is missed beyond (inf when
     there is none)."""
     low, high = cost_range(model)
@@ -55,7 +55,7 @@ def objective_ceiling(model: PrivateLP) -> float:
     return most + model.form.d0
 
 
-def noise_hides_costs(model: PrivateLP, positions: Integers, reach: Floats) -> bool:
+def noise_hides_costs(model: Program, positions: Integers, reach: Floats) -> bool:
     """Whether noise of size ``reach`` (k,) on these coefficients is so large that twice ``reach'|x|`` comes to all that
     the objective can vary by: entry by entry it is as large as the coefficient, or half of it where no sign changes."""
     low, high = cost_range(model)
@@ -65,7 +65,7 @@ def noise_hides_costs(model: PrivateLP, positions: Integers, reach: Floats) -> b
     return bool((size <= 0).all())
 
 
-def cost_range(model: PrivateLP) -> tuple[Floats, Floats]:
+def cost_range(model: Program) -> tuple[Floats, Floats]:
     """(n,), (n,): public bounds of the objective's coefficients."""
     if not private_objective(model):
         return model.form.c0, model.form.c0

@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import (
     YES,
     Goal,
@@ -34,6 +33,7 @@ from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import Gaussian, Laplace, NoiseSource
 from dpmodel.privacy.spend import Spend
+from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign, design
 from dpmodel.programs.objective import cost_range, objective_span, private_objective
 from dpmodel.programs.row_tables import RowPart
@@ -56,7 +56,7 @@ class Task:
     parts of ``polytope`` that are known later, cut off by one more row: a promise for it has to hold for all of them.
     """
 
-    model: PrivateLP
+    model: Program
     polytope: Polyhedron
     tilt: Floats
     spend: Spend
@@ -142,11 +142,11 @@ class Engine:
     # Whether it leaves rows out: ``excess`` counts rows then (else it is the largest violation).
     counts_rows: bool = False
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         """Yes, or why not; public facts only. The objective (private or not) is not its business."""
         raise NotImplementedError
 
-    def formed(self, model: PrivateLP) -> Verdict:
+    def formed(self, model: Program) -> Verdict:
         """Yes, or why not, where it takes work to see: asked before anything is promised."""
         return YES
 
@@ -225,12 +225,12 @@ class Route:
 
 
 @cached
-def best_route(model: PrivateLP, engine: Engine, options: Options) -> Route | None:
+def best_route(model: Program, engine: Engine, options: Options) -> Route | None:
     """The best way to treat the objective that was not ruled out; None when there is none."""
     return min(_routes(engine, model, options), key=_worst(model), default=None)
 
 
-def _routes(engine: Engine, model: PrivateLP, options: Options) -> Iterator[Route]:
+def _routes(engine: Engine, model: Program, options: Options) -> Iterator[Route]:
     task = whole_task(model, engine, options)
     if not model.form.c0.any() and not private_objective(model):
         yield _single(engine, None, task)
@@ -275,7 +275,7 @@ def _best_search(engine: Engine, task: Task, span: float, worst: Callable[[Route
     yield from (each for each in around if each is not None)
 
 
-def whole_task(model: PrivateLP, engine: Engine, options: Options) -> Task:
+def whole_task(model: Program, engine: Engine, options: Options) -> Task:
     """The constraints' part of the budget, and the whole public set."""
     epsilon, delta = options.epsilon, options.delta
     if private_objective(model):
@@ -343,7 +343,7 @@ def _for_parts(task: Task) -> Task:
     return replace(task, polytope=task.model.cached("polytope of runs", build), cut=True)
 
 
-def _strays(model: PrivateLP, options: Options) -> tuple[Floats, float]:
+def _strays(model: Program, options: Options) -> tuple[Floats, float]:
     """How far a released objective may leave its public range: (n,) by coefficient, and how much that adds to its span.
     Nothing where released numbers are moved into their range."""
     measured, beyond = objective_design(model, options), np.zeros(model.affine.variables)
@@ -365,7 +365,7 @@ def with_promise(route: Route, promise: Promise) -> Route:
     return replace(route, promise=promise, objective_alpha=loss, violation=violation, slack_rows=promise.slack_rows)
 
 
-def why_none(model: PrivateLP, options: Options) -> str:
+def why_none(model: Program, options: Options) -> str:
     if options.goal == "target":
         return 'goal="target" needs target=...'
     if not math.isfinite(objective_span(model)):
@@ -385,7 +385,7 @@ def run_of(task: Task, steps: int) -> Task:
     )  # fmt: skip
 
 
-def objective_design(model: PrivateLP, options: Options) -> NoiseDesign | None:
+def objective_design(model: Program, options: Options) -> NoiseDesign | None:
     """Noise for a private objective, with its share of the budget; None for a public one."""
     if not private_objective(model):
         return None
@@ -412,7 +412,7 @@ def noise_of_tests(engine: Engine, whole: Task, steps: int) -> Gaussian | Laplac
     return Laplace(part.laplace_scale(sensitivity)) if part.rho is None else Gaussian(part.gaussian_sigma(sensitivity))
 
 
-def _worst(model: PrivateLP) -> Callable[[Route], float]:
+def _worst(model: Program) -> Callable[[Route], float]:
     """Key to compare routes: the larger share, of the span lost or of the width violated (rows left out included)."""
     span = max(objective_span(model), 1e-300)
 

@@ -13,7 +13,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.contract import (
     YES,
     Mechanism,
@@ -30,6 +29,7 @@ from dpmodel.memo import cached
 from dpmodel.numerics.nets import MOST_DIMENSIONS, MOST_POINTS, Choices, Net, RowBounds, level_for, net_of
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error, exponential_mechanism, permute_and_flip
+from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.objective import objective_span
 from dpmodel.programs.point_finder import ONE_CANDIDATE, CountingEngine, Point, Promise, Task
 from dpmodel.programs.rows import PrivateRows, most_rows_stay, plain_linear, private_rows, public_polyhedron
@@ -82,7 +82,7 @@ class PointExponential(CountingEngine):
     takes_tilt = False
     vertices: Any = field(default=None, compare=False, repr=False)
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         refused = plain_linear(model)
         if refused is not None:
             return refused
@@ -198,11 +198,11 @@ def _epsilon(task: Task) -> tuple[float, bool]:
 
 
 @cached
-def _public_net(model: PrivateLP) -> Net | None:
+def _public_net(model: Program) -> Net | None:
     return net_for(model, public_polyhedron(model))
 
 
-def net_for(model: PrivateLP, polytope: Polyhedron, *, cubes: bool = False) -> Net | None:
+def net_for(model: Program, polytope: Polyhedron, *, cubes: bool = False) -> Net | None:
     """``cubes`` : of the kind that promises no less for any part of the polytope."""
     rows = private_rows(model)
     bounds = RowBounds(rows.lower, rows.upper, rows.norm1, rows.norm2)
@@ -249,7 +249,7 @@ class Ask(Choices):
 
 
 @dataclass(frozen=True)
-class CheapestPoint(Mechanism[PrivateLP]):
+class CheapestPoint(Mechanism[Program]):
     """Go through public points in the order of their public cost and take the first that violates few private rows.
 
     Source
@@ -273,12 +273,12 @@ class CheapestPoint(Mechanism[PrivateLP]):
         At most k m dot products, in blocks until the first point passes.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low", "row low", "row high"), leaves_out=True)
+    serves: ClassVar[Serves] = Serves(Program, ("scalar low", "row low", "row high"), leaves_out=True)
     name: str = "cheapest-point"
     source: str = "Lyu, Su and Li 2017, algorithm 7"
     vertices: Any = field(default=None, compare=False, repr=False)
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         if not {"scalar", "matrix"} & set(model.private_parts()):
             return Verdict(False, "serves problems with private constraints")
         if "objective" in model.private_parts():
@@ -298,7 +298,7 @@ class CheapestPoint(Mechanism[PrivateLP]):
             return refused
         return ONE_CANDIDATE if _cheapest_plan(model, options).count <= 1 else YES
 
-    def forecast(self, model: PrivateLP, options: Options) -> Forecast:
+    def forecast(self, model: Program, options: Options) -> Forecast:
         rows, plan = private_rows(model), _cheapest_plan(model, options)
         slack, width = min(plan.slack, rows.count), rows.residual_range(public_polyhedron(model))[1]
         listed = plan.points is not None
@@ -327,7 +327,7 @@ class CheapestPoint(Mechanism[PrivateLP]):
             ),
         )
 
-    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         rows, plan = private_rows(model), _cheapest_plan(model, options)
         points, threshold = plan.listed()
         points = points[np.argsort(points @ model.form.c0, kind="stable")]
@@ -369,7 +369,7 @@ def _cheapest_caveats(rows: PrivateRows, listed: bool) -> tuple[str, ...]:
 
 
 @cached
-def _cheapest_plan(model: PrivateLP, options: Options) -> Ask:
+def _cheapest_plan(model: Program, options: Options) -> Ask:
     rows, polytope, cost = private_rows(model), public_polyhedron(model), model.form.c0
 
     def errors(count: int) -> tuple[float, int]:

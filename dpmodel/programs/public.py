@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 
@@ -16,21 +16,23 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import LinearMap, joined
 from dpmodel.compile.form import entry_ends, value_range, widened
 from dpmodel.compile.public_set import base_program
 from dpmodel.errors import InfeasibleError
-from dpmodel.forecast import Known
+from dpmodel.forecast import Forecast, Known, Violation, capped, stated
 from dpmodel.marks.layout import each, same_for_all
 from dpmodel.memo import cached
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
 from dpmodel.programs.fewer_records import fewer_records
-from dpmodel.programs.noise_design import box_reach
+from dpmodel.programs.model import Program
+from dpmodel.programs.noise_design import box_reach, x_bound
 from dpmodel.programs.objective import cost_range, objective_span, private_objective
 from dpmodel.programs.released_program import giving_way, interior_direction, margin
 from dpmodel.programs.rows import matrix_range, plain_linear, private_rows, public_polyhedron
 
+# What counts as equal of two bounds (``forecast._EQUAL``), and more.
+_EQUAL = 1e-5
 # Violations up to this are a solver's own: HiGHS keeps rows to 1e-7, whatever the size of their numbers. It does not
 # grow with declared bounds, whose size says nothing of how well a row is kept.
 _SOLVER = 1e-6
@@ -58,7 +60,50 @@ class PublicPoint:
         return self.lost()
 
 
-def known_without_data(model: PrivateLP, *, centred: bool = False, loses: bool = True, most: float = math.inf) -> Known:
+def held_against_public_points(model: Program, forecast: Forecast, quickly: bool = False) -> Forecast:
+    """``forecast`` held against what is known without data; with how far rows can be violated and the objective can
+    vary, both public, to weigh one against the other: all compare alike."""
+    error = forecast.error
+    assert isinstance(error, Violation)
+    known = _known(model, error, quickly or forecast.spends_nothing)
+    without = math.isnan(error.width) and not math.isnan(error.violation)
+    rows = model.form.private_rows.any()
+    if without and math.isfinite(known.violation) and not (rows and private_rows(model).relative):
+        span = _span(model, error.objective, quickly)
+        forecast = replace(forecast, error=replace(error, width=known.violation, span=span))
+    return capped(forecast, known)
+
+
+def _known(model: Program, error: Violation, quickly: bool) -> Known:
+    """What a statement of this error has to be held against. Points are looked for where neither declarations nor
+    what holds for all points tells, and not ``quickly``."""
+    loss, violation = error.objective, error.violation
+    if error.centred and math.isinf(violation) and not math.isfinite(x_bound(model)):
+        return Known()  # it is stated as a multiple of x
+    if costs_are_open(model) and not (math.isinf(loss) and model.form.private_rows.any()):
+        return Known(violation=largest_violation(model))
+    if sides_are_open(model) and math.isnan(loss) and math.isnan(error.width) and not math.isinf(violation):
+        return Known()
+    lost, missed, width = stated(error, largest_violation(model))
+    everything = missed >= width * (1 - _EQUAL)  # all that any row can be violated by
+    if quickly or (everything and lost > 0 and math.isnan(error.tightening) and lost >= objective_span(model)):
+        span = _span(model, loss, quickly)
+        if not quickly:
+            model.public.require_feasible()  # known by now, where something was solved
+        return Known(math.inf if math.isnan(span) else span, largest_violation(model))
+    # Equal is equal within less than ``_EQUAL``.
+    most = math.inf if everything else missed * (1 + _EQUAL)
+    return known_without_data(model, centred=error.centred, loses=not math.isnan(loss), most=most)
+
+
+def _span(model: Program, loss: float, quickly: bool) -> float:
+    """How far the objective can vary; nan where none is lost, or, ``quickly``, as good as none."""
+    if math.isnan(loss) or (quickly and loss <= np.finfo(np.float64).tiny):
+        return math.nan
+    return objective_span(model)
+
+
+def known_without_data(model: Program, *, centred: bool = False, loses: bool = True, most: float = math.inf) -> Known:
     """What statements about ``model`` are held against; points are solved for one by one, until one keeps a statement.
 
     ``loses`` : whether statements state a loss; ``most`` : the largest violation that they leave open, which points
@@ -81,7 +126,7 @@ def known_without_data(model: PrivateLP, *, centred: bool = False, loses: bool =
     return Known(span, largest_violation(model), kept(), tightening=spread_of_sides(model))
 
 
-def public_points(model: PrivateLP) -> Iterator[PublicPoint]:
+def public_points(model: Program) -> Iterator[PublicPoint]:
     """The cheapest public point, the one that violates least whatever the data are, and the optimum for the middle of
     the declared ranges; those of them that exist, each solved for when it is asked for."""
     for find in (_cheapest, _safest, middle_point) if model.form.private_rows.any() else (_cheapest,):
@@ -97,14 +142,14 @@ def public_points(model: PrivateLP) -> Iterator[PublicPoint]:
             yield point
 
 
-def as_released(model: PrivateLP, point: PublicPoint) -> PublicPoint:
+def as_released(model: Program, point: PublicPoint) -> PublicPoint:
     """``point``, or the one of several equals that is found whatever was asked of the public set before."""
     again = _cheapest(model, released=True) if point.words.startswith(_CHEAPEST) else None
     return point if again is None else again
 
 
 @cached
-def certain_point(model: PrivateLP) -> PublicPoint | None:
+def certain_point(model: Program) -> PublicPoint | None:
     """A public point that satisfies every private constraint whatever the data are, as far as solvers tell; the
     cheapest on average that is known."""
     found = [point for point in islice(public_points(model), 2) if point.violation == 0 and point.words != MIDDLE]
@@ -116,7 +161,7 @@ _MISSED, _GAINED = 1e-9, 1e-3
 
 
 @cached
-def leaves_a_point(model: PrivateLP) -> bool:
+def leaves_a_point(model: Program) -> bool:
     """Whether public facts prove that tightened rows leave a point whatever is released, or that a ``certain_point``
     can be released instead.
 
@@ -150,7 +195,7 @@ def leaves_a_point(model: PrivateLP) -> bool:
 
 
 @cached
-def _cheapest(model: PrivateLP, released: bool = False) -> PublicPoint | None:
+def _cheapest(model: Program, released: bool = False) -> PublicPoint | None:
     """The optimum over the public set for the middle of the objective's range."""
     c = middle_cost(model)
     if c is None:
@@ -164,7 +209,7 @@ def _cheapest(model: PrivateLP, released: bool = False) -> PublicPoint | None:
 
 
 @cached
-def _safest(model: PrivateLP) -> PublicPoint | None:
+def _safest(model: Program) -> PublicPoint | None:
     """The point that violates private constraints least on the worst data; among several, the cheapest on average."""
     robust = robust_program(model) if model.form.matrix.nnz <= _MOST_ENTRIES else None
     if robust is None:
@@ -188,7 +233,7 @@ def _safest(model: PrivateLP) -> PublicPoint | None:
 
 
 @cached
-def middle_point(model: PrivateLP) -> PublicPoint | None:
+def middle_point(model: Program) -> PublicPoint | None:
     """The optimum if every private number were at the middle of its range; of large problems, of some of the records:
     what it loses and violates is bounded for all of them."""
     program, c = middle_program(fewer_records(model) or model), middle_cost(model)
@@ -198,14 +243,14 @@ def middle_point(model: PrivateLP) -> PublicPoint | None:
     return None if x is None else PublicPoint(x, worst_violation(model, x), MIDDLE, partial(regret, model, x))
 
 
-def _as_point(model: PrivateLP, solution: ConeSolution, finite: bool) -> PublicPoint:
+def _as_point(model: Program, solution: ConeSolution, finite: bool) -> PublicPoint:
     assert solution.x is not None
     words = "the point that violates least on the worst data"
     lost = partial(regret, model, solution.x) if finite else partial(float, math.inf)
     return PublicPoint(solution.x, worst_violation(model, solution.x), words, lost)
 
 
-def robust_program(model: PrivateLP) -> tuple[ConeProgram, sp.csr_array | None] | None:
+def robust_program(model: Program) -> tuple[ConeProgram, sp.csr_array | None] | None:
     """The program whose points satisfy every private constraint for every allowed database, and weights on |x|.
 
     Equalities with private numbers are bands that miss the middle of the allowed numbers by as much as the widest of
@@ -227,14 +272,14 @@ def robust_program(model: PrivateLP) -> tuple[ConeProgram, sp.csr_array | None] 
     return middle.with_(b=b, band=band), weights
 
 
-def middle_cost(model: PrivateLP) -> Floats | None:
+def middle_cost(model: Program) -> Floats | None:
     """(n,) c with private numbers at the middle of their ranges; None where some have none."""
     low, high = cost_range(model)
     return (low + high) / 2 if np.isfinite(low).all() and np.isfinite(high).all() else None
 
 
 @cached
-def middle_program(model: PrivateLP) -> ConeProgram | None:
+def middle_program(model: Program) -> ConeProgram | None:
     """The model with private numbers of its constraints at the middle of their ranges; None where some have none."""
     form = model.form
     low, high = form.side_range
@@ -250,7 +295,7 @@ def middle_program(model: PrivateLP) -> ConeProgram | None:
 
 
 @cached
-def half_ranges(model: PrivateLP) -> tuple[Floats, sp.csr_array | None]:
+def half_ranges(model: Program) -> tuple[Floats, sp.csr_array | None]:
     """How far b and A may be from that middle: (m,) for right-hand sides, what A adds in cones included, and weights on
     |x| in linear rows (None: A is public)."""
     low, high = model.form.side_range
@@ -262,7 +307,7 @@ def half_ranges(model: PrivateLP) -> tuple[Floats, sp.csr_array | None]:
     return half + in_cones, weights
 
 
-def spread(model: PrivateLP, reach: Floats) -> tuple[sp.csr_array, Floats]:
+def spread(model: Program, reach: Floats) -> tuple[sp.csr_array, Floats]:
     """Entrywise reach on A as weights on |x| in linear rows, and as public bounds on ``|N_i x|`` in cones."""
     rows, columns = model.form.matrix_positions()
     linear = np.zeros(model.affine.rows, dtype=bool)
@@ -275,7 +320,7 @@ def spread(model: PrivateLP, reach: Floats) -> tuple[sp.csr_array, Floats]:
     return weights, np.zeros(model.affine.rows) if keep.all() else box_reach(model, np.where(keep, 0.0, reach))
 
 
-def regret(model: PrivateLP, x: Floats) -> float:
+def regret(model: Program, x: Floats) -> float:
     """Upper bound on ``c'x - c'y`` over the public points y and the objectives c that declarations allow.
 
     For each entry ``max over c_j of c_j (x_j - y_j)`` is convex in y_j, so it lies below its chord over the box of y_j;
@@ -294,13 +339,13 @@ def regret(model: PrivateLP, x: Floats) -> float:
     return max(model.public.support(derivative) + constant, 0.0)
 
 
-def worst_violation(model: PrivateLP, x: Floats) -> float:
+def worst_violation(model: Program, x: Floats) -> float:
     """Largest violation of a private constraint at ``x`` over all allowed databases; 0 up to a solver's tolerance (an
     absolute one, and the rounding of the sums), inf for cones with private numbers."""
     return float(worst_violations(model, x).max(initial=0.0))
 
 
-def worst_violations(model: PrivateLP, x: Floats) -> Floats:
+def worst_violations(model: Program, x: Floats) -> Floats:
     """(m,) the same of every row."""
     form, affine = model.form, model.affine
     private = form.private_rows
@@ -315,7 +360,7 @@ def worst_violations(model: PrivateLP, x: Floats) -> Floats:
     return np.where(private & (over > _SOLVER + _ROUNDING * size), over, 0.0)
 
 
-def _ranges_at(model: PrivateLP, x: Floats) -> tuple[Floats, Floats]:
+def _ranges_at(model: Program, x: Floats) -> tuple[Floats, Floats]:
     """(m,), (m,): public range of the private numbers of every row at ``x``."""
     form, affine = model.form, model.affine
     (row, column), matrix = form.matrix_coordinates(), form.matrix
@@ -336,7 +381,7 @@ def _ranges_at(model: PrivateLP, x: Floats) -> tuple[Floats, Floats]:
 
 
 @cached
-def sides_are_open(model: PrivateLP) -> bool:
+def sides_are_open(model: Program) -> bool:
     """Whether declarations allow some private right-hand side to be so tight that every public point violates it, by
     any amount: then no such point keeps a statement with a number in it."""
     low, high = model.form.side_range
@@ -344,7 +389,7 @@ def sides_are_open(model: PrivateLP) -> bool:
 
 
 @cached
-def costs_are_open(model: PrivateLP) -> bool:
+def costs_are_open(model: Program) -> bool:
     """Whether declarations leave some coefficient of the objective without a range: then nothing bounds what a point
     loses that reads no data."""
     low, high = cost_range(model)
@@ -352,7 +397,7 @@ def costs_are_open(model: PrivateLP) -> bool:
 
 
 @cached
-def largest_violation(model: PrivateLP) -> float:
+def largest_violation(model: Program) -> float:
     """How far a private constraint can be violated in the public set, by any allowed data."""
     if not model.form.private_rows.any():
         return 0.0
@@ -364,13 +409,13 @@ def largest_violation(model: PrivateLP) -> float:
     return math.inf if rows.relative else rows.residual_range(public_polyhedron(model))[1]
 
 
-def spread_of_sides(model: PrivateLP) -> float:
+def spread_of_sides(model: Program) -> float:
     """How far the right-hand sides of private rows lie apart between the best and the worst data."""
     return float(spread_of_rows(model).max(initial=0.0))
 
 
 @cached
-def spread_of_rows(model: PrivateLP) -> Floats:
+def spread_of_rows(model: Program) -> Floats:
     """(m,) the same of every row, in cones along the interior direction; inf where ranges are not declared."""
     if not model.form.private_rows.any():
         return np.zeros(model.affine.rows)
@@ -386,7 +431,7 @@ def spread_of_rows(model: PrivateLP) -> Floats:
 
 
 @cached
-def declared_range(model: PrivateLP, part: str) -> tuple[Floats, Floats]:
+def declared_range(model: Program, part: str) -> tuple[Floats, Floats]:
     """Least and largest private contribution to every entry of c, b or A that has one, in increasing order of position
     (for A, of ``row + m * column``, as ``matrix_positions``)."""
     form = model.form

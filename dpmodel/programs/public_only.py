@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import (
     YES,
     Feasibility,
@@ -25,6 +24,7 @@ from dpmodel.contract import (
 )
 from dpmodel.forecast import JUST_BELOW, Bound, Forecast, Violation
 from dpmodel.privacy import NoiseSource
+from dpmodel.programs.model import Program
 from dpmodel.programs.objective import objective_span, private_objective
 from dpmodel.programs.public import (
     MIDDLE,
@@ -41,7 +41,7 @@ from dpmodel.text import number
 
 
 @dataclass(frozen=True)
-class PublicOnly(Mechanism[PrivateLP]):
+class PublicOnly(Mechanism[Program]):
     """A point found from public facts: the robust optimum, the cheapest public point, the optimum for the middle of the
     declared ranges, or the centre of the set.
 
@@ -60,25 +60,25 @@ class PublicOnly(Mechanism[PrivateLP]):
     """
 
     serves: ClassVar[Serves] = Serves(
-        PrivateLP, ("objective low", "scalar low", "row low", "matrix low", "column low", "row high"), reads_blocks=True
+        Program, ("objective low", "scalar low", "row low", "matrix low", "column low", "row high"), reads_blocks=True
     )
     name: str = "public-only"
     source: str = "Ben-Tal, El Ghaoui and Nemirovski 2009, chapter 1"
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         if not model.private_parts():
             return Verdict(False, "no private parameter changes c, b or A")
         if options.goal != "auto" or options.target is not None:
             return Verdict(False, "it needs no target, search or penalty")
         return YES
 
-    def at_least(self, model: PrivateLP, options: Options) -> Iterator[Bound]:
+    def at_least(self, model: Program, options: Options) -> Iterator[Bound]:
         """No bound on what a point loses or violates where declarations leave none."""
         loss, violation = (math.inf if each(model) else math.nan for each in (costs_are_open, sides_are_open))
         # Among statements that say nothing predictions decide: its own comes after those that say that data help.
         yield Bound(Violation(loss, violation, against_public=JUST_BELOW), reads=False)
 
-    def forecast(self, model: PrivateLP, options: Options) -> Forecast | Verdict:
+    def forecast(self, model: Program, options: Options) -> Forecast | Verdict:
         point = _point(model, options)
         if point is None and options.feasibility in ("safe", "strict"):
             why = "the public bounds do not leave a point that is feasible for every allowed database"
@@ -114,7 +114,7 @@ class PublicOnly(Mechanism[PrivateLP]):
             work="public solves only",
         )
 
-    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         point = _point(model, options)
         assert point is not None
         value = None if private_objective(model) else float(model.form.c0 @ point.x) + model.form.d0
@@ -122,7 +122,7 @@ class PublicOnly(Mechanism[PrivateLP]):
         return Outcome("optimal", np.array(point.x), None, value, notes=notes)
 
 
-def _point(model: PrivateLP, options: Options) -> PublicPoint | None:
+def _point(model: Program, options: Options) -> PublicPoint | None:
     """The point that a request gets: for safe and strict ones one that is feasible for every allowed database; for
     centred ones with an objective the one for the middle of all ranges (nothing is shifted); else the feasible one if
     it exists, or the least larger share of the objective's span lost or of the width violated."""
@@ -135,7 +135,7 @@ def _point(model: PrivateLP, options: Options) -> PublicPoint | None:
     return model.cached(("public point", mode), find)
 
 
-def _choose(model: PrivateLP, mode: Feasibility) -> PublicPoint | None:
+def _choose(model: Program, mode: Feasibility) -> PublicPoint | None:
     points, strict = list(islice(public_points(model), 2)), mode in ("safe", "strict")
     # The safest costs least on average of all that violate nothing, and so does not lose more under a public objective.
     if mode == "centred" or private_objective(model) or all(point.violation > 0 for point in points):
@@ -162,7 +162,7 @@ def _choose(model: PrivateLP, mode: Feasibility) -> PublicPoint | None:
     return min(points, key=share)
 
 
-def _centre(model: PrivateLP) -> PublicPoint | None:
+def _centre(model: Program) -> PublicPoint | None:
     """The public point nearest to the middle of the box around the public set."""
     polytope = public_polyhedron(model) if plain_linear(model) is None else None
     if polytope is None or polytope.empty:

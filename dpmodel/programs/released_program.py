@@ -33,7 +33,6 @@ import scipy.sparse as sp
 from scipy.optimize import brentq
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.public_set import base_program
 from dpmodel.contract import Options, Outcome
@@ -41,6 +40,7 @@ from dpmodel.kernels.direct_measurement import declared_integer
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, solve_cone_program
 from dpmodel.numerics.solvers import SOLVER_ERROR
+from dpmodel.programs.model import Program
 
 
 def interior_direction(affine: AffineMap) -> Floats:
@@ -295,7 +295,7 @@ _GIVES_WAY = ("the released program has no point; in this one private rows give 
 
 
 def relaxed_program(
-    model: PrivateLP, c: Floats | None, b: Floats | None, entries: Floats | None, relax: Floats
+    model: Program, c: Floats | None, b: Floats | None, entries: Floats | None, relax: Floats
 ) -> ConeProgram:
     """The released program with rows moved by ``relax`` (m,) along their interior direction.
 
@@ -312,7 +312,7 @@ def relaxed_program(
     return base_program(model.form).with_(c=total_c, b=moved, A=A, band=band, ceiling=model.public.ceiling)
 
 
-def whole_sides(model: PrivateLP, program: ConeProgram, relax: Floats) -> ConeProgram:
+def whole_sides(model: Program, program: ConeProgram, relax: Floats) -> ConeProgram:
     """``program`` with right-hand sides rounded in rows whose private part is an integer by public declaration.
 
     Row i is ``A_i x <= b_i``. Tightened (``relax_i < 0``), its side is at most b_i when the statement holds. With b_i
@@ -336,7 +336,7 @@ def whole_sides(model: PrivateLP, program: ConeProgram, relax: Floats) -> ConePr
 _LIKE = 1e-9
 
 
-def _integer_rows(model: PrivateLP) -> npt.NDArray[np.bool_]:
+def _integer_rows(model: Program) -> npt.NDArray[np.bool_]:
     """(m,) inequalities whose right-hand side is a public number and an integer combination of private integers. Not
     kept: a run writes nothing into the model."""
     scalar, mask = model.form.scalar, np.zeros(model.affine.rows, dtype=bool)
@@ -351,7 +351,7 @@ def _integer_rows(model: PrivateLP) -> npt.NDArray[np.bool_]:
 
 
 def solve_released(
-    model: PrivateLP,
+    model: Program,
     options: Options,
     program: ConeProgram,
     *,
@@ -398,7 +398,7 @@ def solve_released(
 
 
 def solve_most_inside(
-    model: PrivateLP, options: Options, b: Floats | None, entries: Floats | None, *, relax: Floats, inside: float
+    model: Program, options: Options, b: Floats | None, entries: Floats | None, *, relax: Floats, inside: float
 ) -> Outcome:
     """For linear programs without an objective: the point that meets the released rows best.
 

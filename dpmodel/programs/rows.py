@@ -15,7 +15,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Array, Floats, Integers, Mask, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.compile.affine_map import AffineMap, most_items
 from dpmodel.compile.footprint import most_touched, record_blocks
 from dpmodel.compile.form import StandardForm, ranges_in_order
@@ -24,18 +23,19 @@ from dpmodel.contract import Verdict
 from dpmodel.marks.layout import each, same_for_all, sum_by
 from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
+from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.row_tables import RowPart, RowsHere, RowTable, Treatment, Widths, row_table
 
 # What points of a solver miss bounds by, and more than sums of entries are rounded by.
 _SOLVER = 1e-6
 
 
-def public_polyhedron(model: PrivateLP) -> Polyhedron:
+def public_polyhedron(model: Program) -> Polyhedron:
     """The public constraints of a linear model."""
     return model.public.polyhedron
 
 
-def plain_rows(model: PrivateLP) -> Verdict | None:
+def plain_rows(model: Program) -> Verdict | None:
     """No, unless the model is a linear program over continuous variables whose private rows are as written."""
     if not model.affine.is_linear():
         return Verdict(False, "serves linear programs (no second-order, semidefinite, exponential or power cones)")
@@ -47,7 +47,7 @@ def plain_rows(model: PrivateLP) -> Verdict | None:
 
 
 @cached
-def plain_linear(model: PrivateLP) -> Verdict | None:
+def plain_linear(model: Program) -> Verdict | None:
     """``plain_rows`` over a bounded public set."""
     refused = plain_rows(model)
     if refused is not None:
@@ -59,7 +59,7 @@ def plain_linear(model: PrivateLP) -> Verdict | None:
     return None
 
 
-def _bounded(model: PrivateLP) -> bool:
+def _bounded(model: Program) -> bool:
     """Whether the public constraints bound x, or contradict each other."""
     if model.public.program.keep.any():
         if model.public.endless and model.public.feasible:
@@ -70,7 +70,7 @@ def _bounded(model: PrivateLP) -> bool:
     return bool((lower > upper).any()) or bool((np.isfinite(lower) & np.isfinite(upper)).all())
 
 
-def most_rows_stay(model: PrivateLP) -> Verdict | None:
+def most_rows_stay(model: Program) -> Verdict | None:
     """No, where one record reaches most of the private rows: leaving a few of them out hides nobody."""
     rows = private_rows(model)
     if 2 * rows.per_record <= rows.count:
@@ -93,7 +93,7 @@ class PrivateRows:
     the public set, row by row, widened by what points of a solver may miss the box and sums are rounded by.
     """
 
-    model: PrivateLP
+    model: Program
     index: Integers
     sign: Floats
     per_record: int
@@ -182,7 +182,7 @@ class PrivateRows:
 
 
 @cached
-def private_rows(model: PrivateLP) -> PrivateRows:
+def private_rows(model: Program) -> PrivateRows:
     """The private rows of a linear model whose public set is bounded; computed once per problem."""
     form, affine = model.form, model.affine
     zero = affine.equalities()
@@ -233,7 +233,7 @@ def _relative_scale(polytope: Polyhedron) -> tuple[Floats, bool]:
     return (np.full(size.size, polytope.l1) if by_norm else size), by_norm
 
 
-def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[Floats, Floats, Floats, Floats]:
+def _entry_bounds(model: Program, rows: Integers, both_signs: bool) -> tuple[Floats, Floats, Floats, Floats]:
     """(n,), (n,): bounds over the private rows of the entries of each column, zero included; and (m,), (m,): of every
     private row times x, over the box of the public set."""
     form, affine = model.form, model.affine
@@ -263,12 +263,12 @@ def _entry_bounds(model: PrivateLP, rows: Integers, both_signs: bool) -> tuple[F
 
 
 @cached
-def matrix_range(model: PrivateLP) -> tuple[Floats, Floats]:
+def matrix_range(model: Program) -> tuple[Floats, Floats]:
     """Least and largest private contribution to every entry of A that has one, in the order of ``matrix_positions``."""
     return ranges_in_order(model.affine, model.form.matrix)
 
 
-def public_entries(model: PrivateLP) -> tuple[Integers, Integers, Floats]:
+def public_entries(model: Program) -> tuple[Integers, Integers, Floats]:
     """Row, column and value of the public entries of A in the private rows."""
     A0 = model.form.A0
     row = np.repeat(np.arange(model.affine.rows), np.diff(A0.indptr))
@@ -276,7 +276,7 @@ def public_entries(model: PrivateLP) -> tuple[Integers, Integers, Floats]:
     return row[own], A0.indices[own], A0.data[own]
 
 
-def at_private_entries(model: PrivateLP, row: Integers, column: Integers) -> Mask:
+def at_private_entries(model: Program, row: Integers, column: Integers) -> Mask:
     """Whether private numbers stand at these places of A too; ``np.isin`` takes long where they are millions."""
     private, place = model.form.matrix.positions, row + np.int64(model.affine.rows) * column
     if not private.size:
@@ -309,7 +309,7 @@ def _add_ends(
         end += alike.sums_by_column(part) if alike else sum_by(row, weights=part, minlength=end.size)
 
 
-def _declared_norms(model: PrivateLP, rows: Integers) -> tuple[float, float]:
+def _declared_norms(model: Program, rows: Integers) -> tuple[float, float]:
     """Bounds of the 1- and 2-norm of a row of A from declared magnitudes of the records' own units (inf if none)."""
     form, affine = model.form, model.affine
     public, _, entries = public_entries(model)
@@ -374,7 +374,7 @@ def first_records(affine: AffineMap) -> Mapping[int, int]:
     return start
 
 
-def owners(model: PrivateLP) -> tuple[Integers, Integers]:
+def owners(model: Program) -> tuple[Integers, Integers]:
     """(entries,), (entries,): the row of every private coefficient in A and b, and the record that it belongs to."""
     form, blocks = model.form, model.affine.private_blocks
     if len(blocks) == 1 and not form.scalar.nnz:
@@ -384,14 +384,14 @@ def owners(model: PrivateLP) -> tuple[Integers, Integers]:
     return rows, owner[np.concatenate([form.matrix.column, form.scalar.column])]
 
 
-def rows_vanish(model: PrivateLP) -> bool:
+def rows_vanish(model: Program) -> bool:
     """Whether a row of zeros can only mean that its record is absent: no row holds numbers of two records, and zero is
     what an absent record leaves."""
     blocks = model.affine.private_blocks
     return bool(blocks) and all(block.parameter.vanishes for block in blocks) and most_items(*owners(model)) <= 1
 
 
-def rows_per_record(model: PrivateLP, twice: Mask | None = None) -> int:
+def rows_per_record(model: Program, twice: Mask | None = None) -> int:
     """The most private rows that one record reaches; those of the mask ``twice`` count double."""
     form, m = model.form, max(model.affine.rows, 1)
     rows, columns = form.matrix_coordinates()[0], form.matrix.column
@@ -411,9 +411,7 @@ def rows_per_record(model: PrivateLP, twice: Mask | None = None) -> int:
 
 
 # ---------------------------------------------------------------------- private values, for ``run`` only
-def rows_at(
-    model: PrivateLP, theta: PrivateArray, index: Integers, *, absent: bool
-) -> tuple[sp.csr_array, PrivateArray]:
+def rows_at(model: Program, theta: PrivateArray, index: Integers, *, absent: bool) -> tuple[sp.csr_array, PrivateArray]:
     """(k x n) and (k,): the rows ``index`` of the standard form at theta; absent ones read ``0 <= 0`` if ``absent``."""
     form, (m, n) = model.form, (max(model.affine.rows, 1), model.affine.variables)
     if not form.matrix.nnz and not absent:  # only sides are private
@@ -439,7 +437,7 @@ def rows_at(
     return A, PrivateArray(b)
 
 
-def present(model: PrivateLP, theta: Array) -> Mask:
+def present(model: Program, theta: Array) -> Mask:
     """(m,) private: the rows with a private number that is not zero."""
     touched = np.zeros(max(model.affine.rows, 1), dtype=bool)
     touched[model.form.matrix_coordinates()[0][theta[model.form.matrix.column] != 0]] = True

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.compile.affine_map import ThetaBlock
 from dpmodel.compile.form import entry_ends
 from dpmodel.compile.public_set import base_program
@@ -30,6 +29,7 @@ from dpmodel.memo import cached
 from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import PublicGenerator, SeededSource, public_generator
 from dpmodel.programs.fewer_records import as_noisy, fewer_records
+from dpmodel.programs.model import Program, RecordsProgram
 from dpmodel.programs.objective import objective_span
 from dpmodel.programs.public_only import PUBLIC_ONLY
 from dpmodel.programs.rows import private_rows, public_polyhedron
@@ -42,7 +42,7 @@ _MANY = 1000
 
 
 @dataclass(frozen=True)
-class SyntheticLP(PrivateLP):
+class SyntheticLP(Program):
     """The same problem with synthetic private values ``theta`` (P,), or one of fewer records; public facts are shared.
     ``of_all`` : numbers that a product with all rows reads, by which runs are planned."""
 
@@ -58,7 +58,7 @@ class SyntheticLP(PrivateLP):
 
 
 def against_public(
-    mechanism: Any, model: PrivateLP, options: Options, count: int = DATABASES, enough: float = math.inf
+    mechanism: Any, model: Program, options: Options, count: int = DATABASES, enough: float = math.inf
 ) -> float:
     """The error of ``mechanism`` on ``count`` synthetic databases, in units of that of the best point that reads no
     data (of the largest error there can be, where no such point is eligible). Computed once per request. Databases of
@@ -90,19 +90,19 @@ def against_public(
     return model.cached(("against public", repr(mechanism), requested, vertices, count, enough), build)
 
 
-def databases_that_tell(model: PrivateLP) -> int:
+def databases_that_tell(model: Program) -> int:
     """How many are worth drawing: of many records, one tells."""
     rows = private_rows(model).count
     return min(DATABASES, max(_MANY // max(rows, 1), 1)) if fewer_records(model) is None else 1
 
 
 @cached
-def databases(model: PrivateLP, count: int) -> list[PrivateArray]:
+def databases(model: Program, count: int) -> list[PrivateArray]:
     """(P,) private numbers of each database; the first are the same ones, however many are asked for."""
     return drawn_databases(model, count)
 
 
-def drawn_databases(model: PrivateLP, count: int) -> list[PrivateArray]:
+def drawn_databases(model: Program, count: int) -> list[PrivateArray]:
     """(P,) private numbers of each of ``count`` databases."""
     rng, out = public_generator(0), []
     for _ in range(count):
@@ -113,7 +113,7 @@ def drawn_databases(model: PrivateLP, count: int) -> list[PrivateArray]:
     return out
 
 
-def error(model: PrivateLP, theta: PrivateArray, x: Floats | None) -> float:
+def error(model: Program, theta: PrivateArray, x: Floats | None) -> float:
     """Mean violation as a share of the width, plus the loss (against the cheapest public point) as one of its span."""
     if x is None:
         return 1.0
@@ -158,7 +158,7 @@ def _draw(block: ThetaBlock, rng: PublicGenerator) -> Floats:
     return values
 
 
-def measured(mechanism: Any, model: PrivateLP, options: Options, runs: int) -> dict[str, list[float]]:
+def measured(mechanism: Any, model: Program, options: Options, runs: int) -> dict[str, list[float]]:
     """Column of ``Violation`` -> its value in each run: what the objective loses against the drawn program's optimum
     (nan where the drawn program has none), and the largest violation of a private row (both nan without a point).
 
@@ -168,7 +168,7 @@ def measured(mechanism: Any, model: PrivateLP, options: Options, runs: int) -> d
         For cones, rows that are not in one array, and where a private number has no declared range to be drawn from.
     """
     form = model.form
-    if isinstance(model, RecordsLP):
+    if isinstance(model, RecordsProgram):
         raise SpecificationError(
             "simulate: a program whose rows are read a part at a time",
             why="databases are drawn, and programs solved exactly, in memory",

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpmodel.classify.private_lp import PrivateLP, refuse_high
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.feasibility import tightened_program, treat
+from dpmodel.programs.model import Program, refuse_high
 from dpmodel.programs.noise_design import Kind, design
 from dpmodel.programs.noise_once import caveats, objective_loss, released_constant, released_parts
 from dpmodel.programs.public import half_ranges, middle_program, spread_of_sides
@@ -22,7 +22,7 @@ from dpmodel.text import number
 
 
 @dataclass(frozen=True)
-class StrictTruncatedLaplace(Mechanism[PrivateLP]):
+class StrictTruncatedLaplace(Mechanism[Program]):
     """Every true constraint holds at the released point, for every draw of the noise.
 
     Source
@@ -54,15 +54,15 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
     """
 
     serves: ClassVar[Serves] = Serves(
-        PrivateLP, ("scalar low", "row low", "matrix low", "column low"), strict=True, over_all=True
+        Program, ("scalar low", "row low", "matrix low", "column low"), strict=True, over_all=True
     )
     name: str = "strict-truncated-laplace"
     source: str = "Munoz, Syed, Vassilvitskii, Vitercik 2021; HRRU14 sections 4.2-4.4"
 
-    def _kinds(self, model: PrivateLP) -> dict[str, Kind]:
+    def _kinds(self, model: Program) -> dict[str, Kind]:
         return {p: "laplace" if p == "objective" else "truncated" for p in model.private_parts()}
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         parts = model.private_parts()
         if not ("scalar" in parts or "matrix" in parts):
             return Verdict(False, "no private parameter in the constraints: they hold exactly in any case")
@@ -87,7 +87,7 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
             return YES
         return Verdict(False, self._why_not(model), "infeasible")
 
-    def _clamped(self, model: PrivateLP, options: Options) -> Verdict | None:
+    def _clamped(self, model: Program, options: Options) -> Verdict | None:
         """No, where allowed values lie beyond the clamp: those would be released as another number."""
         noise = design(model, options, self._kinds(model))
         for name, part in noise.parts.items():
@@ -102,7 +102,7 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
                 )
         return None
 
-    def _why_not(self, model: PrivateLP) -> str:
+    def _why_not(self, model: Program) -> str:
         loose = []
         for block in model.affine.private_blocks:
             low, high = block.parameter.entry_range
@@ -112,7 +112,7 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         cones = "" if model.affine.is_linear() else " and every draw of the noise"
         return f"the public bounds do not leave a point that is feasible for every allowed database{cones}{missing}"
 
-    def forecast(self, model: PrivateLP, options: Options) -> Forecast:
+    def forecast(self, model: Program, options: Options) -> Forecast:
         noise = design(model, options, self._kinds(model))
         loss = objective_loss(model, noise)
         done, most = treat(model, options, noise), spread_of_sides(model)
@@ -146,7 +146,7 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
             ),
         )
 
-    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         plan = design(model, options, self._kinds(model))
         c, b, entries = released_parts(model, plan, noise, progress)
         progress("solving the tightened program", 0.5)
@@ -155,7 +155,7 @@ class StrictTruncatedLaplace(Mechanism[PrivateLP]):
         out = solve_released(model, options, program, weights=weights, may_give_way=False)
         return replace(out, notes=(*done.words(model, b), *out.notes), constant=released_constant(model, c, b))
 
-    def _feasible_for_all(self, model: PrivateLP, options: Options) -> bool:
+    def _feasible_for_all(self, model: Program, options: Options) -> bool:
         """Whether one public point satisfies the released program for every allowed data and every draw.
 
         The released numbers are moved into their public range [low, high]; its middle and half-width give the worst

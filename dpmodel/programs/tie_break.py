@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Candidate, Options
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.programs.fewer_records import fewer_records
+from dpmodel.programs.model import Program
 from dpmodel.programs.simulation import DATABASES, against_public, databases_that_tell
 from dpmodel.text import number
 
@@ -24,7 +24,7 @@ _HOPELESS = 20.0
 
 
 def settled(
-    model: PrivateLP,
+    model: Program,
     options: Options,
     compared: Sequence[Any],
     candidates: Sequence[Candidate],
@@ -104,7 +104,7 @@ def settled(
     return [told(candidate) for candidate in candidates]
 
 
-def _work(model: PrivateLP, forecast: Forecast) -> float:
+def _work(model: Program, forecast: Forecast) -> float:
     """Numbers that a run reads, about."""
     noise = forecast.noise
     way = noise.get("objective treated by", {})

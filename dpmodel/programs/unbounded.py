@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.footprint import entry_sensitivities
 from dpmodel.compile.public_set import base_program
 from dpmodel.contract import Candidate
@@ -20,6 +19,7 @@ from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.numerics.implied_bounds import narrowing
+from dpmodel.programs.model import Program
 from dpmodel.programs.rows import plain_linear
 from dpmodel.text import number
 
@@ -34,7 +34,7 @@ _PASSES = 10
 _END = object()
 
 
-def refuse_foregone(model: PrivateLP, chosen: Candidate, over_all: bool) -> None:
+def refuse_foregone(model: Program, chosen: Candidate, over_all: bool) -> None:
     """Nothing, or a refusal before the charge. ``over_all`` : as ``Serves``.
 
     Raises
@@ -54,7 +54,7 @@ def refuse_foregone(model: PrivateLP, chosen: Candidate, over_all: bool) -> None
             raise refused
 
 
-def _refuse_large(model: PrivateLP, chosen: Candidate) -> None:
+def _refuse_large(model: Program, chosen: Candidate) -> None:
     form, base = model.form, base_program(model.form)
     noise = {} if chosen.forecast is None else chosen.forecast.noise
     drawn = [part["largest_noise"] for part in noise.values() if isinstance(part, Mapping) and "largest_noise" in part]
@@ -75,7 +75,7 @@ def _refuse_large(model: PrivateLP, chosen: Candidate) -> None:
             )
 
 
-def _unbounded(model: PrivateLP, bounded: bool) -> UnsupportedModelError | None:
+def _unbounded(model: Program, bounded: bool) -> UnsupportedModelError | None:
     """Why the objective has no bound: a direction d that every row and bound allows for ever, along which it falls.
     ``bounded`` : the loss by noise on the objective is finite, and with it every column whose cost a record can move.
 
@@ -137,7 +137,7 @@ def _unbounded(model: PrivateLP, bounded: bool) -> UnsupportedModelError | None:
     return None
 
 
-def _ends(model: PrivateLP, base: ConeProgram) -> tuple[Floats, Floats]:
+def _ends(model: Program, base: ConeProgram) -> tuple[Floats, Floats]:
     """(n,), (n,): the box of directions of size 1 at most along which the bounds hold for ever."""
     lower = np.where(np.isfinite(base.lower), 0.0, -1.0)
     upper = np.where(np.isfinite(base.upper), 0.0, 1.0)
@@ -217,7 +217,7 @@ def _lowest(objective: Floats, box: tuple[Floats, Floats]) -> float:
     return float(np.minimum(objective * box[0], objective * box[1]).sum())
 
 
-def _escapes(model: PrivateLP, cone: ConeProgram, objective: Floats) -> str:
+def _escapes(model: Program, cone: ConeProgram, objective: Floats) -> str:
     """Names of the variables that move along a direction of ``cone`` in which ``objective`` falls; "" for none."""
     live = np.where(cone.upper > cone.lower, objective, 0.0)
     size = float(np.abs(live).max(initial=0.0))
@@ -239,7 +239,7 @@ def _escapes(model: PrivateLP, cone: ConeProgram, objective: Floats) -> str:
     return ", ".join(list(dict.fromkeys(moved))[:3]) or "a variable"
 
 
-def _objectives(model: PrivateLP, cone: ConeProgram, private: np.ndarray) -> Iterator[Floats]:
+def _objectives(model: Program, cone: ConeProgram, private: np.ndarray) -> Iterator[Floats]:
     """Objectives at ends of their public range, at which some direction may fall: complete where signs of x are known,
     or nothing is declared; with finite ranges on free variables some are not looked at."""
     form = model.form
@@ -260,7 +260,7 @@ def _objectives(model: PrivateLP, cone: ConeProgram, private: np.ndarray) -> Ite
     yield -general
 
 
-def _in_objective(model: PrivateLP) -> str:
+def _in_objective(model: Program) -> str:
     """Names of the private parameters in c."""
     used = model.form.objective.column
     blocks = model.affine.private_blocks

@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP, refuse_high
 from dpmodel.compile.affine_map import LinearMap
 from dpmodel.compile.footprint import entry_sensitivities, sensitivity_of
 from dpmodel.compile.form import value_range
@@ -19,6 +18,7 @@ from dpmodel.forecast import Forecast, Violation
 from dpmodel.kernels.exact_rows import CLAMP, ROUNDING, exact_rows
 from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
+from dpmodel.programs.model import Program, refuse_high
 from dpmodel.programs.noise_once import against_ignorance
 from dpmodel.programs.objective import objective_span
 from dpmodel.text import number
@@ -36,7 +36,7 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class VertexExponential(Mechanism[PrivateLP]):
+class VertexExponential(Mechanism[Program]):
     """Choose one of finitely many public feasible points by its private objective value.
 
     Source
@@ -57,12 +57,12 @@ class VertexExponential(Mechanism[PrivateLP]):
         One pass over the candidates; no solve.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("objective low",))
+    serves: ClassVar[Serves] = Serves(Program, ("objective low",))
     name: str = "vertex-exponential"
     source: str = "HRRU14, section 4.5; permute-and-flip"
     vertices: Any = field(default=None, compare=False, repr=False)
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         if model.private_parts() != ("objective",):
             return Verdict(False, "serves problems in which only the objective is private")
         high = refuse_high(model, "selection")
@@ -78,7 +78,7 @@ class VertexExponential(Mechanism[PrivateLP]):
             return Verdict(False, "the public part of the objective is so large that private scores drown in rounding")
         return YES
 
-    def forecast(self, model: PrivateLP, options: Options) -> Forecast:
+    def forecast(self, model: Program, options: Options) -> Forecast:
         found = _found(model, options.vertices)
         loss = drawn = 0.0
         if _range(model, options.vertices) > 0:  # 0: no record can move the score of any candidate
@@ -100,7 +100,7 @@ class VertexExponential(Mechanism[PrivateLP]):
             error=Violation(objective=loss, against_public=against_ignorance(np.full(low.size, drawn), high - low)),
         )
 
-    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         found = _found(model, options.vertices)
         scores = _score_map(model, options.vertices)
         progress(f"choosing among {found.points.shape[0]} points", 0.2)
@@ -120,34 +120,34 @@ class VertexExponential(Mechanism[PrivateLP]):
         return Outcome("optimal", x, None, None, notes=notes)
 
 
-def _found(model: PrivateLP, vertices: Floats | None) -> Candidates:
+def _found(model: Program, vertices: Floats | None) -> Candidates:
     found = candidates(model, vertices)
     assert found is not None  # eligible() came first
     return found
 
 
 @cached
-def _score_map(model: PrivateLP, vertices: Floats | None) -> LinearMap:
+def _score_map(model: Program, vertices: Floats | None) -> LinearMap:
     """(k,) private parts of the objective values ``c'v``, as functions of theta."""
     found = _found(model, vertices)
     product = sp.coo_array(found.points @ model.form.objective.tocsr(model.affine.theta_size))
     return LinearMap.of(product.coords[0], product.coords[1], product.data, found.points.shape[0])
 
 
-def _public_scores(model: PrivateLP, found: Candidates) -> Floats:
+def _public_scores(model: Program, found: Candidates) -> Floats:
     """(k,) public parts of the objective values."""
     return np.asarray(found.points @ model.form.c0, dtype=np.float64)
 
 
 @cached
-def _single(model: PrivateLP, vertices: Floats | None) -> float:
+def _single(model: Program, vertices: Floats | None) -> float:
     """How far one record can move any one score."""
     scores = _score_map(model, vertices)
     return float(entry_sensitivities(model.affine, scores).max(initial=0.0))
 
 
 @cached
-def _range(model: PrivateLP, vertices: Floats | None) -> float:
+def _range(model: Program, vertices: Floats | None) -> float:
     """R: how far one record can move the scores apart."""
     points, single = _found(model, vertices).points, _single(model, vertices)
     sensitivities = sensitivity_of(model.affine, model.form.objective)
@@ -167,12 +167,12 @@ def _spread(points: sp.csr_array) -> float:
 
 
 @cached
-def candidates(model: PrivateLP, vertices: Floats | None) -> Candidates | None:
+def candidates(model: Program, vertices: Floats | None) -> Candidates | None:
     """The user's public points, or the vertices of a scaled simplex recognised in the public constraints."""
     return _simplex(model) if vertices is None else Candidates(sp.csr_array(vertices), "given points", False)
 
 
-def _simplex(model: PrivateLP) -> Candidates | None:
+def _simplex(model: Program) -> Candidates | None:
     """Vertices of {x >= 0, a'x = s} or {x >= 0, a'x <= s} with a > 0, s > 0, when that is the whole set."""
     affine, form = model.affine, model.form
     n = affine.variables

@@ -44,7 +44,6 @@ from scipy.optimize import brentq
 from scipy.special import gammainccinv
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers, refuse_high
 from dpmodel.compile.affine_map import AffineMap, LinearMap
 from dpmodel.compile.footprint import entries_under, record_blocks, sensitivity_of
 from dpmodel.contract import YES, Options, Progress, Verdict, counted
@@ -54,6 +53,7 @@ from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.simplex_form import MOST_ROWS, EntropicPolytope, SimplexForm, simplex_form
 from dpmodel.privacy import NoiseSource
+from dpmodel.programs.model import PrivateNumbers, Program, refuse_high
 from dpmodel.programs.point_finder import Engine, Point, Promise, Task
 from dpmodel.programs.rows import public_polyhedron
 
@@ -205,7 +205,7 @@ class Shape(NamedTuple):
 
 
 def simplex_of(
-    model: PrivateLP, polytope: Polyhedron, lower: Floats, upper: Floats
+    model: Program, polytope: Polyhedron, lower: Floats, upper: Floats
 ) -> tuple[SimplexForm, float] | Verdict:
     """The simplex form of a public set for rows between ``lower`` and ``upper``, and the work of a projection; or why
     there is none."""
@@ -311,7 +311,7 @@ def apart(affine: AffineMap, scores: LinearMap) -> float:
     return most
 
 
-def listed_rows(model: PrivateLP) -> tuple[Integers, Integers]:
+def listed_rows(model: Program) -> tuple[Integers, Integers]:
     """Private rows of the standard form, and the equalities among them (numbers in that list)."""
     index = np.flatnonzero(model.form.private_rows)
     return index, np.flatnonzero(model.affine.equalities()[index])
@@ -324,11 +324,11 @@ class GameEngine(Engine):
     words: ClassVar[str]  # what a round does with the row it names
 
     @staticmethod
-    def rows(model: PrivateLP) -> Any:
+    def rows(model: Program) -> Any:
         """Public facts on the private rows."""
         raise NotImplementedError
 
-    def entry_bounds(self, model: PrivateLP) -> tuple[Floats, Floats]:
+    def entry_bounds(self, model: Program) -> tuple[Floats, Floats]:
         """(n,), (n,): bounds, zero included, of the entries of a private row."""
         raise NotImplementedError
 
@@ -348,7 +348,7 @@ class GameEngine(Engine):
         """More public numbers for the forecast."""
         return {}
 
-    def shape(self, model: PrivateLP, polytope: Polyhedron) -> Shape | Verdict:
+    def shape(self, model: Program, polytope: Polyhedron) -> Shape | Verdict:
         """Of the public set for these rows, or why there is none."""
         rows = self.rows(model)
         bounds = model.cached(("bounds of entries", self.rows.__qualname__), partial(self.entry_bounds, model))
@@ -359,7 +359,7 @@ class GameEngine(Engine):
 
         return polytope.cached(("shape", id(rows)), build)[1]  # with the rows, so that nothing else takes their id
 
-    def formed(self, model: PrivateLP) -> Verdict:
+    def formed(self, model: Program) -> Verdict:
         shape = self.shape(model, public_polyhedron(model))
         return YES if isinstance(shape, Shape) else shape
 
@@ -458,7 +458,7 @@ class ScalarMultiplicativeWeights(GameEngine):
     source = "HRRU14, Algorithm 4, with exact sensitivities and zCDP accounting"
     words = ""
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         if model.form.matrix.nnz or not model.form.scalar.nnz:
             return Verdict(False, "serves private right-hand sides with public coefficients")
         high = refuse_high(model)
@@ -467,7 +467,7 @@ class ScalarMultiplicativeWeights(GameEngine):
         return YES
 
     @staticmethod
-    def rows(model: PrivateLP) -> ScalarRows:
+    def rows(model: Program) -> ScalarRows:
         return scalar_rows(model)
 
     def least(self, task: Task) -> Iterator[Bound]:
@@ -477,7 +477,7 @@ class ScalarMultiplicativeWeights(GameEngine):
         yield selections_alone(task, count, max(c.sensitivity["linf"] for c in cells if c.part == "scalar"))
         yield from super().least(task)
 
-    def entry_bounds(self, model: PrivateLP) -> tuple[Floats, Floats]:
+    def entry_bounds(self, model: Program) -> tuple[Floats, Floats]:
         matrix = scalar_rows(model).matrix
         low, high = np.zeros(matrix.shape[1]), np.zeros(matrix.shape[1])
         np.minimum.at(low, matrix.indices, matrix.data)
@@ -516,7 +516,7 @@ class ScalarMultiplicativeWeights(GameEngine):
 
 
 @cached
-def scalar_rows(model: PrivateLP) -> ScalarRows:
+def scalar_rows(model: Program) -> ScalarRows:
     """The private rows of a model with public coefficients; computed once per problem."""
     form, affine = model.form, model.affine
     index, twins = listed_rows(model)

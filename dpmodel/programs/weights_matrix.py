@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers, refuse_high
 from dpmodel.compile.affine_map import LinearMap, numbered
 from dpmodel.compile.footprint import Sensitivity, record_blocks, sensitivity_of, sensitivity_under
 from dpmodel.contract import YES, Options, Progress, Verdict
@@ -22,6 +21,7 @@ from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.simplex_form import SimplexForm
 from dpmodel.privacy import NoiseSource
+from dpmodel.programs.model import PrivateNumbers, Program, refuse_high
 from dpmodel.programs.point_finder import Point, Promise, Task
 from dpmodel.programs.rows import PrivateRows, at_private_entries, present, private_rows, public_entries
 from dpmodel.programs.weights import (
@@ -199,7 +199,7 @@ class MatrixRows:
 
 
 @cached
-def matrix_rows(model: PrivateLP) -> MatrixRows:
+def matrix_rows(model: Program) -> MatrixRows:
     """The private rows of a model with private coefficients; computed once per problem."""
     form, affine, rows = model.form, model.affine, private_rows(model)
     index, twins = listed_rows(model)
@@ -308,7 +308,7 @@ class NoisyMultiplicativeWeights(GameEngine):
     source = "HRRU14, Algorithms 5 and 6, with unbiased Gaussian rows and zCDP accounting"
     words = ", noise on one row each"
 
-    def eligible(self, model: PrivateLP, options: Options) -> Verdict:
+    def eligible(self, model: Program, options: Options) -> Verdict:
         if not model.form.matrix.nnz:
             return Verdict(False, "serves private coefficients")
         high = refuse_high(model)
@@ -321,10 +321,10 @@ class NoisyMultiplicativeWeights(GameEngine):
         return YES
 
     @staticmethod
-    def rows(model: PrivateLP) -> MatrixRows:
+    def rows(model: Program) -> MatrixRows:
         return matrix_rows(model)
 
-    def entry_bounds(self, model: PrivateLP) -> tuple[Floats, Floats]:
+    def entry_bounds(self, model: Program) -> tuple[Floats, Floats]:
         rows = private_rows(model)
         return np.minimum(rows.lower, 0.0), np.maximum(rows.upper, 0.0)
 

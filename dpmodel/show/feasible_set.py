@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Candidate, Options
 from dpmodel.errors import SpecificationError
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.programs.feasibility import treat
+from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import Kind, design
 from dpmodel.programs.public import declared_range, middle_cost
 from dpmodel.release import Release, named_constraints
@@ -22,7 +22,7 @@ from dpmodel.show.figures import COLOURS, canvas, require_matplotlib
 from dpmodel.text import number
 
 if TYPE_CHECKING:
-    from dpmodel.models.program import Program
+    from dpmodel.programs.model import Program
 
 
 _GRID = 300  # points on each side, for bands
@@ -187,7 +187,7 @@ def feasible_picture(
         Without matplotlib; for a problem that has not two variables and linear rows.
     """
     require_matplotlib()
-    model = program.data
+    model = program
     affine, form = model.affine, model.form
     if affine.variables != 2 or not affine.is_linear() or affine.rows > _MOST_ROWS:
         raise SpecificationError(
@@ -230,7 +230,7 @@ def feasible_picture(
     return feasible_set(rows, names, downhill, optimum, " ".join(told), ax)
 
 
-def _middle(model: PrivateLP) -> tuple[Floats, Any, Any]:
+def _middle(model: Program) -> tuple[Floats, Any, Any]:
     """b and dense A with private numbers at the middle of their declared ranges, and (m,) which rows these place."""
     form = model.form
     low, high = form.side_range
@@ -259,7 +259,7 @@ def _released_sides(
 ) -> dict[int, float]:
     """Row -> right-hand side with its noise, of private inequalities that bind in the release: such a row was moved by
     a public amount and then passes through the released optimum, so this is read off what was released."""
-    model = program.data
+    model = program
     if chosen is None or options is None or release is None or optimum is None or release.status != "optimal":
         return {}
     if release.mechanism != chosen.mechanism or chosen.mechanism not in _BY_ROW or model.form.matrix.nnz:
@@ -279,7 +279,7 @@ def _released_sides(
     return found
 
 
-def _noise(model: PrivateLP, chosen: Candidate | None, options: Options | None) -> tuple[Floats | None, Floats, str]:
+def _noise(model: Program, chosen: Candidate | None, options: Options | None) -> tuple[Floats | None, Floats, str]:
     """(m,) how far noise may move right-hand sides and (m, 2) coefficients, None for no known amount, and words."""
     on_x = np.zeros((model.affine.rows, 2))
     place = "Private rows are drawn at the middle of their declared ranges"
@@ -308,14 +308,14 @@ def _noise(model: PrivateLP, chosen: Candidate | None, options: Options | None) 
     )  # fmt: skip
 
 
-def _cost_words(model: PrivateLP, cost: Floats | None) -> str:
+def _cost_words(model: Program, cost: Floats | None) -> str:
     if cost is None:
         return "No arrow: the objective is private and has no declared range."
     middle = " in the middle of its declared range" if model.form.objective.nnz else ""
     return f"Arrow: where the objective{middle} gets better." if cost.any() else "There is no objective."
 
 
-def _optimum(model: PrivateLP, release: Release | None) -> tuple[float, float] | None:
+def _optimum(model: Program, release: Release | None) -> tuple[float, float] | None:
     """The released point in the order of the standard form's columns."""
     if release is None or not release.variables:
         return None
@@ -325,6 +325,6 @@ def _optimum(model: PrivateLP, release: Release | None) -> tuple[float, float] |
     return (float(point[0]), float(point[1])) if point.size == 2 and math.isfinite(point.sum()) else None
 
 
-def _names(model: PrivateLP) -> tuple[str, str]:
+def _names(model: Program) -> tuple[str, str]:
     first, second = model.affine.column_names
     return (f"{first}[0]", f"{second}[1]") if first == second else (first, second)

@@ -33,7 +33,7 @@ WORTH = 0.02
 # Numbers beyond which a digest would take long beside the plan itself.
 _MOST_BYTES = 64 * 2**20
 # What was computed, and CVXPY's numbers for objects.
-_LEFT_OUT = {"_memo", "problem", "variable_columns", "constraint_id"}
+_LEFT_OUT = {"_memo", "problem", "lowered", "variable_columns", "constraint_id"}
 # What a private parameter declares.
 _DECLARED = (
     "shape", "unit", "records", "positions", "layout", "magnitude", "entry_range", "column_range", "entry_caps", "ball",

@@ -12,11 +12,11 @@ from importlib.metadata import entry_points
 from itertools import chain
 from typing import Any, ClassVar
 
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Mechanism, Outcome, Serves, Verdict, nearest
 from dpmodel.errors import SpecificationError
 from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.forecast import Forecast
+from dpmodel.programs.model import Program
 from dpmodel.programs.taxonomy import CELLS, Taxonomy
 from dpmodel.regressions.model import PrivateOutputs, PrivateRegression
 from dpmodel.released.model import Postprocessing
@@ -28,7 +28,7 @@ AnyMechanism = Mechanism[Any]
 # Where the mechanisms of each kind of model are: they are loaded when such a model is first planned. In each kind the
 # order decides among equals; those as printed stand last.
 _HOMES: dict[type, tuple[str, ...]] = {
-    PrivateLP: (
+    Program: (
         "programs.measure_and_fit:MEASURE_AND_FIT",
         "programs.noise_once:LAPLACE_ONCE",
         "programs.noise_once:GAUSSIAN_ONCE",
@@ -129,7 +129,7 @@ class Kind:
 
 
 _WORDS: dict[type, str] = {
-    PrivateLP: "linear and cone programs with private parameters",
+    Program: "linear and cone programs with private parameters",
     PrivateRegression: "regressions",
     PrivateOutputs: "regressions of several outputs",
     Postprocessing: "post-processing of published numbers",
@@ -273,7 +273,7 @@ _BEYOND: dict[str, tuple[type, ...]] = {
 def taxonomy() -> Taxonomy:
     """Return Table 1 of HRRU14: objective, scalar, row (or all of A) and column, each high and low."""
     load_entry_points()
-    programs = KINDS[PrivateLP].mechanisms
+    programs = KINDS[Program].mechanisms
     cells = [
         replace(cell, mechanisms=tuple(m.name for m in programs if f"{cell.part} {cell.level}" in m.serves.cells))
         for cell in CELLS
@@ -285,7 +285,7 @@ def taxonomy() -> Taxonomy:
 
 
 # Families of the documents, by name, with the models that they are made of.
-FAMILIES: dict[str, tuple[type, ...]] = {"programs": (PrivateLP,), **_BEYOND}
+FAMILIES: dict[str, tuple[type, ...]] = {"programs": (Program,), **_BEYOND}
 
 
 def mechanism_table(family: str) -> str:

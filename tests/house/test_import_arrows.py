@@ -28,7 +28,6 @@ LEVEL = {
     "mechanisms": 50,
     "kernels": 45,
     "contract": 35,  # with "forecast" and "release", its parts that have files of their own
-    "classify": 50,
     "compile": 30,
     "numerics": 25,
     "marks": 20,
@@ -43,7 +42,7 @@ LEVEL = {
     "_types": 0,
     "text": 6,
 }
-FAMILIES = {"programs", "regressions", "released", "exact", "mechanisms", "classify"}
+FAMILIES = {"programs", "regressions", "released", "exact", "mechanisms", "models"}
 
 
 def room_of(module: str) -> str:

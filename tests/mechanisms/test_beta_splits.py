@@ -20,13 +20,13 @@ from scipy.stats import binom, chi2, norm
 
 import dpmodel as dpm
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Options
 from dpmodel.marks import Private, Records
 from dpmodel.privacy import Gaussian, SeededSource
 from dpmodel.programs import point_finder as routes
 from dpmodel.programs import weights_matrix as coefficients
 from dpmodel.programs.feasibility import treat
+from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, design, reach_on_b, row_margins
 from dpmodel.programs.noise_once import NoiseOnce
 from dpmodel.programs.strict import StrictTruncatedLaplace
@@ -103,7 +103,7 @@ def of_inwards(kind: str, scale: float, part: NoisyPart, room: Floats) -> float:
     return sum(sums.values())
 
 
-def of_long_rows(model: PrivateLP, noise: NoiseDesign, part: NoisyPart, scale: float) -> float:
+def of_long_rows(model: Program, noise: NoiseDesign, part: NoisyPart, scale: float) -> float:
     """That the noise of some row passes what one fixed x, or all x of the box, are allowed."""
     rows, columns = model.form.matrix_positions()
     margins, b = row_margins(model, noise), reach_on_b(model, noise)
@@ -164,7 +164,7 @@ def served() -> list[Any]:
     return found
 
 
-def _loses(model: PrivateLP) -> bool:
+def _loses(model: Program) -> bool:
     return "objective" in model.private_parts()
 
 
@@ -193,7 +193,7 @@ def test_rows_and_the_two_events_of_each_share_beta(forgotten: float, monkeypatc
     )
     assert failing(problem, options, "gaussian") <= 0.1 * (1 + 1e-6)
 
-    def planted(model: PrivateLP, part: NoisyPart, size: float) -> Any:
+    def planted(model: Program, part: NoisyPart, size: float) -> Any:
         return real(model, replace(part, beta=forgotten * part.beta), size)
 
     monkeypatch.setattr(module, "_row_tails", planted)

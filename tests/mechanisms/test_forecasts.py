@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import dpmodel as dpm
 from dpmodel.marks import Private
-from dpmodel.models.program import Program
 from dpmodel.solve.planner import make_plan
 
 EPSILON = st.floats(0.05, 20)
@@ -88,7 +87,7 @@ def test_larger_changes_never_lower_the_forecast(part: str, size: float, more: f
 @given(epsilon=EPSILON, delta=st.sampled_from([0.0, 1e-9, 1e-6, 1e-3]))
 def test_the_planner_takes_the_least(name: str, epsilon: float, delta: float) -> None:
     opened = OPEN[name, "relaxed"]
-    plan = make_plan(Program(opened.model), CASES[name].open(epsilon=epsilon, delta=delta).options)
+    plan = make_plan(opened.model, CASES[name].open(epsilon=epsilon, delta=delta).options)
     chosen = plan.chosen.forecast
     assert chosen is not None and math.isfinite(chosen.alpha)
     telling = [c.forecast for c in plan.candidates if c.forecast is not None and not c.forecast.vacuous]

@@ -20,7 +20,6 @@ from lopsided import FAMILIES, Model, pairs
 from replaying import Replay, Transcript
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import LinearMap
 from dpmodel.compile.footprint import sensitivity_of
 from dpmodel.contract import Options
@@ -30,6 +29,7 @@ from dpmodel.programs import hinge as hinge_forecast
 from dpmodel.programs import weights as primal_weights
 from dpmodel.programs import weights as scalar_multiplicative_weights
 from dpmodel.programs import weights_matrix as matrix_multiplicative_weights
+from dpmodel.programs.model import Program
 from dpmodel.programs.rows import public_polyhedron
 from dpmodel.solve.registry import by_name
 
@@ -48,13 +48,13 @@ def drawn(family: str, seed: int) -> Model:
     return FAMILIES[family](np.random.default_rng([seed, sum(map(ord, family))]))
 
 
-def share(mechanism: Any, model: PrivateLP, options: Options, one: Floats, two: Floats, seed: int) -> float:
+def share(mechanism: Any, model: Program, options: Options, one: Floats, two: Floats, seed: int) -> float:
     """What a run on ``one`` and its replay on ``two`` lose, as a share of the budget."""
     first = Transcript(seed)
     second, ends = None, []
     for theta in (one, two):
         source = first if second is None else second
-        with mock.patch.object(PrivateLP, "read_private", lambda self, theta=theta: theta.copy()):
+        with mock.patch.object(Program, "read_private", lambda self, theta=theta: theta.copy()):
             ends.append(mechanism.run(model, options, source))
         second = second or first.replay()
     before, after = ends
@@ -167,7 +167,7 @@ def test_coefficients_of_one_sign_only_are_found_out(monkeypatch: pytest.MonkeyP
 def test_a_row_that_is_hidden_as_one_entry_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = matrix_multiplicative_weights.matrix_rows
 
-    def broken(model: PrivateLP) -> Any:
+    def broken(model: Program) -> Any:
         rows = honest(model)
         return replace(rows, row_l1=rows.linf, row_l2=rows.linf)
 

@@ -15,11 +15,11 @@ from replaying import Transcript
 from twos import PARTS, Twos, drawn, entries, largest
 
 import dpmodel as dpm
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.bridge import lower
 from dpmodel.compile.footprint import footprint
 from dpmodel.contract import Options
 from dpmodel.marks import Records
+from dpmodel.programs.model import Program
 from dpmodel.solve.registry import by_name
 
 NORMS = ("l1", "l2", "linf")
@@ -86,7 +86,7 @@ def most_lost(model: Twos, name: str, parts: tuple[str, ...] = PARTS) -> float:
     affine, theta, first = made.model.affine, made.model.read_private(), Transcript(0)
 
     def run(values: Any, source: Transcript) -> None:
-        with mock.patch.object(PrivateLP, "read_private", lambda self: values):
+        with mock.patch.object(Program, "read_private", lambda self: values):
             mechanism.run(made.model, options, source)
 
     run(theta, first)

@@ -296,7 +296,7 @@ def test_nothing_private_is_kept_after_an_exact_solve() -> None:
 
 def test_fractions_of_an_exact_point_are_told() -> None:
     from dpmodel.exact.model import Found
-    from dpmodel.models.exact_rows import outcome_of
+    from dpmodel.programs.options import outcome_of
 
     model = inequalities(5)[0]._model(None)
     point = np.array([Fraction(1, 3), Fraction(2), Fraction(-1, 7)], dtype=object)

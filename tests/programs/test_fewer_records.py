@@ -9,7 +9,6 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Options
 from dpmodel.privacy import gaussian_mu
 from dpmodel.privacy.spend import Spend
@@ -17,18 +16,19 @@ from dpmodel.programs import fewer_records as few
 from dpmodel.programs import simulation as synthetic_rows
 from dpmodel.programs.fewer_records import as_noisy, fewer_records
 from dpmodel.programs.hinge import NOISY_HINGE_DESCENT
+from dpmodel.programs.model import Program
 from dpmodel.programs.nearly_feasible import EngineMechanism
 from dpmodel.programs.rows import private_rows
 from dpmodel.programs.simulation import against_public
 
 
-def model_of(problem: dpm.Problem) -> PrivateLP:
+def model_of(problem: dpm.Problem) -> Program:
     made = problem._model(None)
-    assert isinstance(made, PrivateLP)
+    assert isinstance(made, Program)
     return made
 
 
-def mixed(rows: int = 40) -> tuple[PrivateLP, dict[str, np.ndarray]]:
+def mixed(rows: int = 40) -> tuple[Program, dict[str, np.ndarray]]:
     """Rows of A and entries of b of one person each, beside public rows, one with a public parameter."""
     rng = np.random.default_rng(2)
     people = dpm.Records("people")

@@ -15,13 +15,13 @@ from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.public_set import base_program
 from dpmodel.contract import Options, Outcome
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.privacy import SeededSource
 from dpmodel.programs.feasibility import tightened_program, treat
+from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import design
 from dpmodel.programs.noise_once import NoiseOnce
 from dpmodel.programs.public import leaves_a_point
@@ -95,7 +95,7 @@ WRITTEN: list[Callable[[], dpm.Problem]] = [
 
 
 @cache
-def runs(write: Callable[[], dpm.Problem], kind: Any = "laplace") -> tuple[PrivateLP, ConeProgram, list[Outcome]]:
+def runs(write: Callable[[], dpm.Problem], kind: Any = "laplace") -> tuple[Program, ConeProgram, list[Outcome]]:
     """The model, its true program and ``DRAWS`` answers."""
     model = write()._model(None)
     options, which = Options(1.0, 1e-6 if kind == "gaussian" else 0.0, BETA, "safe"), NoiseOnce(kind)
@@ -107,7 +107,7 @@ def runs(write: Callable[[], dpm.Problem], kind: Any = "laplace") -> tuple[Priva
     return model, truth, [which.run(model, options, SeededSource(seed)) for seed in range(DRAWS)]
 
 
-def missed(model: PrivateLP, truth: ConeProgram, x: Floats) -> dict[str, float]:
+def missed(model: Program, truth: ConeProgram, x: Floats) -> dict[str, float]:
     """By how much every true private row is missed at x; from the definitions of the cones."""
     gap, short = np.asarray(truth.b - truth.A @ x), np.zeros(truth.b.size)
     for block in model.affine.cones:

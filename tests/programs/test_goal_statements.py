@@ -17,10 +17,10 @@ from families import PORTFOLIO
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Options, Outcome
 from dpmodel.forecast import Forecast
 from dpmodel.privacy import SeededSource
+from dpmodel.programs.model import Program
 from dpmodel.programs.nearly_feasible import EngineMechanism
 from dpmodel.programs.noise_once import objective_loss
 from dpmodel.programs.point_finder import Point
@@ -60,7 +60,7 @@ def options_for(goal: Any, ask: str, delta: float, epsilon: float) -> Options:
     return Options(epsilon, delta, BETA, goal=goal, target=target, **ASKED[ask])
 
 
-def broken(model: PrivateLP, forecast: Any, outcome: Outcome) -> bool:
+def broken(model: Program, forecast: Any, outcome: Outcome) -> bool:
     """Whether one release breaks what was said of it."""
     if outcome.x is None:
         return True  # a feasible point reaches the target, so the released set must not be empty
@@ -74,7 +74,7 @@ def broken(model: PrivateLP, forecast: Any, outcome: Outcome) -> bool:
     )
 
 
-def failures(mechanism: Any, model: PrivateLP, options: Options, runs: int) -> int:
+def failures(mechanism: Any, model: Program, options: Options, runs: int) -> int:
     forecast = mechanism.forecast(model, options)
     return sum(broken(model, forecast, mechanism.run(model, options, SeededSource(s))) for s in range(runs))
 

@@ -13,13 +13,13 @@ from scipy.optimize import linprog
 from scipy.stats import mannwhitneyu
 
 import dpmodel as dpm
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Options
 from dpmodel.privacy import SeededSource
 from dpmodel.programs import nearly_feasible as goal
 from dpmodel.programs import nearly_feasible as simulated_settings
 from dpmodel.programs.hinge import NOISY_HINGE_DESCENT as ENGINE
 from dpmodel.programs.hinge import NoisyHingeDescent
+from dpmodel.programs.model import Program
 from dpmodel.programs.nearly_feasible import EngineMechanism, settle
 from dpmodel.programs.point_finder import best_route, with_promise
 from dpmodel.programs.rows import private_rows
@@ -50,7 +50,7 @@ def covering(approved: np.ndarray, priced: bool = False) -> dpm.Problem:
     return dpm.Problem(cp.Minimize(0), [A @ x >= 1, cost @ x <= 0.8 * full])
 
 
-def short(approved: np.ndarray, model: PrivateLP, epsilon: float, delta: float) -> np.ndarray:
+def short(approved: np.ndarray, model: Program, epsilon: float, delta: float) -> np.ndarray:
     """(seeds,) mean shortfall of a voter."""
     options = Options(epsilon, delta)
     points = (HINGE.run(model, options, SeededSource(seed)).x for seed in SEEDS)
@@ -109,11 +109,11 @@ def test_the_settings_that_do_best_without_data_are_run(steps: int, monkeypatch:
 
         return Point(np.full(task.polytope.size, float(promise.plan.steps == steps)))
 
-    def refused(self: PrivateLP) -> Any:
+    def refused(self: Program) -> Any:
         raise AssertionError("settings read no private value")
 
     monkeypatch.setattr(NoisyHingeDescent, "point", good_at)
-    monkeypatch.setattr(PrivateLP, "read_private", refused)
+    monkeypatch.setattr(Program, "read_private", refused)
     for priced in (False, True):
         model = covering(ballots(100, 8, 3, 1.0, 0), priced=priced)._model(None)
         options = Options(1.0, 1e-6, goal="penalty" if priced else "auto")

@@ -16,7 +16,6 @@ from neighbours import Owned, owned_of, records_of
 
 import dpmodel as dpm
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.affine_map import LinearMap
 from dpmodel.compile.footprint import Sensitivity
 from dpmodel.compile.form import standard_form
@@ -24,12 +23,13 @@ from dpmodel.compile.public_set import PublicSet
 from dpmodel.errors import SpecificationError
 from dpmodel.kernels.exact_rows import exact_rows
 from dpmodel.marks import DEFAULT_RECORDS, Private, Records
+from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import Measurement, best_measurement, measurements
 
 Declared = dict[str, dict[str, Any]]
 
 
-def opened(model: Model) -> tuple[PrivateLP, list[Private], Declared]:
+def opened(model: Model) -> tuple[Program, list[Private], Declared]:
     made: list[Private] = []
     declared: Declared = {}
 
@@ -47,14 +47,14 @@ def opened(model: Model) -> tuple[PrivateLP, list[Private], Declared]:
     # Lowered also where it is a regression, which would not be.
     lowered, _, cells = dpm.Problem(problem.objective, problem.constraints)._compiled()
     form = standard_form(lowered.affine)
-    return PrivateLP(form, cells, PublicSet(form, None)), made, declared
+    return Program(form, cells, PublicSet(form, None)), made, declared
 
 
 LOW = [m for m in MODELS if "high" not in m.name]
 BY_NAME = {m.name: m for m in MODELS}
 
 
-def every_measurement(model: PrivateLP) -> list[Measurement]:
+def every_measurement(model: Program) -> list[Measurement]:
     return [m for part in model.private_parts() for m in measurements(model, part)]
 
 
@@ -129,7 +129,7 @@ def neighbour_values(
     return after
 
 
-def brute_force(lp: PrivateLP, private: list[Private], declared: Declared, ms: list[Measurement], draws: int) -> float:
+def brute_force(lp: Program, private: list[Private], declared: Declared, ms: list[Measurement], draws: int) -> float:
     """Largest observed change relative to the bound; raises ExceededError above 1."""
     rng = np.random.default_rng(11)
     by_name = {p.name(): p for p in private}

@@ -10,7 +10,7 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.contract import Options
-from dpmodel.models.program_options import program_options
+from dpmodel.programs.options import program_options
 
 
 def cover(maximize: bool = False, **private: Any) -> dpm.Problem:

@@ -23,14 +23,14 @@ from test_dense_measure import measures
 
 import dpmodel as dpm
 from dpmodel._types import PrivateArray
-from dpmodel.classify import private_lp
-from dpmodel.classify.private_lp import PrivateLP, RecordsLP
 from dpmodel.compile import rows as row_module
 from dpmodel.errors import MissingValueError, SourceError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.row_sources import MemoryBlocks
 from dpmodel.marks.rows import RowSource, SourceRows
+from dpmodel.programs import model as program_model
 from dpmodel.programs.dense_weights import HeldWeights, RecomputedWeights
 from dpmodel.programs.fewer_records import fewer_records
+from dpmodel.programs.model import Program, RecordsProgram
 from dpmodel.programs.row_tables import RowPart, RowsHere
 from dpmodel.programs.rows import private_rows
 from dpmodel.solve.registry import KINDS
@@ -84,9 +84,9 @@ def problem(name: str, data: Any, neighbors: Any = "replace-one", **declared: An
     return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= 0, x <= 1, *WRITTEN[name](rows, sides, x)])
 
 
-def model_of(asked: dpm.Problem) -> PrivateLP:
+def model_of(asked: dpm.Problem) -> Program:
     made = asked._model(None)
-    assert isinstance(made, PrivateLP)
+    assert isinstance(made, Program)
     return made
 
 
@@ -120,7 +120,7 @@ def test_released_numbers_are_those_of_memory(
         found.append(solved(asked, mechanism, delta, goal=goal))
         facts = private_rows(model_of(asked))
         found.append((facts.count, facts.per_record, facts.absent, facts.relative, facts.residual, facts.norm2))
-    assert isinstance(model_of(asked), RecordsLP)
+    assert isinstance(model_of(asked), RecordsProgram)
     np.testing.assert_allclose(found[0], found[2], rtol=1e-7, atol=1e-9)
     assert found[1] == found[3]
 
@@ -159,7 +159,7 @@ def test_a_sparse_table_stays_sparse(mechanism: str, neighbors: Any, monkeypatch
         monkeypatch.setattr(row_module, "_SPARSE", largest)
         asked = sparse_program(incidence(), max_l1=3, records=dpm.Records("people", neighbors))
         found.append(solved(asked, mechanism, goal=dpm.Target(6.0)))
-        assert isinstance(model_of(asked), RecordsLP) == (largest == 100)
+        assert isinstance(model_of(asked), RecordsProgram) == (largest == 100)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
     rows = model_of(asked).read_rows()
     assert isinstance(rows, row_module.MemoryRows)
@@ -173,7 +173,7 @@ def test_a_sparse_table_in_another_program_is_written_out(monkeypatch: pytest.Mo
     x = cp.Variable(12, nonneg=True)
     for constraint in (cp.sum(A @ x) >= 5, A[:100] @ x >= 1):
         made = model_of(dpm.Problem(cp.Minimize(cp.sum(x)), [constraint, x <= 1]))
-        assert not isinstance(made, RecordsLP)
+        assert not isinstance(made, RecordsProgram)
 
 
 # ------------------------------------------------------------------ weights that are not kept
@@ -215,7 +215,7 @@ def largest_loss(mechanism: str, make: Any) -> float:
     (data, worst), (epsilon, delta) = (table(60), 0.0), (20.0, 1e-6)
     asked = problem("cover", make(data))
     plan = asked.plan(epsilon, delta, mechanism=mechanism, feasibility=dpm.AllBut(rows=6), goal=dpm.Target(1.5))
-    model, algorithm = model_of(asked), next(m for m in KINDS[PrivateLP].mechanisms if m.name == mechanism)
+    model, algorithm = model_of(asked), next(m for m in KINDS[Program].mechanisms if m.name == mechanism)
     rows: Any = model.read_rows()
     pairs = [(data[5], RECORDS[0]), *itertools.combinations(RECORDS, 2)]
     for place, (one, other) in itertools.product((0, 8, 59), pairs):
@@ -299,10 +299,10 @@ def test_no_term_goes_through_more_additions_than_rounding_allows(
 ) -> None:
     """Rounding is allowed for by the longest way of a term into the sum, which grows with the rows' number far slower
     than that."""
-    for module in (private_lp, row_module):
+    for module in (program_model, row_module):
         monkeypatch.setattr(module, "cached_rows", lambda width: 8)
     model = model_of(problem(name, MemoryBlocks(np.split(table(), np.cumsum(sizes)[:-1]))))
-    assert isinstance(model, RecordsLP)
+    assert isinstance(model, RecordsProgram)
     facts = private_rows(model)
     longest = facts.table(model.read_rows()).map_reduce(_terms, lambda a, b: max(a, b) + 1)
     assert longest <= model.additions(facts.count)
@@ -382,7 +382,7 @@ def test_refusals() -> None:
 def test_what_needs_all_rows_is_refused() -> None:
     asked, budget = problem("cover", ragged(table())), dpm.Budget(1.0, 1e-6)
     plan = asked.plan(1, 1e-6)
-    reading = {m.name for m in KINDS[PrivateLP].mechanisms if m.serves.reads_blocks}
+    reading = {m.name for m in KINDS[Program].mechanisms if m.serves.reads_blocks}
     assert reading == {*READERS, "public-only"}
     told = {each.mechanism: each.reason for each in plan.candidates}
     assert all("a part at a time" in reason for name, reason in told.items() if name not in reading)

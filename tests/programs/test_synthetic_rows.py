@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.programs import simulation as synthetic_rows
 from dpmodel.programs import tie_break as simulation
 from dpmodel.programs.hinge import NoisyHingeDescent
+from dpmodel.programs.model import Program
 from dpmodel.programs.simulation import DATABASES, databases, databases_that_tell
 from dpmodel.solve.kept import forget
 
@@ -60,10 +60,10 @@ def test_fewer_databases_of_more_records(rows: int, count: int) -> None:
 def test_a_vacuous_plan_is_settled_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """The least error in simulation is chosen, the plan says so, and other data give the same plan."""
 
-    def refused(self: PrivateLP) -> Any:
+    def refused(self: Program) -> Any:
         raise AssertionError("a plan reads no private value")
 
-    monkeypatch.setattr(PrivateLP, "read_private", refused)
+    monkeypatch.setattr(Program, "read_private", refused)
     plan, other = (covering(seed=seed).plan(0.5, 1e-6) for seed in (0, 1))
     simulated = {
         c.mechanism: c.forecast.error.against_public

@@ -20,12 +20,12 @@ from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import no_progress
 from dpmodel.marks import Private
 from dpmodel.numerics.cone_program import ConeSolution
 from dpmodel.privacy import SeededSource
 from dpmodel.programs import released_program as solve_released
+from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import design, row_margins
 from dpmodel.programs.noise_once import NoiseOnce, released_parts
 from dpmodel.programs.public import certain_point
@@ -108,7 +108,7 @@ def frequencies(mechanism: str, name: str, runs: int, beta: float = 0.1) -> dict
     return {key: count / runs for key, count in failed.items()}
 
 
-def left_out(model: PrivateLP, x: Floats, alpha: float) -> int:
+def left_out(model: Program, x: Floats, alpha: float) -> int:
     """How many private rows x violates by more than alpha (of their own width, where they have no declared one)."""
     G, h = private_rows(model).values(model.read_private())
     return int((G @ x - h > alpha).sum())

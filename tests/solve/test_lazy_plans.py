@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Candidate, Model, Options, Serves, Verdict
 from dpmodel.exact.inputs import public_inequalities
 from dpmodel.forecast import Bound, Forecast, Violation
 from dpmodel.models.systems import system as model_of
 from dpmodel.numerics import cone_program, polyhedron
 from dpmodel.programs import tie_break as simulation
+from dpmodel.programs.model import Program
 from dpmodel.programs.vertex import VertexExponential
 from dpmodel.solve.planner import BEHIND
 from dpmodel.solve.registry import by_name
@@ -96,7 +96,7 @@ def needs(**options: Any) -> dpm.Problem:
 class Plugin(dpm.mechanisms.Mechanism[Any]):
     """Forecasts ``alpha`` and promises to forecast no less than ``least``."""
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low",))
+    serves: ClassVar[Serves] = Serves(Program, ("scalar low",))
     name: str = ""
     alpha: float = 0.0
     least: float = 0.0

@@ -14,9 +14,9 @@ import pytest
 from families import AS_PRINTED, PORTFOLIO
 
 import dpmodel as dpm
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Candidate, Mechanism, Options, Serves, Verdict
 from dpmodel.forecast import Forecast, Violation
+from dpmodel.programs.model import Program
 from dpmodel.programs.vertex import VertexExponential
 from dpmodel.solve import planner
 from dpmodel.solve.planner import select_mechanism
@@ -176,8 +176,8 @@ def test_forcing_an_ineligible_one_says_why_and_what_would_do(mechanism):
 
 # ------------------------------------------------------------------ adding an algorithm
 @dataclasses.dataclass(frozen=True)
-class Perfect(Mechanism[PrivateLP]):
-    serves = Serves(PrivateLP)
+class Perfect(Mechanism[Program]):
+    serves = Serves(Program)
     name: str = "perfect"
     source: str = "a dream"
 
@@ -192,8 +192,8 @@ class Perfect(Mechanism[PrivateLP]):
 
 
 def test_a_line_in_the_registry_is_all_it_takes(monkeypatch):
-    programs = planner.KINDS[PrivateLP]
-    monkeypatch.setitem(planner.KINDS, PrivateLP, dataclasses.replace(programs, added=(Perfect(),)))
+    programs = planner.KINDS[Program]
+    monkeypatch.setitem(planner.KINDS, Program, dataclasses.replace(programs, added=(Perfect(),)))
     plan = scalar_problem().plan(epsilon=1)
     assert plan.chosen.mechanism == "perfect"
     assert "no error" in str(plan)

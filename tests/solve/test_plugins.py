@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import YES, Mechanism, Outcome, Serves, Verdict
 from dpmodel.forecast import Forecast, Violation
-from dpmodel.models.program import Program
+from dpmodel.programs.model import Program
 from dpmodel.programs.noise_once import LAPLACE_ONCE
 from dpmodel.solve import registry
 from dpmodel.solve.kept import forget
@@ -23,10 +22,10 @@ from dpmodel.solve.registry import by_name
 SECRET = 7321.4375
 
 
-class Plugin(Mechanism[PrivateLP]):
+class Plugin(Mechanism[Program]):
     """Does as it is told."""
 
-    name, source, serves = "plugin", "a test", Serves(PrivateLP)
+    name, source, serves = "plugin", "a test", Serves(Program)
 
     def __init__(self, forecast: Any = None, outcome: Any = None, error: BaseException | None = None) -> None:
         plain = Forecast(statement="exact", epsilon=1.0, delta=0.0, beta=0.05, error=Violation(violation=0.0))
@@ -159,7 +158,7 @@ def test_each_mechanism_may_fail_and_the_next_serves(broken: str, monkeypatch: p
     def fail(*_: Any, **__: Any) -> Any:
         raise IndexError("index 3 is out of bounds")
 
-    classes = {type(each) for each in registry.KINDS[PrivateLP].mechanisms}
+    classes = {type(each) for each in registry.KINDS[Program].mechanisms}
     monkeypatch.setattr(type(LAPLACE_ONCE), broken, fail)
     assert demands().plan(1.0).chosen.mechanism not in ("laplace-once", "gaussian-once")
     for each in classes:

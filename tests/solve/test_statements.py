@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.models.program import Program
+from dpmodel.programs.model import Program
 from dpmodel.programs.objective import objective_span
 from dpmodel.programs.public import largest_violation
 from dpmodel.programs.rows import plain_linear

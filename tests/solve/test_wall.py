@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import YES, Mechanism, Outcome, Serves, no_progress
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.numerics.cone_program import SolverFailure
+from dpmodel.programs.model import Program
 from dpmodel.solve.wall import charge_then_run
 
 FAILURES = [
@@ -32,10 +32,10 @@ def lp(mechanism: Any = "laplace-once") -> tuple[dpm.Problem, dict[str, Any]]:
     return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b]), {"epsilon": 1, "rng": 0, "mechanism": mechanism}
 
 
-class Failing(Mechanism[PrivateLP]):
+class Failing(Mechanism[Program]):
     """Reads, then fails: every time, or the first time only."""
 
-    name, source, serves = "failing", "for this test", Serves(PrivateLP)
+    name, source, serves = "failing", "for this test", Serves(Program)
 
     def __init__(self, error: BaseException, times: float) -> None:
         self.error, self.times, self.runs = error, times, 0

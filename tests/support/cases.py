@@ -17,11 +17,11 @@ from scipy.optimize import brentq
 
 import dpmodel as dpm
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.compile.public_set import base_program
 from dpmodel.contract import Options
 from dpmodel.marks import Private, Records
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
+from dpmodel.programs.model import Program
 from dpmodel.programs.released_program import interior_direction
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
@@ -36,7 +36,7 @@ class Opened:
     options: Options
 
     @cached_property
-    def model(self) -> PrivateLP:
+    def model(self) -> Program:
         return self.problem._model(None)
 
     def seal(self, values: dict[str, Any]) -> Floats:
@@ -74,7 +74,7 @@ class Case:
 class Truth:
     """The true program behind a sealed model. Test-only: it reads private values."""
 
-    def __init__(self, model: PrivateLP) -> None:
+    def __init__(self, model: Program) -> None:
         theta = model.read_private()
         form = model.form
         c, b = form.objective.apply(theta), form.scalar.apply(theta)
@@ -137,7 +137,7 @@ def cone_gap(kind: str, v: Floats, alphas: tuple[float, ...] = ()) -> float:
     return float(brentq(inside, 0.0, high, xtol=1e-13)) if high > 1e-9 else 0.0
 
 
-def direction_of(model: PrivateLP) -> Floats:
+def direction_of(model: Program) -> Floats:
     return interior_direction(model.affine)
 
 

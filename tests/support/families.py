@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import YES, Options, Verdict
 from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors
+from dpmodel.programs.model import Program
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.released.model import Postprocessing
 from dpmodel.solve.registry import KINDS
 
 PORTFOLIO, REGRESSIONS, POSTPROCESSING, VECTORS, INEQUALITIES, POINTS = (
     KINDS[model].mechanisms
-    for model in (PrivateLP, PrivateRegression, Postprocessing, PrivateVectors, PrivateInequalities, PrivatePoints)
+    for model in (Program, PrivateRegression, Postprocessing, PrivateVectors, PrivateInequalities, PrivatePoints)
 )
 AS_PRINTED = {each.name for kind in KINDS.values() for each in kind.mechanisms if each.serves.as_printed}
 

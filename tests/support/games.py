@@ -15,11 +15,11 @@ from replaying import Draw, Transcript
 
 import dpmodel as dpm
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Options, no_progress
 from dpmodel.marks import Private, Records
 from dpmodel.privacy import SeededSource
 from dpmodel.privacy.spend import Spend
+from dpmodel.programs.model import Program
 from dpmodel.programs.point_finder import Engine, Point, Promise, Task
 from dpmodel.programs.rows import public_polyhedron
 
@@ -35,7 +35,7 @@ class Game:
     beta: float = 0.1
 
     @cached_property
-    def model(self) -> PrivateLP:
+    def model(self) -> Program:
         return self.problem._model(None)
 
     @cached_property

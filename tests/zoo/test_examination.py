@@ -42,7 +42,7 @@ def test_money_for_a_refusal(case: Case, monkeypatch: pytest.MonkeyPatch) -> Non
     def refuse(*_: Any, **__: Any) -> Any:
         raise dpm.DPModelError("no")
 
-    monkeypatch.setattr("dpmodel.models.program.Program.finish", refuse)
+    monkeypatch.setattr("dpmodel.programs.model.Program.finish", refuse)
     assert any("and then refused" in broken for broken in examine(case, "relaxed").broken)
 
 

@@ -37,7 +37,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 import dpmodel as dpm
-from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.programs.model import Program
 from dpmodel.solve.registry import KINDS
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, quartiles, short, spread
 
@@ -116,7 +116,7 @@ def main() -> int:
     given = options.parse_args()
     warnings.simplefilter("ignore")
     header()
-    known = {mechanism.name for mechanism in KINDS[PrivateLP].mechanisms}
+    known = {mechanism.name for mechanism in KINDS[Program].mechanisms}
     names = [name for name in given.mechanisms if name in known]
     expectations = Expectations()
     for path in sorted(path for folder in given.folders for path in folder.glob("*.npz")):

@@ -3,18 +3,18 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.mechanisms import Forecast, Mechanism, Options, Outcome, Serves, Verdict
+from dpmodel.programs.model import Program
 from dpmodel.programs.noise_once import LAPLACE_ONCE
 
 
 @dataclass(frozen=True)
-class Again(Mechanism[PrivateLP]):
+class Again(Mechanism[Program]):
     """The privacy argument is ``laplace-once``'s; the error it tells is a little smaller, so that plans take it."""
 
     name: str = "again"
     source: str = "a test"
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low",))
+    serves: ClassVar[Serves] = Serves(Program, ("scalar low",))
 
     def eligible(self, model: object, options: Options) -> Verdict:
         return LAPLACE_ONCE.eligible(model, options)

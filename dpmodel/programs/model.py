@@ -1,96 +1,149 @@
-"""Linear and cone programs with private objectives, right-hand sides or coefficients."""
+"""Linear and cone programs with private objectives, right-hand sides or coefficients: all that is public of one, and
+the one way to its data."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 
-from dpmodel.classify.private_lp import PrivateLP, RecordsLP
+from dpmodel._types import PrivateArray
+from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.bridge import Lowered, evaluate_objective
-from dpmodel.compile.form import require_private_values
+from dpmodel.compile.form import StandardForm, private_theta, require_private_values
+from dpmodel.compile.public_set import PublicSet
+from dpmodel.compile.rows import BlockRows, MemoryRows, cached_rows
 from dpmodel.contract import YES, Candidate, Exact, Model, Options, Outcome, Ran, Serves, Verdict, reasons
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
-from dpmodel.forecast import Forecast, Known, Violation, capped, stated
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
-from dpmodel.models.exact_rows import ExactRows, exact_rows
-from dpmodel.models.program_options import program_options
+from dpmodel.marks.rows import MOST_BLOCKS
+from dpmodel.memo import PublicFacts
 from dpmodel.numerics.cone_program import probe_solver
-from dpmodel.programs.noise_design import x_bound
-from dpmodel.programs.objective import objective_span
-from dpmodel.programs.public import (
-    costs_are_open,
-    known_without_data,
-    largest_violation,
-    sides_are_open,
-)
-from dpmodel.programs.rows import private_rows
-from dpmodel.programs.simulation import measured
+from dpmodel.programs.classifier import Classification
 from dpmodel.programs.theorems import impossibility_error
-from dpmodel.programs.tie_break import settled
-from dpmodel.programs.unbounded import refuse_foregone
 from dpmodel.release import Release, checked_point, collect, named_constraints, private_parameters
 from dpmodel.text import number
+
+# What is read of a program: theta (P,) with the private values, or the rows of records where they lie.
+PrivateNumbers = PrivateArray | BlockRows | MemoryRows
 
 _LEFT_OUT = (
     "it leaves private constraints out, which suits models in which one person owns one constraint "
     "(feasibility=AllBut(rows=, alpha=) asks for it)"
 )
-# What counts as equal of two bounds (``known._EQUAL``), and more.
-_EQUAL = 1e-5
 
 
-class Program(Model[PrivateLP]):
-    """``problem``, ``lowered`` : the caller's CVXPY problem and how its columns map back."""
+@dataclass(frozen=True, eq=False)
+class Program(PublicFacts, Model["Program"]):
+    """A compiled and classified program: what mechanisms see of it, and what a plan wants to know.
+
+    ``form`` : public constants and private linear maps; ``classification`` : its cells;
+    ``public`` : what the public constraints say about x. ``problem``, ``lowered`` : the caller's CVXPY problem and how
+    its columns map back; None where nothing is written back.
+    Everything but ``read_private`` (and ``read_rows``) is public.
+    """
 
     words = "problem"
     error = Violation
     remedy = "declare how far one record can move the private parameters, or bound the variables"
 
-    def __init__(self, data: PrivateLP, problem: Any = None, lowered: Lowered | None = None) -> None:
-        super().__init__(data)
-        self.problem, self.lowered = problem, lowered
+    form: StandardForm
+    classification: Classification
+    public: PublicSet
+    problem: Any = field(default=None, repr=False, kw_only=True)
+    lowered: Lowered | None = field(default=None, repr=False, kw_only=True)
+
+    @property
+    def affine(self) -> AffineMap:
+        return self.form.affine
+
+    @property
+    def entries(self) -> int:
+        """Numbers that a product with the rows reads."""
+        return int(self.form.matrix.nnz + self.form.A0.nnz)
+
+    @property
+    def private(self) -> tuple[Private, ...]:
+        """The private parameters, each once."""
+        return tuple(block.parameter for block in self.affine.private_blocks)
+
+    def private_parts(self) -> tuple[str, ...]:
+        """Which of "objective", "scalar", "matrix" depend on private parameters."""
+        names = ("objective", "scalar", "matrix")
+        return self.cached("private parts", lambda: tuple(each for each in names if self.form.private_part(each).nnz))
+
+    @property
+    def split_rows(self) -> int:
+        """Private rows that lowering made (epigraphs): an error in them is not one in a constraint the user wrote."""
+        private = self.form.private_rows
+        return sum(int(private[block.rows].sum()) for block in self.affine.cones if block.constraint < 0)
+
+    @property
+    def splits_objective(self) -> bool:
+        """Whether private numbers enter the user's objective through such rows."""
+        cells = self.classification.cells
+        through_rows = any("the objective" in cell.where and cell.part != "objective" for cell in cells)
+        return self.split_rows > 0 and through_rows
+
+    def all_rows(self, of_form: int) -> int:
+        """How many rows of the program as many private rows of the form stand for."""
+        return of_form
+
+    def additions(self, terms: int) -> int:
+        """The most additions that a term goes through in a sum over so many rows: what it may lose to rounding."""
+        return terms
+
+    def read_private(self) -> PrivateArray:
+        """(P,) theta with the private values. Only a mechanism's ``run`` may call this."""
+        return private_theta(self.affine)
+
+    # ------------------------------------------------------------------ planning
+    @property
+    def data(self) -> Program:  # type: ignore[override]
+        """What mechanisms get to see: the same."""
+        return self
 
     @property
     def kind(self) -> type:
-        return PrivateLP
+        return Program
 
     @property
     def protects(self) -> str:
-        return record_words(self.data.private)
+        return record_words(self.private)
 
     @property
     def is_public(self) -> bool:
-        return not self.data.private_parts()
+        return not self.private_parts()
 
     def check(self, given: Options) -> tuple[Model[Any], Options]:
-        options = program_options(self.problem, self.data, given)
+        from dpmodel.programs.options import exact_rows, program_options
+
+        options = program_options(self.problem, self, given)
         if not isinstance(given.feasibility, Exact):
             return self, options
-        if isinstance(self.data, RecordsLP):
+        if isinstance(self, RecordsProgram):
             raise UnsupportedModelError(
                 "feasibility=Exact() for rows that are read a part at a time",
                 why="what satisfies rows exactly looks at all of them together",
                 remedy="the rows as an array in memory, or AllBut(rows=, alpha=)",
             )
-        refuse_impossible(self.data, options)
-        rows = exact_rows(self.data, options, given)
-        return (self if rows is None else ExactRows(rows, self)), options
+        self._refuse_impossible(options)
+        return exact_rows(self, options, given) or self, options
 
-    # ------------------------------------------------------------------ planning
     def refuse(self, options: Options) -> None:
-        affine = self.data.affine
+        affine = self.affine
         kinds = frozenset(block.kind for block in affine.cones)
         probe_solver(kinds, bool(affine.boolean.size or affine.integer.size), options.solver, options.solver_options)
-        refuse_impossible(self.data, options)
+        self._refuse_impossible(options)
 
     def serves(self, mechanism: Any, options: Options) -> Verdict:
-        if isinstance(self.data, RecordsLP) and not mechanism.serves.reads_blocks:
+        if isinstance(self, RecordsProgram) and not mechanism.serves.reads_blocks:
             return Verdict(False, "it needs all rows in one array, and these are read a part at a time")
         if options.satisfy == "exact" and not mechanism.serves.exact:
             why = "it satisfies constraints nearly, and feasibility=Exact() was asked for"
@@ -100,42 +153,11 @@ class Program(Model[PrivateLP]):
         return YES
 
     def capped(self, options: Options, candidate: Candidate, *, quickly: bool = False) -> Candidate:
-        """Held against what is known without data; with how far rows can be violated and the objective can vary, both
-        public, to weigh one against the other: all compare alike."""
-        forecast = candidate.forecast
-        if forecast is None:
-            return candidate
-        model, error = self.data, forecast.error
-        assert isinstance(error, Violation)
-        known = self._known(error, quickly or forecast.spends_nothing)
-        without = math.isnan(error.width) and not math.isnan(error.violation)
-        rows = model.form.private_rows.any()
-        if without and math.isfinite(known.violation) and not (rows and private_rows(model).relative):
-            span = self._span(error.objective, quickly)
-            forecast = replace(forecast, error=replace(error, width=known.violation, span=span))
-        told = capped(forecast, known)
-        return candidate if told is candidate.forecast else replace(candidate, forecast=told)
+        from dpmodel.programs.public import held_against_public_points
 
-    def _known(self, error: Violation, quickly: bool) -> Known:
-        """What a statement of this error has to be held against. Points are looked for where neither declarations nor
-        what holds for all points tells, and not ``quickly``."""
-        model, loss, violation = self.data, error.objective, error.violation
-        if error.centred and math.isinf(violation) and not math.isfinite(x_bound(model)):
-            return Known()  # it is stated as a multiple of x
-        if costs_are_open(model) and not (math.isinf(loss) and model.form.private_rows.any()):
-            return Known(violation=largest_violation(model))
-        if sides_are_open(model) and math.isnan(loss) and math.isnan(error.width) and not math.isinf(violation):
-            return Known()
-        lost, missed, width = stated(error, largest_violation(model))
-        everything = missed >= width * (1 - _EQUAL)  # all that any row can be violated by
-        if quickly or (everything and lost > 0 and math.isnan(error.tightening) and lost >= objective_span(model)):
-            span = self._span(loss, quickly)
-            if not quickly:
-                model.public.require_feasible()  # known by now, where something was solved
-            return Known(math.inf if math.isnan(span) else span, largest_violation(model))
-        # Equal is equal within less than ``_EQUAL``.
-        most = math.inf if everything else missed * (1 + _EQUAL)
-        return known_without_data(model, centred=error.centred, loses=not math.isnan(loss), most=most)
+        forecast = candidate.forecast
+        told = None if forecast is None else held_against_public_points(self, forecast, quickly)
+        return candidate if told is forecast else replace(candidate, forecast=told)
 
     def needs_data(self, forecast: Forecast) -> bool:
         """A point that loses and violates nothing keeps every statement, but one of how far constraints are tightened:
@@ -143,16 +165,12 @@ class Program(Model[PrivateLP]):
         error = forecast.error
         return not forecast.vacuous and isinstance(error, Violation) and math.isnan(error.tightening)
 
-    def _span(self, loss: float, quickly: bool) -> float:
-        """How far the objective can vary; nan where none is lost, or, ``quickly``, as good as none."""
-        if math.isnan(loss) or (quickly and loss <= np.finfo(np.float64).tiny):
-            return math.nan
-        return objective_span(self.data)
-
     def settled(
         self, options: Options, mechanisms: Sequence[Any], candidates: Sequence[Candidate], best: Candidate | None
     ) -> list[Candidate]:
-        return settled(self.data, options, mechanisms, candidates, best)
+        from dpmodel.programs.tie_break import settled
+
+        return settled(self, options, mechanisms, candidates, best)
 
     def unmet(self, options: Options, forecast: Forecast) -> str:
         alpha, rows, error = options.violation, options.slack_rows, forecast.error
@@ -171,7 +189,7 @@ class Program(Model[PrivateLP]):
         if options.feasibility in ("safe", "strict"):
             return ()  # they are about missing constraints or optimum by little; these miss the optimum instead
         lines: list[str] = []
-        for cell in self.data.classification.cells:
+        for cell in self.classification.cells:
             least = cell.lower_bound(options.epsilon, options.delta, options.beta)
             if least is not None and least.value > 0:
                 proof = f"by the proof of {least.theorem} for a bounded change"
@@ -183,7 +201,7 @@ class Program(Model[PrivateLP]):
         this objective."""
         if options.feasibility in ("safe", "strict"):
             return {}
-        cells = (cell for cell in self.data.classification.cells if cell.part == "scalar")
+        cells = (cell for cell in self.classification.cells if cell.part == "scalar")
         found = [cell.lower_bound(options.epsilon, options.delta, options.beta) for cell in cells]
         values = [each.value for each in found if each is not None and each.value > 0]
         return {"violation within": max(values)} if values else {}
@@ -191,29 +209,33 @@ class Program(Model[PrivateLP]):
     @property
     def varies(self) -> tuple[str, ...]:
         """How private numbers come of records is not known; how far a record moves them is declared."""
-        bounded = all(cell.level == "low" for cell in self.data.classification.cells)
+        bounded = all(cell.level == "low" for cell in self.classification.cells)
         return ("sensitivity",) if bounded and self.problem is not None else ()
 
-    def varied(self, what: str, factor: float, parameter: str = "") -> Model[PrivateLP]:
+    def varied(self, what: str, factor: float, parameter: str = "") -> Model[Program]:
         if what not in self.varies:
             return super().varied(what, factor, parameter)
         private = [p for p in self.problem.parameters() if isinstance(p, Private)]
         twins = {id(p): p.moving(factor) for p in private if parameter in ("", p.name())}
         parts = (self.problem.objective, *self.problem.constraints)
         objective, *constraints = (part.tree_copy(id_objects=twins) for part in parts)
-        model: Model[PrivateLP] = self.problem.copy([objective, constraints])._door(None)
+        model: Model[Program] = self.problem.copy([objective, constraints])._door(None)
         return model
 
     def measured(self, mechanism: Any, options: Options, runs: int) -> Mapping[str, Sequence[float]]:
-        return measured(mechanism, self.data, options, runs)
+        from dpmodel.programs.simulation import measured
+
+        return measured(mechanism, self, options, runs)
 
     def refuse_empty(self) -> None:
-        self.data.public.require_feasible()
+        self.public.require_feasible()
 
     def nothing_applies(self, options: Options, candidates: Sequence[Candidate]) -> DPModelError:
         self.refuse_empty()
         if options.feasibility == "strict":
-            strict = next(c for c in candidates if c.mechanism == "strict-truncated-laplace")
+            from dpmodel.programs.strict import STRICT_TRUNCATED_LAPLACE
+
+            strict = next(c for c in candidates if c.mechanism == STRICT_TRUNCATED_LAPLACE.name)
             what = 'feasibility="strict" cannot be promised for this problem'
             if strict.code == "infeasible":
                 remedy = 'tighter public bounds=[lo, hi] on the private parameters, or feasibility="relaxed"'
@@ -222,7 +244,7 @@ class Program(Model[PrivateLP]):
             remedy = mend if options.delta == 0 else 'mend that, or feasibility="relaxed"'
             return UnsupportedModelError(what, why=strict.reason, remedy=remedy)
         # Mechanisms that serve other cells or another feasibility explain nothing here.
-        cells = {f"{cell.taxonomy.part} {cell.taxonomy.level}" for cell in self.data.classification.cells}
+        cells = {f"{cell.taxonomy.part} {cell.taxonomy.level}" for cell in self.classification.cells}
         told = [c for c in candidates if cells & set(c.cells)] or candidates
         remedy = self.remedy
         if options.feasibility == "safe":
@@ -231,30 +253,32 @@ class Program(Model[PrivateLP]):
 
     # ------------------------------------------------------------------ executing
     def ready(self, chosen: Candidate, serves: Serves) -> None:
-        self.data.public.require_feasible()
-        refuse_foregone(self.data, chosen, serves.over_all)
+        from dpmodel.programs.unbounded import refuse_foregone
+
+        self.public.require_feasible()
+        refuse_foregone(self, chosen, serves.over_all)
         require_private_values(private_parameters(self.problem))
 
     def checked(self, outcome: Any) -> Outcome:
-        return checked_point(outcome, self.data.affine.variables, self.data.affine.rows)
+        return checked_point(outcome, self.affine.variables, self.affine.rows)
 
     def stopped(self, status: str, note: str) -> Outcome:
         return Outcome(status, None, None, None, notes=(note,))
 
     def finish(self, ran: Ran) -> Release:
-        model, problem, outcome = self.data, self.problem, ran.outcome
+        problem, outcome = self.problem, ran.outcome
         assert self.lowered is not None
         value = outcome.value
         notes = list(outcome.notes)
         if value is not None and outcome.constant is not None:
             value += outcome.constant
-        elif value is not None and model.form.offset.nnz:
+        elif value is not None and self.form.offset.nnz:
             value = None
             notes.append("the objective's constant term is private and was not measured: no objective value")
-        if value is not None and model.splits_objective:
+        if value is not None and self.splits_objective:
             value = None
             notes.append("the objective was split into rows with noise in them: no objective value is released")
-        if value is not None and model.affine.maximize:
+        if value is not None and self.affine.maximize:
             value = -value
         status = outcome.status if outcome.status != "least_violation" else "optimal_inaccurate"
         self.lowered.write_back(problem, outcome.x, outcome.dual, status, value)
@@ -263,23 +287,57 @@ class Program(Model[PrivateLP]):
             value = evaluate_objective(problem)
         return collect(
             problem,
-            model.private,
-            model.classification.told(),
+            self.private,
+            self.classification.told(),
             ran,
             value,
             notes,
             {} if outcome.x is None else _duals(problem, outcome),
         )
 
+    def _refuse_impossible(self, options: Options) -> None:
+        """Raise the impossibility theorem of the first cell that cannot be solved."""
+        for cell in self.classification.cells:
+            if not cell.solvable:
+                constraint = cell.where[0] if cell.where and cell.part != "objective" else "objective"
+                raise impossibility_error(
+                    cell.part, cell.parameter, constraint, options.epsilon, options.delta, options.beta, cell.reason
+                )
 
-def refuse_impossible(model: PrivateLP, options: Options) -> None:
-    """Raise the impossibility theorem of the first cell that cannot be solved."""
-    for cell in model.classification.cells:
-        if not cell.solvable:
-            constraint = cell.where[0] if cell.where and cell.part != "objective" else "objective"
-            raise impossibility_error(
-                cell.part, cell.parameter, constraint, options.epsilon, options.delta, options.beta, cell.reason
-            )
+
+@dataclass(frozen=True, eq=False)
+class RecordsProgram(Program):
+    """A program in which every one of ``count`` records owns the same rows: ``form`` has those of ``few`` records, and
+    ``read`` hands out all, where they lie. ``in_blocks`` : whether that is in blocks, of which sums are added up."""
+
+    count: int
+    few: int
+    in_blocks: bool
+    read: Callable[[], BlockRows | MemoryRows]
+
+    @property
+    def entries(self) -> int:
+        return self.all_rows(super().entries)
+
+    def all_rows(self, of_form: int) -> int:
+        return of_form * self.count // self.few
+
+    def additions(self, terms: int) -> int:
+        if not self.in_blocks:
+            return terms
+        # In a part; over the parts of a block, of which every kind of row has its own; in the tree over blocks.
+        step, kinds = cached_rows(self.affine.variables), 2 * max(terms // self.count, 1)
+        return min(terms, step + terms // step + kinds + 2 * int(math.log2(MOST_BLOCKS)) + 1)
+
+    def read_rows(self) -> BlockRows | MemoryRows:
+        """The rows, of which sums can be asked. Only a mechanism's ``run`` may call this."""
+        return self.read()
+
+
+def refuse_high(model: Program, what: str = "noise") -> Verdict | None:
+    """No, if some private parameter may change arbitrarily: ``what`` cannot hide that."""
+    high = [cell for cell in model.classification.cells if cell.level == "high"]
+    return Verdict(False, f"{high[0].parameter} may change arbitrarily: no {what} can hide it") if high else None
 
 
 def _duals(problem: cp.Problem, outcome: Outcome) -> dict[str, Any]:

@@ -1,1 +1,0 @@
-"""Private regressions as mechanisms see them."""
