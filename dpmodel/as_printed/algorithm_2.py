@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpmodel.contract import YES, Options, Progress, Verdict
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
+from dpmodel.contract import YES, Options, Progress, Serves, Verdict
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.numerics.polyhedron import Polyhedron
@@ -19,6 +21,8 @@ from dpmodel.programs.dense_oracles import Selection, selections
 from dpmodel.programs.dense_weights import Plan, caveats, covered, descend, most_density, work
 from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.point_finder import CountingEngine, Point, Promise, Task
+from dpmodel.programs.goals import Point, Promise, Task
+from dpmodel.programs.nearly_feasible import LeavesRowsOut
 from dpmodel.programs.rows import PrivateRows, private_rows, public_polyhedron
 
 # Steps beyond these are not planned, so that a run ends in reasonable time.
@@ -26,7 +30,7 @@ MOST_STEPS = 100_000
 
 
 @dataclass(frozen=True)
-class Algorithm2(CountingEngine):
+class Algorithm2(LeavesRowsOut):
     """HRRU14's Algorithm 2 with its own constants, corrected where they do not hold.
 
     Source
@@ -49,8 +53,9 @@ class Algorithm2(CountingEngine):
         As for ``dense-multiplicative-weights``; at most 100,000 steps are planned.
     """
 
-    cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
-    as_printed: ClassVar[bool] = True
+    serves: ClassVar[Serves] = Serves(
+        PrivateLP, ("scalar low", "row low", "row high"), as_printed=True, leaves_out=True
+    )
     name = "algorithm-2"
     source = "HRRU14, Algorithm 2, Theorems 11, 12 and 15, with corrected constants"
     takes_tilt = False
@@ -58,7 +63,7 @@ class Algorithm2(CountingEngine):
     own_composition = True
     vertices: Any = field(default=None, compare=False, repr=False)
 
-    def eligible(self, model: Program, options: Options) -> Verdict:
+    def suits(self, model: PrivateLP, options: Options) -> Verdict:
         verdict = covered(model)
         if not verdict.eligible:
             return verdict

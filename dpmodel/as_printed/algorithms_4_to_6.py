@@ -10,7 +10,7 @@ HRRU14's Algorithm 6 with the constants of Theorem 32, corrected.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +22,9 @@ from dpmodel.numerics.simplex_form import SimplexForm
 from dpmodel.privacy.spend import valid_step
 from dpmodel.programs.model import Program
 from dpmodel.programs.point_finder import Task
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.contract import YES, Options, Serves, Verdict
+from dpmodel.programs.goals import Task
 from dpmodel.programs.rows import private_rows, public_polyhedron
 from dpmodel.programs.weights import (
     MOST_STEPS,
@@ -54,12 +57,12 @@ class Algorithm4(ScalarMultiplicativeWeights):
     """
 
     name = "algorithm-4"
-    as_printed: ClassVar[bool] = True
+    serves: ClassVar[Serves] = replace(ScalarMultiplicativeWeights.serves, as_printed=True)
     source = "HRRU14, Algorithm 4 and Theorem 22, as printed"
     own_composition = True
 
-    def eligible(self, model: Program, options: Options) -> Verdict:
-        verdict = super().eligible(model, options)
+    def suits(self, model: PrivateLP, options: Options) -> Verdict:
+        verdict = super().suits(model, options)
         if not verdict.eligible:
             return verdict
         if options.delta == 0:
@@ -127,13 +130,13 @@ class Algorithm5(NoisyMultiplicativeWeights):
         As ``noisy-multiplicative-weights``; at most 5,000 steps are planned.
     """
 
-    as_printed: ClassVar[bool] = True
+    serves: ClassVar[Serves] = replace(NoisyMultiplicativeWeights.serves, as_printed=True)
     name = "algorithm-5"
     source = "HRRU14, Algorithm 5 and Theorem 28, constants corrected"
     own_composition = True
 
-    def eligible(self, model: Program, options: Options) -> Verdict:
-        verdict = super().eligible(model, options)
+    def suits(self, model: PrivateLP, options: Options) -> Verdict:
+        verdict = super().suits(model, options)
         if not verdict.eligible:
             return verdict
         if model.form.scalar.nnz:
@@ -236,7 +239,7 @@ class Algorithm6(Algorithm5):
         As ``algorithm-5``.
     """
 
-    as_printed: ClassVar[bool] = True
+    serves: ClassVar[Serves] = replace(NoisyMultiplicativeWeights.serves, as_printed=True)
     name = "algorithm-6"
     source = "HRRU14, Algorithm 6 and Theorem 32, constants corrected"
 

@@ -3,7 +3,6 @@
 Their classes are here by name, for solves with settings of one's own: ``mechanism=mechanisms.FrankWolfe(steps=40)``.
 """
 
-from functools import wraps
 from importlib import import_module
 from typing import Any
 
@@ -61,18 +60,10 @@ _CLASSES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The class of a mechanism; of an engine for nearly feasible points, what makes a mechanism of it."""
+    """The class of a mechanism."""
     if name not in _CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"dpmodel.{_CLASSES[name]}"), name)
-    if not hasattr(found, "counts_rows"):
-        return found
-
-    @wraps(found, updated=())
-    def of_engine(**settings: Any) -> Any:
-        return import_module("dpmodel.programs.nearly_feasible").EngineMechanism(found(**settings))
-
-    return of_engine
+    return getattr(import_module(f"dpmodel.{_CLASSES[name]}"), name)
 
 
 def __dir__() -> list[str]:

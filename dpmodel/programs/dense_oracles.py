@@ -275,7 +275,7 @@ class NoisyMinimisation:
             draw = source.laplace if spend.rho is None else source.gaussian
             cost[self.columns] += draw(average[self.columns], scale)
         x = self.polytope.minimise(cost)
-        assert x is not None  # engines ask for a bounded public set
+        assert x is not None  # eligible() asks for a bounded public set
         return x
 
     def noise(self, share: float, spend: Spend, steps: int) -> Mapping[str, Any]:

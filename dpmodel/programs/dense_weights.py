@@ -20,6 +20,8 @@ import numpy as np
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.contract import YES, Options, Progress, Verdict, counted
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
+from dpmodel.contract import YES, Options, Progress, Serves, Verdict, counted
 from dpmodel.forecast import Bound, Violation
 from dpmodel.kernels.dense_measure import DenseMeasure
 from dpmodel.numerics.polyhedron import Polyhedron
@@ -27,6 +29,8 @@ from dpmodel.privacy import NoiseSource
 from dpmodel.programs.dense_oracles import MOST_TERMS, ListedSelection, NoisyMinimisation, Oracle, Selection, oracles
 from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.point_finder import CountingEngine, Point, Promise, Task
+from dpmodel.programs.goals import Point, Promise, Task
+from dpmodel.programs.nearly_feasible import LeavesRowsOut
 from dpmodel.programs.row_tables import RowPart, RowTable
 from dpmodel.programs.rows import PrivateRows, private_rows
 
@@ -214,7 +218,7 @@ def descend(
 
 
 @dataclass(frozen=True)
-class DenseMultiplicativeWeights(CountingEngine):
+class DenseMultiplicativeWeights(LeavesRowsOut):
     """Weights over the private rows, never more than 1/s on one, against points that are best for the weighted row.
 
     Source
@@ -260,14 +264,15 @@ class DenseMultiplicativeWeights(CountingEngine):
         products, in four passes (``RecomputedWeights``).
     """
 
-    cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
+    serves: ClassVar[Serves] = Serves(
+        PrivateLP, ("scalar low", "row low", "row high"), reads_blocks=True, leaves_out=True
+    )
     name = "dense-multiplicative-weights"
     source = "HRRU14, Algorithms 1 and 2, tightened"
     search_steps = 8
-    reads_blocks = True
     vertices: Any = field(default=None, compare=False, repr=False)
 
-    def eligible(self, model: Program, options: Options) -> Verdict:
+    def suits(self, model: PrivateLP, options: Options) -> Verdict:
         return covered(model)
 
     def least(self, task: Task) -> Iterator[Bound]:

@@ -54,18 +54,22 @@ from scipy.special import ndtri
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.contract import YES, Options, Progress, Verdict
+from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
+from dpmodel.contract import YES, Options, Progress, Serves, Verdict
 from dpmodel.forecast import Bound, Violation
 from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.point_finder import CountingEngine, Point, Promise, Task, bound_of
+from dpmodel.programs.goals import Point, Promise, Task, bound_of
+from dpmodel.programs.nearly_feasible import LeavesRowsOut
 from dpmodel.programs.row_tables import RowPart, RowTable
 from dpmodel.programs.rows import PrivateRows, plain_linear, private_rows
 
 
 @dataclass(frozen=True)
-class NoisyHingeDescent(CountingEngine):
+class NoisyHingeDescent(LeavesRowsOut):
     """Minimise ``w'x + (1/k) sum_i max(G_i x - h_i, 0)`` over the public set by noisy dual averaging.
 
     Source
@@ -93,13 +97,14 @@ class NoisyHingeDescent(CountingEngine):
         T d noisy numbers; T at most 2,000, fewer when d or G is large.
     """
 
-    cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
+    serves: ClassVar[Serves] = Serves(
+        PrivateLP, ("scalar low", "row low", "row high"), reads_blocks=True, leaves_out=True
+    )
     name = "noisy-hinge-descent"
     source = "Bassily, Smith and Thakurta 2014; Nesterov 2009 (dual averaging on the mean violation)"
     gaussian_only = True
-    reads_blocks = True
 
-    def eligible(self, model: Program, options: Options) -> Verdict:
+    def suits(self, model: PrivateLP, options: Options) -> Verdict:
         return plain_linear(model) or YES
 
     def promise(self, task: Task) -> Promise:

@@ -1,19 +1,20 @@
-"""Mechanisms made of engines: how the objective is treated when an engine only finds nearly feasible points.
+"""Algorithms that find nearly feasible points: what they owe, how they are run, and with which settings.
 
-HRRU14 solves feasibility problems and takes the optimal value as known (its footnote 2). Three ways around that:
+Such an algorithm (dense multiplicative weights, hinge descent, ...) gets private rows ``G x <= h`` and a public
+polyhedron K. Let V(x) >= 0 be its measure of violation (mean hinge, mean over the s worst rows, largest, ...). For a
+``tilt`` w (public or released, zero unless the objective is an exact penalty) it returns a point x of K with
 
-* *target*: the user names a public value; the public constraint ``c'x <= target`` is added.
-* *search*: the value is found by bisection of the public range of the objective. The engine runs k times, each time
-  on a part of the budget, and k - 1 points are tested by a noisy count (or size) of what they violate.
-* *penalty*: the objective is added to the violation, ``c'x / weight + V(x)`` is minimised, in one run.
+    w'x + V(x) <= w'x* + error    for every x* in K that satisfies all private rows,
 
-Which settings an engine runs with, where it is asked for no statement: those that do best on synthetic databases.
+with probability at least 1 - beta, and ``V(x) <= v`` means that all but ``slack_rows`` rows are violated by at most
+``gain * v``. The objective is treated by target, search or penalty (``goals.py``).
 
-A proof of little error says how an engine does on the worst data, and the settings that it likes best may be worse than
-others in practice: as the budget grows, a choice by proofs alone moves from good settings without a proof to worse ones
-with one. So ``alpha`` or ``slack_rows`` asks for the best statement; without them the settings with the least simulated
-error are run, and the plan states what is proved of those. Settings that are the same at every budget can only gain
-from more of it, and so does the best of them. Public facts only: databases are drawn from the declarations.
+*Settings*, where no statement was asked for: those that do best on synthetic databases. A proof of little error says
+how an algorithm does on the worst data, and the settings that it likes best may be worse than others in practice: as
+the budget grows, a choice by proofs alone moves from good settings without a proof to worse ones with one. So
+``alpha`` or ``slack_rows`` asks for the best statement; without them the settings with the least simulated error are
+run, and the plan states what is proved of those. Settings that are the same at every budget can only gain from more of
+it, and so does the best of them. Public facts only: databases are drawn from the declarations.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -45,93 +46,107 @@ from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource, SeededSource
 from dpmodel.privacy.spend import Spend
 from dpmodel.programs.fewer_records import as_noisy, fewer_records
-from dpmodel.programs.model import PrivateNumbers, Program, RecordsProgram
-from dpmodel.programs.noise_once import objective_loss, objective_noise, release
-from dpmodel.programs.objective import objective_ceiling, objective_span, private_objective
-from dpmodel.programs.point_finder import (
+from dpmodel.programs.goals import (
     ONE_CANDIDATE,
-    Engine,
     Point,
     Promise,
     Route,
     Task,
     best_route,
+    bound_of,
     noise_of_tests,
     objective_design,
     whole_task,
     why_none,
     with_promise,
 )
+from dpmodel.programs.noise_once import objective_loss, objective_noise, release
+from dpmodel.programs.objective import objective_ceiling, objective_span, private_objective
 from dpmodel.programs.public import largest_violation
+from dpmodel.programs.row_tables import RowPart
 from dpmodel.programs.rows import most_rows_stay, plain_linear, private_rows, public_polyhedron
 from dpmodel.programs.simulation import DATABASES, databases
 from dpmodel.text import number
 
-# ---------------------------------------------------------------------- budget
 
-
-# ---------------------------------------------------------------------- public facts and words
-
-
-@dataclass(frozen=True)
-class EngineMechanism(Mechanism[Program]):
-    """A nearly feasible point by an engine, with the objective as target, by search or as a penalty.
+class NearlyFeasible(Mechanism[PrivateLP]):
+    """An algorithm that finds a nearly feasible point, with the objective as target, by search or as a penalty.
 
     Source
-        The engine's; HRRU14, section 3 and footnote 2, for the treatment of the objective.
+        The algorithm's own; HRRU14, section 3 and footnote 2, for the treatment of the objective.
     Privacy
         Private values are read in three places, each paid from its own part of the budget, which add up to the
         whole (sequential composition: zCDP costs or pure epsilons add, and a private objective with
         its own (epsilon / 2, delta / 2) by basic composition):
         1. a private objective is measured once like ``laplace-once`` or ``gaussian-once``; from then on it is a
            released vector;
-        2. the engine (its docstring), once, or up to k times with 1/k of its part each in a search;
-        3. each of the k - 1 tests of a search adds noise (Gaussian, Laplace for a pure budget) to the engine's
+        2. the algorithm (its own docstring), once, or up to k times with 1/k of its part each in a search;
+        3. each of the k - 1 tests of a search adds noise (Gaussian, Laplace for a pure budget) to
            ``excess``, calibrated to ``sensitivity``, the most by which one record moves it; the bisection reads only
            the noisy answers.
         Which way is taken, k, weights and limits follow from public facts.
     Utility (with probability 1 - beta, if some public point satisfies all private constraints)
-        target: the engine's promise, with ``c'x <= target``, if a feasible point reaches the target. A private c
+        target: the algorithm's promise, with ``c'x <= target``, if a feasible point reaches the target. A private c
         measured as c^ with ``|(c^ - c)'x| <= m`` over the public set: the set is cut at ``c^'x <= target + m``, which
         such a point satisfies, and then ``c'x <= target + 2 m``.
         penalty with weight t: ``c'x <= c'x* + t error`` and ``V(x) <= error + span / t``, where span bounds
-        ``c'x* - min c'x`` over the public set: divide ``c'x / t + V(x) <= c'x* / t + error`` (the engine's contract,
+        ``c'x* - min c'x`` over the public set: divide ``c'x / t + V(x) <= c'x* / t + error`` (the contract above,
         V >= 0 and V(x*) = 0) accordingly.
-        search: the engine meets every target that a feasible point reaches, and then passes its test, so the
+        search: the algorithm meets every target that a feasible point reaches, and then passes its test, so the
         last accepted target is within ``span / 2^(k-1)`` of the optimum; an accepted point's excess is at most
         the promised limit plus twice the margin of a test. The first run takes no target and needs no test.
         A private objective adds the bound of its measurement to the loss. Runs on parts of the public set that are
         known only then (released objectives, targets of a search) are planned anew, for the rows left out as
         promised; should one promise less than was planned for all of them, the release says by how much.
     Cost
-        The engine's, up to k times in a search.
+        The algorithm's, up to k times in a search.
     """
 
-    engine: Engine
+    name: str
+    source: str
+    serves: ClassVar[Serves]
+    # Whether every release is Gaussian noise when delta > 0 (then the exact composition is used).
+    gaussian_only: bool = False
+    # Whether it can serve an exact penalty; else ``task.tilt`` is always zero.
+    takes_tilt: bool = True
+    # Most steps worth planning in a paid search for the objective's value; 0 when a search makes no sense.
+    search_steps: int = 6
+    # Whether it keeps to (task.epsilon, task.delta) by composition of its own instead of to ``task.spend``.
+    own_composition: bool = False
 
-    @property
-    def serves(self) -> Serves:
-        engine = self.engine
-        return Serves(
-            Program,
-            engine.cells,
-            as_printed=engine.as_printed,
-            reads_blocks=engine.reads_blocks,
-            leaves_out=engine.counts_rows,
-        )
+    def suits(self, model: PrivateLP, options: Options) -> Verdict:
+        """Yes, or why not; public facts only. The objective (private or not) is not its business."""
+        raise NotImplementedError
 
-    @property
-    def name(self) -> str:
-        return self.engine.name
+    def formed(self, model: PrivateLP) -> Verdict:
+        """Yes, or why not, where it takes work to see: asked before anything is promised."""
+        return YES
 
-    @property
-    def vertices(self) -> Any:
-        """The points that the engine was told to look at, or None."""
-        return getattr(self.engine, "vertices", None)
+    def promise(self, task: Task) -> Promise:
+        """Public facts only."""
+        raise NotImplementedError
 
-    @property
-    def source(self) -> str:
-        return self.engine.source
+    def least(self, task: Task) -> Iterator[Bound]:
+        """What ``promise`` cannot say less than, see ``Mechanism.at_least``. ``task`` has the whole budget, no tilt."""
+        yield bound_of(self.promise(task), every_row=not self.serves.leaves_out)
+
+    def point(self, task: Task, promise: Promise, theta: Any, source: NoiseSource, progress: Progress) -> Point:
+        """Spend ``task.spend`` on private data. ``theta`` (P,) holds the private values, or says where rows lie; those
+        that read blocks also take the table of the rows."""
+        raise NotImplementedError
+
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: Any) -> float:
+        """Private: how badly x misses the promise, for the paid test of a search: the number of rows violated by
+        more than alpha, or the largest violation."""
+        raise NotImplementedError
+
+    def excess_sensitivity(self, task: Task) -> float:
+        """How far one record moves ``excess`` (the larger direction)."""
+        raise NotImplementedError
+
+    def excess_limit(self, promise: Promise) -> float:
+        """Value of ``excess`` that the promise allows."""
+        return promise.error
 
     def eligible(self, model: Program, options: Options) -> Verdict:
         if not {"scalar", "matrix"} & set(model.private_parts()):
@@ -146,9 +161,9 @@ class EngineMechanism(Mechanism[Program]):
         verdict = plain_linear(model)
         if verdict is None and public_polyhedron(model).empty:
             verdict = Verdict(False, "the public constraints have no common point")
-        if verdict is None and self.engine.counts_rows:
+        if verdict is None and self.serves.leaves_out:
             verdict = most_rows_stay(model)
-        verdict = verdict or self.engine.eligible(model, options)
+        verdict = verdict or self.suits(model, options)
         if not verdict.eligible:
             return verdict
         if model.form.offset.nnz and options.goal in ("target", "search"):
@@ -158,18 +173,18 @@ class EngineMechanism(Mechanism[Program]):
     def at_least(self, model: Program, options: Options) -> Iterator[Bound]:
         """What one run with all of the budget promises on the whole public set without regard to the objective: every
         way to treat an objective adds to that."""
-        return self.engine.least(whole_task(model, self.engine, options))
+        return self.least(whole_task(model, self, options))
 
-    def forecast(self, model: Program, options: Options) -> Forecast | Verdict:
-        formed = self.engine.formed(model)
+    def forecast(self, model: PrivateLP, options: Options) -> Forecast | Verdict:
+        formed = self.formed(model)
         if not formed.eligible:
             return formed
-        route = best_route(model, self.engine, options)
+        route = best_route(model, self, options)
         if route is None:
             return Verdict(False, why_none(model, options))
         if route.steps == 1 and route.promise.noise.get("candidates") == 1:
             return ONE_CANDIDATE
-        route = settle(model, self.engine, options)
+        route = settle(model, self, options)
         promise = route.promise
         measured = objective_design(model, options)
         slip = objective_loss(model, measured) if measured else 0.0
@@ -205,9 +220,9 @@ class EngineMechanism(Mechanism[Program]):
             ),
         )
 
-    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        route = settle(model, self.engine, options)
-        theta = model.read_rows() if isinstance(model, RecordsProgram) else model.read_private()
+    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        route = settle(model, self, options)
+        theta = model.read_rows() if isinstance(model, RecordsLP) else model.read_private()
         cost = _released_cost(model, options, theta, noise)
         if route.goal == "search":
             point = self._search(route, cost, theta, noise, progress)
@@ -223,9 +238,9 @@ class EngineMechanism(Mechanism[Program]):
                 if public_polyhedron(model).with_row(cost, cut).empty:
                     notes = ("no public point reaches the target under the released objective",)
                     return Outcome("infeasible", None, None, None, notes=notes)
-                point = self._reach(self._kept(route, task), route, cost, cut, theta, noise, progress)[1]
+                point = self._run_below(self._for_this_solve(route, task), route, cost, cut, theta, noise, progress)[1]
             else:
-                point = self.engine.point(task, route.promise, theta, noise, progress)
+                point = self.point(task, route.promise, theta, noise, progress)
         x = point.x
         return Outcome(
             "optimal", x, None, float(cost @ x) + model.form.d0,
@@ -235,39 +250,39 @@ class EngineMechanism(Mechanism[Program]):
     def _search(self, route: Route, cost: Floats, theta: Any, source: NoiseSource, progress: Progress) -> Point:
         """Bisection on the objective's value; see the class."""
         # A fresh copy of the public set: what it keeps of released numbers ends with this solve.
-        whole, engine = self._kept(route, route.task), self.engine
-        if engine.reads_blocks:
+        whole = self._for_this_solve(route, route.task)
+        if self.serves.reads_blocks:
             theta = private_rows(whole.model).table(theta)  # for all runs and tests
         low, high = -whole.polytope.support(-cost), whole.polytope.support(cost)
         best, accepted = None, 0
-        distribution = noise_of_tests(engine, route.whole, route.steps)
+        distribution = noise_of_tests(self, route.whole, route.steps)
         for step in range(1, route.steps):
             progress(f"search for the objective, {route.steps} runs", step / route.steps)
             middle = (low + high) / 2
-            promise, point = self._reach(whole, route, cost, middle, theta, source)
-            excess = engine.excess(whole, promise, point.x, theta)
+            promise, point = self._run_below(whole, route, cost, middle, theta, source)
+            excess = self.excess(whole, promise, point.x, theta)
             noisy = float(distribution.add_to(np.array([excess]), source)[0])
-            if noisy <= engine.excess_limit(promise) + route.margin:
+            if noisy <= self.excess_limit(promise) + route.margin:
                 best, high, accepted = point, middle, accepted + 1
             else:
                 low = middle
         if best is None:  # a target of ``high`` cuts nothing off, and needs no test
-            best = self._within(whole, route, theta, source)[1]
+            best = self._run_on(whole, route, theta, source)[1]
         notes = (*best.notes, f"search: {accepted} of {route.steps - 1} targets passed; the objective is at most "
                  f"{number(high)} in minimisation form")  # fmt: skip
         return replace(best, notes=notes)
 
-    def _relative(self, model: Program) -> bool:
-        """Whether violations are shares of each row's own width: engines that count rows scale those without bounds."""
-        return self.engine.counts_rows and private_rows(model).relative
+    def _relative(self, model: PrivateLP) -> bool:
+        """Whether violations are shares of each row's own width: of rows without bounds, where some are left out."""
+        return self.serves.leaves_out and private_rows(model).relative
 
-    def _kept(self, route: Route, task: Task) -> Task:
+    def _for_this_solve(self, route: Route, task: Task) -> Task:
         """``task`` on the whole public set, a fresh copy: what it keeps of released numbers ends with this solve.
         Runs on parts of it keep to the rows that were planned."""
-        slack = route.promise.slack_rows if self.engine.counts_rows else task.slack_rows
+        slack = route.promise.slack_rows if self.serves.leaves_out else task.slack_rows
         return replace(task, polytope=public_polyhedron(task.model).copy(), slack_rows=slack)
 
-    def _reach(
+    def _run_below(
         self,
         task: Task,
         route: Route,
@@ -279,19 +294,38 @@ class EngineMechanism(Mechanism[Program]):
     ) -> tuple[Promise, Point]:
         """One run with the objective at most ``target``."""
         part = replace(task, polytope=task.polytope.with_row(cost, target))
-        return self._within(part, route, theta, source, progress)
+        return self._run_on(part, route, theta, source, progress)
 
-    def _within(
+    def _run_on(
         self, task: Task, route: Route, theta: Any, source: NoiseSource, progress: Progress = no_progress
     ) -> tuple[Promise, Point]:
         """One run, planned for the polytope it runs on."""
-        promise = self.engine.promise(task)
-        point = self.engine.point(task, promise, theta, source, progress)
+        promise = self.promise(task)
+        point = self.point(task, promise, theta, source, progress)
         over = max(promise.alpha - route.promise.alpha, 0.0)
         return promise, replace(point, extra_violation=point.extra_violation + over)
 
 
-def _released_cost(model: Program, options: Options, theta: PrivateNumbers, source: NoiseSource) -> Floats:
+class LeavesRowsOut(NearlyFeasible):
+    """An algorithm that leaves rows out. The test of a search: how many rows are violated by more than alpha."""
+
+    def excess(self, task: Task, promise: Promise, x: Floats, theta: Any) -> float:
+        table = private_rows(task.model).table(theta)
+        return float(table.map_reduce(partial(_missed, x, promise.alpha)))
+
+    def excess_sensitivity(self, task: Task) -> float:
+        return float(private_rows(task.model).per_record)
+
+    def excess_limit(self, promise: Promise) -> float:
+        return float(promise.slack_rows)
+
+
+def _missed(x: Floats, alpha: float, part: RowPart) -> int:
+    """Rows violated by more than ``alpha``."""
+    return int(np.count_nonzero(part.residual(x) > alpha))
+
+
+def _released_cost(model: PrivateLP, options: Options, theta: PrivateNumbers, source: NoiseSource) -> Floats:
     """(n,) the public objective, or the private one measured with its share of the budget."""
     measured = objective_design(model, options)
     if measured is None:
@@ -344,15 +378,15 @@ _FEW, _MOST, _PROJECTION = 3e7, 3e8, 3e5
 
 
 @cached
-def settle(model: Program, engine: Engine, options: Options) -> Route:
+def settle(model: PrivateLP, algorithm: NearlyFeasible, options: Options) -> Route:
     """The best route with the settings of least simulated error; as it is where a statement was asked for."""
-    route = best_route(model, engine, options)
+    route = best_route(model, algorithm, options)
     assert route is not None  # eligible() came first
     requested = options.by_proof or (options.violation, options.slack_rows) != (None, None)
     replanned = route.goal == "target" and private_objective(model)
     if requested or replanned or route.goal == "search" or not route.promise.width > 0 or not route.promise.others():
         return route
-    tries = _tried(model, engine, options, route)
+    tries = _tried(model, algorithm, options, route)
     if not tries:
         return route
     whole = fewer_records(model) is None  # of many records, one database tells
@@ -367,14 +401,14 @@ def settle(model: Program, engine: Engine, options: Options) -> Route:
 
 
 def _tried(
-    model: Program, engine: Engine, options: Options, route: Route
+    model: PrivateLP, algorithm: NearlyFeasible, options: Options, route: Route
 ) -> list[tuple[Promise, Callable[[int], float], float]]:
     """The settings that can be simulated, how, and the numbers that a run reads. Large problems with fewer records: the
     same settings in the same order, planned for those."""
     few, same = fewer_records(model), route
     if few is not None:
         asked = as_noisy(replace(options, goal=route.goal or "auto", penalty=options.penalty), few.share)
-        found = best_route(few, engine, asked)
+        found = best_route(few, algorithm, asked)
         if found is None or found.goal != route.goal or len(found.promise.others()) != len(route.promise.others()):
             return []
         same = found
@@ -385,7 +419,7 @@ def _tried(
         own.append((route.promise, same.promise))
     for promise, twin in own:
         if (work := _work(same, twin)) <= _MOST:
-            out.append((promise, partial(_simulated, engine, drawn, same, twin), work))
+            out.append((promise, partial(_simulated, algorithm, drawn, same, twin), work))
     return out
 
 
@@ -395,8 +429,8 @@ def _work(route: Route, promise: Promise) -> float:
     return float(promise.plan.steps * (form.matrix.nnz + form.A0.nnz + projection))
 
 
-def _simulated(engine: Engine, model: Program, route: Route, promise: Promise, count: int) -> float:
-    """What the engine minimises, tilt and mean violation, on ``count`` synthetic databases."""
+def _simulated(algorithm: NearlyFeasible, model: PrivateLP, route: Route, promise: Promise, count: int) -> float:
+    """What the algorithm minimises, tilt and mean violation, on ``count`` synthetic databases."""
     total, rows = 0.0, private_rows(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotPrivateWarning)
@@ -404,7 +438,7 @@ def _simulated(engine: Engine, model: Program, route: Route, promise: Promise, c
             task = route.task
             if route.goal == "penalty":
                 task = replace(task, tilt=(model.form.c0 + model.form.objective.apply(theta)) / route.weight)
-            x = engine.point(task, promise, theta, SeededSource(number), no_progress).x
+            x = algorithm.point(task, promise, theta, SeededSource(number), no_progress).x
             G, h = rows.values(theta)
             total += float(task.tilt @ x) + float(np.maximum(G @ x - h, 0.0).mean())
     return total

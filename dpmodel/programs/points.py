@@ -30,8 +30,9 @@ from dpmodel.numerics.nets import MOST_DIMENSIONS, MOST_POINTS, Choices, Net, Ro
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error, exponential_mechanism, permute_and_flip
 from dpmodel.programs.model import PrivateNumbers, Program
+from dpmodel.programs.goals import ONE_CANDIDATE, Point, Promise, Task
+from dpmodel.programs.nearly_feasible import LeavesRowsOut
 from dpmodel.programs.objective import objective_span
-from dpmodel.programs.point_finder import ONE_CANDIDATE, CountingEngine, Point, Promise, Task
 from dpmodel.programs.rows import PrivateRows, most_rows_stay, plain_linear, private_rows, public_polyhedron
 from dpmodel.text import number
 
@@ -49,7 +50,7 @@ class Choice(Choices):
 
 
 @dataclass(frozen=True)
-class PointExponential(CountingEngine):
+class PointExponential(LeavesRowsOut):
     """Choose a public point that violates few private rows by more than a.
 
     Source
@@ -76,13 +77,13 @@ class PointExponential(CountingEngine):
         k m dot products, in blocks; at most 4e9, and 200,000 points.
     """
 
-    cells: ClassVar[tuple[str, ...]] = ("scalar low", "row low", "row high")
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low", "row low", "row high"), leaves_out=True)
     name = "point-exponential"
     source = "McSherry and Talwar 2007; McKenna and Sheldon 2020"
     takes_tilt = False
     vertices: Any = field(default=None, compare=False, repr=False)
 
-    def eligible(self, model: Program, options: Options) -> Verdict:
+    def suits(self, model: PrivateLP, options: Options) -> Verdict:
         refused = plain_linear(model)
         if refused is not None:
             return refused

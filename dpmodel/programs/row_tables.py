@@ -1,6 +1,6 @@
-"""Private rows ``G x <= h`` as an engine's ``run`` sees them: a part at a time, wherever they lie.
+"""Private rows ``G x <= h`` as a mechanism's ``run`` sees them: a part at a time, wherever they lie.
 
-An engine asks a ``RowTable`` for sums over the rows, ``map_reduce``, and is the same whether they lie in memory (one
+A mechanism asks a ``RowTable`` for sums over the rows, ``map_reduce``, and is the same whether they lie in memory (one
 part) or in blocks elsewhere.
 """
 

@@ -46,7 +46,7 @@ from scipy.special import gammainccinv
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.compile.affine_map import AffineMap, LinearMap
 from dpmodel.compile.footprint import entries_under, record_blocks, sensitivity_of
-from dpmodel.contract import YES, Options, Progress, Verdict, counted
+from dpmodel.contract import YES, Options, Progress, Serves, Verdict, counted
 from dpmodel.forecast import Bound, Violation
 from dpmodel.kernels.exact_rows import ROUNDING, exact_rows
 from dpmodel.memo import cached
@@ -55,6 +55,8 @@ from dpmodel.numerics.simplex_form import MOST_ROWS, EntropicPolytope, SimplexFo
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.model import PrivateNumbers, Program, refuse_high
 from dpmodel.programs.point_finder import Engine, Point, Promise, Task
+from dpmodel.programs.goals import Point, Promise, Task
+from dpmodel.programs.nearly_feasible import NearlyFeasible
 from dpmodel.programs.rows import public_polyhedron
 
 # Run time: at most so many steps, and fewer when a step is long (about half a minute of products).
@@ -317,7 +319,7 @@ def listed_rows(model: Program) -> tuple[Integers, Integers]:
     return index, np.flatnonzero(model.affine.equalities()[index])
 
 
-class GameEngine(Engine):
+class Game(NearlyFeasible):
     """What the games on right-hand sides and on coefficients share: ``rows`` and ``form`` of a model, and the plan."""
 
     search_steps = 5
@@ -433,7 +435,7 @@ class ScalarRows:
 
 
 @dataclass(frozen=True)
-class ScalarMultiplicativeWeights(GameEngine):
+class ScalarMultiplicativeWeights(Game):
     """A nearly feasible point when right-hand sides are private: weights over the columns, rows named privately.
 
     Source
@@ -453,12 +455,12 @@ class ScalarMultiplicativeWeights(GameEngine):
         One product with the public rows, one selection and one sparse row per step.
     """
 
-    cells: ClassVar[tuple[str, ...]] = ("scalar low",)
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low",))
     name = "multiplicative-weights"
     source = "HRRU14, Algorithm 4, with exact sensitivities and zCDP accounting"
     words = ""
 
-    def eligible(self, model: Program, options: Options) -> Verdict:
+    def suits(self, model: PrivateLP, options: Options) -> Verdict:
         if model.form.matrix.nnz or not model.form.scalar.nnz:
             return Verdict(False, "serves private right-hand sides with public coefficients")
         high = refuse_high(model)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.compile.affine_map import LinearMap, numbered
 from dpmodel.compile.footprint import Sensitivity, record_blocks, sensitivity_of, sensitivity_under
-from dpmodel.contract import YES, Options, Progress, Verdict
+from dpmodel.contract import YES, Options, Progress, Serves, Verdict
 from dpmodel.kernels.exact_rows import ROUNDING, exact_rows
 from dpmodel.marks.layout import sum_by
 from dpmodel.memo import cached
@@ -23,9 +23,10 @@ from dpmodel.numerics.simplex_form import SimplexForm
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.model import PrivateNumbers, Program, refuse_high
 from dpmodel.programs.point_finder import Point, Promise, Task
+from dpmodel.programs.goals import Point, Promise, Task
 from dpmodel.programs.rows import PrivateRows, at_private_entries, present, private_rows, public_entries
 from dpmodel.programs.weights import (
-    GameEngine,
+    Game,
     PrivateRowsNow,
     Shape,
     Steps,
@@ -276,7 +277,7 @@ _NOISE_WORK, _SELECTION_WORK = 2000, 80
 
 
 @dataclass(frozen=True)
-class NoisyMultiplicativeWeights(GameEngine):
+class NoisyMultiplicativeWeights(Game):
     """A nearly feasible point when coefficients are private: rows are named privately and released with noise.
 
     Source
@@ -303,12 +304,12 @@ class NoisyMultiplicativeWeights(GameEngine):
         One product with the private rows, one selection and noise on one row per step.
     """
 
-    cells: ClassVar[tuple[str, ...]] = ("row low", "matrix low", "column low")
+    serves: ClassVar[Serves] = Serves(PrivateLP, ("row low", "matrix low", "column low"))
     name = "noisy-multiplicative-weights"
     source = "HRRU14, Algorithms 5 and 6, with unbiased Gaussian rows and zCDP accounting"
     words = ", noise on one row each"
 
-    def eligible(self, model: Program, options: Options) -> Verdict:
+    def suits(self, model: PrivateLP, options: Options) -> Verdict:
         if not model.form.matrix.nnz:
             return Verdict(False, "serves private coefficients")
         high = refuse_high(model)

@@ -95,12 +95,9 @@ _HOMES[PrivateOutputs] = _HOMES[PrivateRegression]  # several outputs are one re
 
 @cache
 def _load(home: str, outputs: bool) -> AnyMechanism:
-    """The mechanism of this name in its module, or that of an engine for nearly feasible points. ``outputs`` : for
-    each of several outputs."""
+    """The mechanism of this name in its module. ``outputs`` : for each of several outputs."""
     module, _, name = home.partition(":")
     found = getattr(import_module(f"dpmodel.{module}"), name)
-    if hasattr(found, "counts_rows"):
-        found = import_module("dpmodel.programs.nearly_feasible").EngineMechanism(found)
     mechanism: AnyMechanism = _of_outputs(found) if outputs else found
     return mechanism
 

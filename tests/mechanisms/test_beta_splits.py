@@ -23,7 +23,7 @@ from dpmodel._types import Floats
 from dpmodel.contract import Options
 from dpmodel.marks import Private, Records
 from dpmodel.privacy import Gaussian, SeededSource
-from dpmodel.programs import point_finder as routes
+from dpmodel.programs import goals as routes
 from dpmodel.programs import weights_matrix as coefficients
 from dpmodel.programs.feasibility import treat
 from dpmodel.programs.model import Program
@@ -232,7 +232,7 @@ def test_noise_on_costs_and_engines_share_beta(private_costs: bool) -> None:
     model = scored(private_costs).model
     engine: Any = by_name("noisy-hinge-descent")
     options = Options(1.0, 1e-6, 0.1)
-    task = routes.whole_task(model, engine.engine, options)
+    task = routes.whole_task(model, engine, options)
     measured = routes.objective_design(model, options)
     total = task.beta
     if measured is not None:
@@ -246,9 +246,9 @@ def test_noise_on_costs_and_engines_share_beta(private_costs: bool) -> None:
 def test_the_runs_and_the_tests_of_a_search_share_beta(steps: int) -> None:
     model = scored(False).model
     engine: Any = by_name("noisy-hinge-descent")
-    task = routes.whole_task(model, engine.engine, Options(1.0, 1e-6, 0.1))
-    law = routes.noise_of_tests(engine.engine, task, steps)
-    (found,) = routes._searching(engine.engine, task, 10.0, steps)
+    task = routes.whole_task(model, engine, Options(1.0, 1e-6, 0.1))
+    law = routes.noise_of_tests(engine, task, steps)
+    (found,) = routes._searching(engine, task, 10.0, steps)
     one = float(beyond(kind_of(law), law.scale, found.margin))
     total = -np.expm1((steps - 1) * np.log1p(-one)) + steps * found.task.beta
     assert task.beta / 4 <= total <= task.beta * (1 + 1e-6)
@@ -266,8 +266,8 @@ def test_regret_and_shortfalls_of_weights_share_beta(monkeypatch: Any) -> None:
         monkeypatch.setattr(coefficients, name, watched)
     model = scored(False).model
     engine: Any = by_name("noisy-multiplicative-weights")
-    task = routes.whole_task(model, engine.engine, Options(1.0, 1e-6, 0.1))
-    engine.engine.promise(task)
+    task = routes.whole_task(model, engine, Options(1.0, 1e-6, 0.1))
+    engine.promise(task)
     assert len(asked) >= 2 and asked[0] + asked[1] <= task.beta * (1 + 1e-9)
 
 

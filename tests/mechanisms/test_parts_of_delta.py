@@ -22,15 +22,15 @@ from scipy.stats import norm
 import dpmodel as dpm
 from dpmodel.contract import Options, Outcome
 from dpmodel.marks.private import Private
+from dpmodel.programs import goals as routes
 from dpmodel.programs import nearly_feasible as engines
-from dpmodel.programs import point_finder as routes
-from dpmodel.programs.nearly_feasible import EngineMechanism
+from dpmodel.programs.nearly_feasible import NearlyFeasible
 from dpmodel.regressions import each_output
 from dpmodel.regressions.model import PrivateOutputs
 from dpmodel.solve.registry import KINDS
 
 SIZE, BUDGETS = 12, [(epsilon, delta) for epsilon in (0.3, 1.0, 8.0) for delta in (1e-6, 1e-2)]
-ENGINES = [each for each in PORTFOLIO if isinstance(each, EngineMechanism)]
+ENGINES = [each for each in PORTFOLIO if isinstance(each, NearlyFeasible)]
 MOVES = {"l1": 0.1 * SIZE, "l2": 0.1 * math.sqrt(SIZE)}
 
 
@@ -63,7 +63,7 @@ def spent(mechanism: Any, rows: str, epsilon: float, delta: float) -> float:
     source, theta = Transcript(0), made.read_private()
     engines._released_cost(made, options, theta, source)
     ((kind, scale),) = [(draw.distribution, draw.arguments[0]) for draw in source.draws]
-    whole = routes.whole_task(made, mechanism.engine, options)
+    whole = routes.whole_task(made, mechanism, options)
     left = epsilon - whole.epsilon
     assert left > 0
     if kind == "laplace":

@@ -25,7 +25,7 @@ from dpmodel.privacy.spend import Spend
 from dpmodel.programs import dense_weights as weights
 from dpmodel.programs.dense_oracles import ListedSelection, NoisyMinimisation, ProductSelection, oracles
 from dpmodel.programs.dense_weights import DENSE_MULTIPLICATIVE_WEIGHTS, Plan
-from dpmodel.programs.point_finder import Task
+from dpmodel.programs.goals import Task
 from dpmodel.programs.rows import private_rows, public_polyhedron
 
 ENGINE = DENSE_MULTIPLICATIVE_WEIGHTS
@@ -462,11 +462,11 @@ def test_published_constants() -> None:
 def test_published_refusals_and_vacuity() -> None:
     values = ballots(200, 4, np.random.default_rng(0))
     cover, general = (Cover(values, shape, bounds=[0, 1]) for shape in ("simplex", "general"))
-    assert ALGORITHM_2.eligible(cover.model, Options(1.0, 1e-6)).eligible
-    assert "delta" in ALGORITHM_2.eligible(cover.model, Options(1.0, 0.0)).reason
-    assert "steps" in ALGORITHM_2.eligible(cover.model, Options(1.0, 1e-6, violation=1e-3)).reason
-    assert "vertices" in ALGORITHM_2.eligible(general.model, Options(1.0, 1e-6)).reason
-    assert ENGINE.eligible(general.model, Options(1.0, 0.0)).eligible
+    assert ALGORITHM_2.suits(cover.model, Options(1.0, 1e-6)).eligible
+    assert "delta" in ALGORITHM_2.suits(cover.model, Options(1.0, 0.0)).reason
+    assert "steps" in ALGORITHM_2.suits(cover.model, Options(1.0, 1e-6, violation=1e-3)).reason
+    assert "vertices" in ALGORITHM_2.suits(general.model, Options(1.0, 1e-6)).reason
+    assert ENGINE.suits(general.model, Options(1.0, 0.0)).eligible
     promise = ALGORITHM_2.promise(cover.task(0.1))
     assert promise.slack_rows == promise.rows and promise.error == promise.width  # says nothing, and says so
     x = ALGORITHM_2.point(cover.task(0.1), promise, cover.model.read_private(), SeededSource(0), no_progress).x

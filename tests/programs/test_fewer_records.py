@@ -101,7 +101,7 @@ def test_a_simulation_of_a_part_says_what_one_of_the_whole_says(monkeypatch: pyt
         A = dpm.Private((rng.random((3000, 8)) < 0.3) * 1.0, name="A", unit="row", bounds=[0, 1], max_l1=3)
         x = cp.Variable(8, bounds=[0, 1])
         model = model_of(dpm.Problem(cp.Minimize(0), [A @ x >= 1, cp.sum(x) <= 3]))
-        return against_public(EngineMechanism(NOISY_HINGE_DESCENT), model, Options(0.1, 1e-6))
+        return against_public(NOISY_HINGE_DESCENT, model, Options(0.1, 1e-6))
 
     whole = shares()
     monkeypatch.setattr(few, "ENTRIES", 2400)
@@ -116,7 +116,7 @@ def test_a_simulation_that_cannot_win_is_left_at_what_was_seen() -> None:
     A = dpm.Private((rng.random((200, 8)) < 0.3) * 1.0, name="A", unit="row", bounds=[0, 1], max_l1=3)
     x = cp.Variable(8, bounds=[0, 1])
     model = model_of(dpm.Problem(cp.Minimize(0), [A @ x >= 1, cp.sum(x) <= 3]))
-    mechanism, options = EngineMechanism(NOISY_HINGE_DESCENT), Options(0.1, 1e-6)
+    mechanism, options = NOISY_HINGE_DESCENT, Options(0.1, 1e-6)
     whole = against_public(mechanism, model, options)
     for share in (0.1, 0.5, 0.9):
         seen = against_public(mechanism, model, options, enough=share * whole)

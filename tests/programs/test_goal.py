@@ -14,14 +14,13 @@ from replaying import Transcript
 
 import dpmodel as dpm
 from dpmodel._types import Floats
-from dpmodel.contract import YES, Options, Outcome, Verdict
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.contract import YES, Options, Outcome, Serves, Verdict
 from dpmodel.forecast import capped
 from dpmodel.privacy import Gaussian, Laplace, SeededSource, zcdp_rho
 from dpmodel.privacy.spend import Spend
-from dpmodel.programs.nearly_feasible import EngineMechanism
-from dpmodel.programs.point_finder import (
+from dpmodel.programs.goals import (
     TEST_SHARE,
-    Engine,
     Point,
     Promise,
     Task,
@@ -29,22 +28,24 @@ from dpmodel.programs.point_finder import (
     noise_of_tests,
     objective_design,
 )
+from dpmodel.programs.nearly_feasible import NearlyFeasible
 from dpmodel.programs.public import known_without_data
 from dpmodel.programs.rows import private_rows, public_polyhedron
 
 COST = np.array([1.0, 2.0, 4.0])
 
 
-@dataclass(eq=False)
-class Recorder(Engine):
-    """An engine that solves exactly (not private): what it was asked stays in ``tasks``."""
+SERVES = Serves(PrivateLP, ("scalar low",))
 
-    cells: tuple[str, ...] = ("scalar low",)
-    published: bool = False
+
+@dataclass(eq=False)
+class Recorder(NearlyFeasible):
+    """An algorithm that solves exactly (not private): what it was asked stays in ``tasks``."""
+
+    serves: Serves = SERVES
     takes_tilt: bool = True
     search_steps: int = 6
     gaussian_only: bool = False
-    counts_rows: bool = False
     own_composition: bool = False
     error: float = 0.01
     slack: int = 0
@@ -52,7 +53,7 @@ class Recorder(Engine):
     name: str = "recorder"
     source: str = "none"
 
-    def eligible(self, model: Any, options: Options) -> Any:
+    def suits(self, model: Any, options: Options) -> Any:
         return YES
 
     def promise(self, task: Task) -> Promise:
@@ -93,7 +94,7 @@ def cover(maximize: bool = False, private_cost: bool = False) -> dpm.Problem:
 
 def run(engine: Recorder, problem: dpm.Problem, seed: int = 0, **asked: Any) -> tuple[Any, Outcome]:
     options = replace(Options(1e6, 1e-6), **asked)
-    mechanism, model = EngineMechanism(engine), problem._model(None)
+    mechanism, model = engine, problem._model(None)
     verdict = mechanism.eligible(model, options)
     assert verdict.eligible, verdict.reason
     forecast = capped(mechanism.forecast(model, options), known_without_data(model))
@@ -164,7 +165,7 @@ def test_a_search_spends_the_budget_and_no_more(delta: float, gaussian_only: boo
     problem = cover()
     model = problem._model(None)
     options = Options(1.0, delta, goal="search")
-    mechanism = EngineMechanism(engine)
+    mechanism = engine
     mechanism.forecast(model, options)
     engine.tasks.clear()
     mechanism.run(model, options, source)
@@ -200,11 +201,11 @@ def test_answers_alone_decide_which_targets_pass(values: Any, answer: float, all
     problem = cover()
     problem.parameters()[0].value = values
     model, options = problem._model(None), Options(1.0, 0.0, goal="search")
-    mechanism = EngineMechanism(engine := Recorder())
+    mechanism = Recorder()
     tests = mechanism.forecast(model, options).noise["objective treated by"]["runs"] - 1  # type: ignore[index]
     assert tests >= 1
     notes = mechanism.run(model, options, Answering(0)).notes
-    assert len(engine.tasks) == tests + (not all_pass)  # without a target only where none passed
+    assert len(mechanism.tasks) == tests + (not all_pass)  # without a target only where none passed
     assert any(f"search: {tests * all_pass} of {tests} targets passed" in note for note in notes)
 
 
@@ -232,8 +233,8 @@ def test_audit_of_the_tests_of_a_search(distribution: str, honest: bool) -> None
 
 
 def test_a_search_leaves_room_for_its_tests_in_the_rows_asked_for() -> None:
-    engine = Recorder(counts_rows=True, slack=1)
-    model, mechanism = cover()._model(None), EngineMechanism(engine)
+    engine = Recorder(serves=Serves(PrivateLP, leaves_out=True), slack=1)
+    model, mechanism = cover()._model(None), engine
     ample = Options(1e6, 0.0, goal="search", slack_rows=2)
     assert mechanism.eligible(model, ample).eligible
     assert mechanism.forecast(model, ample).error.slack_rows <= 2
@@ -245,7 +246,7 @@ def test_a_private_objective_is_measured_once_with_its_own_half() -> None:
     engine, source = Recorder(), Transcript(3)
     problem = cover(private_cost=True)
     model, options = problem._model(None), Options(1.0, 0.0, goal="penalty")
-    mechanism = EngineMechanism(engine)
+    mechanism = engine
     forecast = mechanism.forecast(model, options)
     engine.tasks.clear()
     mechanism.run(model, options, source)
@@ -262,7 +263,7 @@ def test_an_objective_and_its_engine_share_one_budget(delta: float, gaussian_onl
     """Epsilons add up, and so do deltas: of the objective's measurement, and of what the engine was given, which is no
     more than half of the whole in any currency."""
     engine = Recorder(gaussian_only=gaussian_only)
-    model, mechanism = cover(private_cost=True)._model(None), EngineMechanism(engine)
+    model, mechanism = cover(private_cost=True)._model(None), engine
     options = Options(1.0, delta, goal=goal, target=3.0 if goal == "target" else None)
     mechanism.forecast(model, options)
     measured = objective_design(model, options)
@@ -282,7 +283,7 @@ def test_without_a_bounded_objective_the_reason_is_given() -> None:
     c = dpm.Private([1.0, 2.0], name="c", linf=0.1)  # no range: no public span
     x = cp.Variable(2, bounds=[0, 1], name="x")
     problem = dpm.Problem(cp.Minimize(c @ x), [A @ x >= 1])
-    verdict = EngineMechanism(Recorder()).forecast(problem._model(None), Options(1.0, 1e-6))
+    verdict = Recorder().forecast(problem._model(None), Options(1.0, 1e-6))
     assert isinstance(verdict, Verdict) and "do not bound the objective" in verdict.reason
 
 
@@ -299,5 +300,5 @@ def test_absent_people_and_unbounded_sets() -> None:
     A = dpm.Private([[1.0, 1.0]], name="A", unit="row", bounds=[0, 1])
     x = cp.Variable(2, nonneg=True, name="x")
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x >= 1])
-    verdict = EngineMechanism(Recorder()).eligible(problem._model(None), Options(1.0, 1e-6))
+    verdict = Recorder().eligible(problem._model(None), Options(1.0, 1e-6))
     assert not verdict.eligible and "do not bound x" in verdict.reason

@@ -22,14 +22,15 @@ from dpmodel.forecast import Forecast
 from dpmodel.privacy import SeededSource
 from dpmodel.programs.model import Program
 from dpmodel.programs.nearly_feasible import EngineMechanism
+from dpmodel.programs.goals import Point
+from dpmodel.programs.nearly_feasible import NearlyFeasible
 from dpmodel.programs.noise_once import objective_loss
-from dpmodel.programs.point_finder import Point
 from dpmodel.programs.rows import private_rows, public_polyhedron
 from dpmodel.solve.registry import by_name
 
 FALSE_ALARM, BETA, TOLERANCE = 1e-7, 0.01, 1e-5
 COST = np.array([1.0, 2.0])
-ENGINES = [mechanism for mechanism in PORTFOLIO if isinstance(mechanism, EngineMechanism)]
+ENGINES = [mechanism for mechanism in PORTFOLIO if isinstance(mechanism, NearlyFeasible)]
 KINDS = ("rows", "sides", "coefficients")
 GOALS = ("target", "search", "penalty")
 ASKED: dict[str, dict[str, Any]] = {"nothing": {}, "rows": {"slack_rows": 40}, "alpha": {"violation": 0.2}}
@@ -132,7 +133,7 @@ def cut_off(monkeypatch: pytest.MonkeyPatch, runs: int) -> int:
         left_out.append(bool(cost @ best > cut + TOLERANCE))
         return route.promise, Point(best)
 
-    monkeypatch.setattr(EngineMechanism, "_reach", look)
+    monkeypatch.setattr(NearlyFeasible, "_run_below", look)
     options, mechanism = Options(1.0, 1e-6, BETA, goal="target", target=0.5), by_name("point-exponential")
     empty = [mechanism.run(model, options, SeededSource(s)).x is None for s in range(runs)]  # type: ignore[union-attr]
     return sum(empty) + sum(left_out)

@@ -17,15 +17,17 @@ from dpmodel.contract import Options
 from dpmodel.privacy import SeededSource
 from dpmodel.programs import nearly_feasible as goal
 from dpmodel.programs import nearly_feasible as simulated_settings
+from dpmodel.programs.goals import best_route, with_promise
 from dpmodel.programs.hinge import NOISY_HINGE_DESCENT as ENGINE
 from dpmodel.programs.hinge import NoisyHingeDescent
 from dpmodel.programs.model import Program
 from dpmodel.programs.nearly_feasible import EngineMechanism, settle
 from dpmodel.programs.point_finder import best_route, with_promise
+from dpmodel.programs.nearly_feasible import settle
 from dpmodel.programs.rows import private_rows
 
 FALSE_ALARM, SEEDS = 1e-6, range(16)
-HINGE = EngineMechanism(ENGINE)
+HINGE = ENGINE
 
 
 def ballots(voters: int, projects: int, most: int, spread: float, seed: int) -> np.ndarray:
@@ -105,7 +107,7 @@ def test_the_settings_that_do_best_without_data_are_run(steps: int, monkeypatch:
     """An engine that covers everybody with so many steps and nobody else: those settings are taken, no data read."""
 
     def good_at(self: Any, task: Any, promise: Any, *rest: Any) -> Any:
-        from dpmodel.programs.point_finder import Point
+        from dpmodel.programs.goals import Point
 
         return Point(np.full(task.polytope.size, float(promise.plan.steps == steps)))
 

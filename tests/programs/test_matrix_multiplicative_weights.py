@@ -406,7 +406,7 @@ def test_published_constants_by_hand() -> None:
 def test_the_promise_is_kept(engine: Any, write: Any) -> None:
     made, runs = write(), 3
     made.beta = 0.003  # all three runs fail with probability 3e-8, if each does with at most beta
-    verdict = engine.eligible(made.model, made.options)
+    verdict = engine.suits(made.model, made.options)
     assert verdict.eligible, verdict.reason
     promise = made.promise(engine)
     found = [made.play(engine, seed) for seed in range(runs)]

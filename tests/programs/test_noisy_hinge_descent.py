@@ -20,9 +20,9 @@ from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import SeededSource, gaussian_mu
 from dpmodel.privacy.spend import Spend
 from dpmodel.programs import hinge as hinge_forecast
+from dpmodel.programs.goals import Promise, Task, bound_of
 from dpmodel.programs.hinge import NOISY_HINGE_DESCENT as ENGINE
 from dpmodel.programs.hinge import DescentPlan, centre, noise_alone, plan_descent, say, sum_sensitivity
-from dpmodel.programs.point_finder import Promise, Task, bound_of
 from dpmodel.programs.rows import private_rows, public_polyhedron
 
 FALSE_ALARM = 1e-7

@@ -18,7 +18,7 @@ from dpmodel.contract import Options, no_progress
 from dpmodel.marks import Private, Records
 from dpmodel.privacy import SeededSource
 from dpmodel.privacy.spend import Spend
-from dpmodel.programs.point_finder import Task
+from dpmodel.programs.goals import Task
 from dpmodel.programs.points import POINT_EXPONENTIAL as ENGINE
 from dpmodel.programs.points import _range, violated
 from dpmodel.programs.rows import private_rows, public_polyhedron
@@ -66,18 +66,18 @@ def theta_of(problem: dpm.Problem, *values: tuple[Private, Any]) -> np.ndarray:
 def test_what_it_serves() -> None:
     problem, _ = ballots()
     model = problem._model(None)
-    assert ENGINE.eligible(model, Options(1.0, 0.0)).eligible
+    assert ENGINE.suits(model, Options(1.0, 0.0)).eligible
     wide, _ = ballots(4, 9)
-    refused = ENGINE.eligible(wide._model(None), Options(1.0, 0.0))
+    refused = ENGINE.suits(wide._model(None), Options(1.0, 0.0))
     assert not refused.eligible and "vertices=" in refused.reason
-    assert ENGINE.eligible(wide._model(None), Options(1.0, 0.0, vertices=np.eye(9))).eligible
+    assert ENGINE.suits(wide._model(None), Options(1.0, 0.0, vertices=np.eye(9))).eligible
     x = cp.Variable(2)
     b = Private(shape=2, name="b", unit="entry", bounds=[0, 1])
     loose = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b])
-    assert "do not bound" in ENGINE.eligible(loose._model(None), Options(1.0, 0.0)).reason
+    assert "do not bound" in ENGINE.suits(loose._model(None), Options(1.0, 0.0)).reason
     c = Private(shape=2, name="c", l1=1)
     public = dpm.Problem(cp.Minimize(c @ x), [x >= 0, x <= 1])
-    assert "no constraint is private" in ENGINE.eligible(public._model(None), Options(1.0, 0.0)).reason
+    assert "no constraint is private" in ENGINE.suits(public._model(None), Options(1.0, 0.0)).reason
 
 
 # --------------------------------------------------------------------------------------- sensitivity

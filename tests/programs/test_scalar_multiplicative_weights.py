@@ -332,7 +332,7 @@ def test_a_signed_solution_in_a_one_norm_ball() -> None:
     x = cp.Variable(20, name="x")
     made = game(cp.Minimize(0), [cp.norm1(x) <= 1, M @ x == b], b)
     made.seal(b=M @ truth)
-    verdict = MULTIPLICATIVE_WEIGHTS.eligible(made.model, made.options)
+    verdict = MULTIPLICATIVE_WEIGHTS.suits(made.model, made.options)
     assert verdict.eligible, verdict.reason
     point, promise = made.play(MULTIPLICATIVE_WEIGHTS, 1), made.promise(MULTIPLICATIVE_WEIGHTS)
     assert promise.noise["L"] == pytest.approx(1) and promise.width == pytest.approx(2)

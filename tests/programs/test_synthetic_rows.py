@@ -95,7 +95,7 @@ def test_a_mechanism_that_does_nothing_useful_is_not_chosen(monkeypatch: pytest.
     assert before.chosen.mechanism == "noisy-hinge-descent"
 
     def stuck(self: Any, task: Any, *rest: Any) -> Any:
-        from dpmodel.programs.point_finder import Point
+        from dpmodel.programs.goals import Point
 
         return Point(task.polytope.nearest(np.zeros(task.polytope.size)))
 

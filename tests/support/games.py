@@ -21,6 +21,8 @@ from dpmodel.privacy import SeededSource
 from dpmodel.privacy.spend import Spend
 from dpmodel.programs.model import Program
 from dpmodel.programs.point_finder import Engine, Point, Promise, Task
+from dpmodel.programs.goals import Point, Promise, Task
+from dpmodel.programs.nearly_feasible import NearlyFeasible
 from dpmodel.programs.rows import public_polyhedron
 
 
@@ -53,16 +55,16 @@ class Game:
             self.private[name].value = value
         return self.model.read_private()
 
-    def play(self, engine: Engine, seed: int | Any, theta: Floats | None = None, **sensitivities: Any) -> Point:
+    def play(self, engine: NearlyFeasible, seed: int | Any, theta: Floats | None = None, **sensitivities: Any) -> Point:
         task = replace(self.task, **sensitivities)
         source = SeededSource(seed) if isinstance(seed, int) else seed
         theta = self.model.read_private() if theta is None else theta
         return engine.point(task, engine.promise(self.task), theta, source, no_progress)
 
-    def promise(self, engine: Engine) -> Promise:
+    def promise(self, engine: NearlyFeasible) -> Promise:
         return engine.promise(self.task)
 
-    def violation(self, engine: Engine, x: Floats) -> float:
+    def violation(self, engine: NearlyFeasible, x: Floats) -> float:
         return engine.excess(self.task, self.promise(engine), x, self.model.read_private())
 
 
@@ -195,7 +197,7 @@ def neighbours(made: Game, declared: dict[str, dict[str, Any]], rng: np.random.G
             yield theta, moved
 
 
-def replayed(made: Game, engine: Engine, promise: Promise, thetas: Sequence[Floats], seed: int) -> list[Draw]:
+def replayed(made: Game, engine: NearlyFeasible, promise: Promise, thetas: Sequence[Floats], seed: int) -> list[Draw]:
     """The draws of a game on the first of ``thetas``, with what each asked on the others, given the same answers."""
     first = Transcript(seed)
     for number, theta in enumerate(thetas):
@@ -203,21 +205,21 @@ def replayed(made: Game, engine: Engine, promise: Promise, thetas: Sequence[Floa
     return first.draws
 
 
-def path_cost(made: Game, engine: Engine, promise: Promise, one: Floats, two: Floats, seed: int) -> float:
+def path_cost(made: Game, engine: NearlyFeasible, promise: Promise, one: Floats, two: Floats, seed: int) -> float:
     """What one game costs on two neighbours, along the path that it takes on the first, by the theorems' own terms:
     epsilon for a pure budget, else rho."""
     return sum(draw.loss[made.delta > 0] for draw in replayed(made, engine, promise, (one, two), seed))
 
 
-def excess_moves(made: Game, engine: Engine, pairs: Any, points: Any) -> float:
+def excess_moves(made: Game, engine: NearlyFeasible, pairs: Any, points: Any) -> float:
     """The most by which neighbours move the excess that the tests of a search read."""
     promise = made.promise(engine)
     excess = [[engine.excess(made.task, promise, x, theta) for theta in pair] for pair in pairs for x in points]
     return max(abs(one - two) for one, two in excess)
 
 
-def refusal(engine: Engine, made: Game, **asked: Any) -> str:
-    verdict = engine.eligible(made.model, Options(**{"epsilon": 1.0, "delta": 1e-6, **asked}))
+def refusal(engine: NearlyFeasible, made: Game, **asked: Any) -> str:
+    verdict = engine.suits(made.model, Options(**{"epsilon": 1.0, "delta": 1e-6, **asked}))
     verdict = engine.formed(made.model) if verdict.eligible else verdict
     assert not verdict.eligible
     return verdict.reason

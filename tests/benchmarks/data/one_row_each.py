@@ -38,9 +38,8 @@ from dpmodel.marks.row_sources import ParquetBlocks
 from dpmodel.marks.rows import SourceRows
 from dpmodel.privacy import SeededSource
 from dpmodel.programs.dense_weights import DENSE_MULTIPLICATIVE_WEIGHTS, RecomputedWeights
+from dpmodel.programs.goals import best_route
 from dpmodel.programs.hinge import NOISY_HINGE_DESCENT
-from dpmodel.programs.nearly_feasible import EngineMechanism
-from dpmodel.programs.point_finder import best_route
 from dpmodel.programs.rows import private_rows
 from tests.benchmarks.data.blocks import least, peak
 from tests.benchmarks.measuring import PACKAGES, Expectations, Table, header, parser
@@ -81,7 +80,7 @@ def in_memory(rows: int, repeats: int) -> dict[str, float]:
 def stepping(engine: Any, asked: dpm.Problem, rows: Any) -> Callable[[], Any]:
     """``STEPS`` steps of an engine."""
     plan = asked.plan(1, 1e-6, mechanism=engine.name, goal=dpm.Target(30.0))
-    route = best_route(asked._model(None), EngineMechanism(engine).engine, plan.options)
+    route = best_route(asked._model(None), engine, plan.options)
     assert route is not None
     promise = replace(route.promise, plan=replace(route.promise.plan, steps=STEPS))
     return lambda: engine.point(route.task, promise, rows, SeededSource(0), no_progress)

@@ -1,13 +1,13 @@
-"""What mechanisms that find nearly feasible points share: the task, the promise, and the engine's contract.
+"""Ways to treat the objective (``goal=``) with an algorithm that only finds nearly feasible points; public facts only.
 
-Such an *engine* (dense multiplicative weights, hinge descent, ...) knows private rows ``G x <= h`` and a public
-polyhedron K. Let V(x) >= 0 be its measure of violation (mean hinge, mean over the s worst rows, largest, ...). For a
-``tilt`` w (public or released, zero unless the objective is an exact penalty) it returns a point x of K with
+HRRU14 solves feasibility problems and takes the optimal value as known (its footnote 2). Three ways around that:
 
-    w'x + V(x) <= w'x* + error    for every x* in K that satisfies all private rows,
+* *target*: the user names a public value; the public constraint ``c'x <= target`` is added.
+* *search*: the value is found by bisection of the public range of the objective. The algorithm runs k times, each time
+  on a part of the budget, and k - 1 points are tested by a noisy count (or size) of what they violate.
+* *penalty*: the objective is added to the violation, ``c'x / weight + V(x)`` is minimised, in one run.
 
-with probability at least 1 - beta, and ``V(x) <= v`` means that all but ``slack_rows`` rows are violated by at most
-``gain * v``. ``nearly_feasible.py`` makes mechanisms out of engines.
+``nearly_feasible.py`` has the contract of the algorithms, and runs them.
 """
 
 from __future__ import annotations
@@ -15,29 +15,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.contract import (
-    YES,
-    Goal,
-    Options,
-    Progress,
-    Verdict,
-)
+from dpmodel.classify.private_lp import PrivateLP
+from dpmodel.contract import Goal, Options, Verdict
 from dpmodel.forecast import Bound, Violation
 from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
-from dpmodel.privacy import Gaussian, Laplace, NoiseSource
+from dpmodel.privacy import Gaussian, Laplace
 from dpmodel.privacy.spend import Spend
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign, design
 from dpmodel.programs.objective import cost_range, objective_span, private_objective
-from dpmodel.programs.row_tables import RowPart
-from dpmodel.programs.rows import private_rows, public_polyhedron
+from dpmodel.programs.rows import public_polyhedron
+
+if TYPE_CHECKING:
+    from dpmodel.programs.nearly_feasible import NearlyFeasible
 
 ONE_CANDIDATE = Verdict(
     False, "at this budget it would select among one candidate point: data could not change it, and would be paid for"
@@ -46,11 +42,11 @@ ONE_CANDIDATE = Verdict(
 
 @dataclass(frozen=True)
 class Task:
-    """One feasibility problem for an engine; public or released facts only.
+    """One feasibility problem for an algorithm; public or released facts only.
 
     ``polytope`` : the public set K, cut at the target if there is one. ``tilt`` (n,) : cost added to the violation
-    (all zero: none). ``spend`` : the budget; ``epsilon, delta`` : the same for engines with composition rules of their
-    own (published variants). ``beta`` : allowed failure probability. ``slack_rows``, ``violation`` : what the
+    (all zero: none). ``spend`` : the budget; ``epsilon, delta`` : the same for algorithms with composition rules of
+    their own (as printed). ``beta`` : allowed failure probability. ``slack_rows``, ``violation`` : what the
     user asked for, or None. ``vertices`` (k, n) : public candidate points, or None. ``whole`` : the budget
     is not a part of one that others share, so a pure release may take all of ``epsilon``. ``cut`` : the runs happen on
     parts of ``polytope`` that are known later, cut off by one more row: a promise for it has to hold for all of them.
@@ -76,14 +72,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Promise:
-    """What an engine promises for a task, from public facts alone.
+    """What an algorithm promises for a task, from public facts alone.
 
-    ``error`` : in units of V (see the module). ``gain``, ``slack_rows`` : ``V(x) <= v`` means that all but
+    ``error`` : in units of V (``nearly_feasible.py``). ``gain``, ``slack_rows`` : ``V(x) <= v`` means that all but
     ``slack_rows`` of the ``rows`` private rows are violated by at most ``gain * v``. ``width`` : how far any row can be
     violated.
     ``proved`` : a theorem, not a prediction. ``work``, ``noise``, ``caveats`` : as in ``Forecast``.
-    ``plan`` : the engine's own numbers (steps, rates), handed back to it in ``point``. ``others()`` : what it promises
-    with other settings, which say less and may do better; ``simulated_settings.py`` asks and chooses.
+    ``plan`` : the algorithm's own numbers (steps, rates), handed back to it in ``point``. ``others()`` : what it
+    promises with other settings, which say less and may do better; ``nearly_feasible.settle`` chooses.
     """
 
     error: float
@@ -105,7 +101,7 @@ class Promise:
 
 @dataclass(frozen=True)
 class Point:
-    """What an engine releases: ``x`` (n,) in the public set; ``extra_violation`` beyond the promise, known from
+    """What an algorithm releases: ``x`` (n,) in the public set; ``extra_violation`` beyond the promise, known from
     released data; ``notes`` : public words."""
 
     x: Floats
@@ -114,88 +110,10 @@ class Point:
 
 
 def bound_of(promise: Promise, every_row: bool = False) -> Bound:
-    """``every_row`` : the engine leaves none out."""
+    """``every_row`` : the algorithm leaves none out."""
     rows = 0 if every_row else promise.rows
     error = Violation(violation=promise.alpha, slack_rows=promise.slack_rows, private_rows=rows, width=promise.width)
     return Bound(error, promise.proved)
-
-
-class Engine:
-    """An algorithm that finds nearly feasible points privately. Docstring headings as for mechanisms."""
-
-    name: str
-    source: str
-    # The cells of Table 1 that it serves.
-    cells: ClassVar[tuple[str, ...]]
-    # Whether it keeps the constants of its paper.
-    as_printed: ClassVar[bool] = False
-    # Whether every release is Gaussian noise when delta > 0 (then the exact composition is used).
-    gaussian_only: bool = False
-    # Whether it can serve an exact penalty; else ``task.tilt`` is always zero.
-    takes_tilt: bool = True
-    # Most steps worth planning in a paid search for the objective's value; 0 when a search makes no sense.
-    search_steps: int = 6
-    # Whether it keeps to (task.epsilon, task.delta) by composition of its own instead of to ``task.spend``.
-    own_composition: bool = False
-    # Whether all it reads are sums over the rows (``RowTable.map_reduce``): then they may lie anywhere.
-    reads_blocks: bool = False
-    # Whether it leaves rows out: ``excess`` counts rows then (else it is the largest violation).
-    counts_rows: bool = False
-
-    def eligible(self, model: Program, options: Options) -> Verdict:
-        """Yes, or why not; public facts only. The objective (private or not) is not its business."""
-        raise NotImplementedError
-
-    def formed(self, model: Program) -> Verdict:
-        """Yes, or why not, where it takes work to see: asked before anything is promised."""
-        return YES
-
-    def promise(self, task: Task) -> Promise:
-        """Public facts only."""
-        raise NotImplementedError
-
-    def least(self, task: Task) -> Iterator[Bound]:
-        """What ``promise`` cannot say less than, see ``Mechanism.at_least``. ``task`` has the whole budget, no tilt."""
-        yield bound_of(self.promise(task), every_row=not self.counts_rows)
-
-    def point(self, task: Task, promise: Promise, theta: Any, source: NoiseSource, progress: Progress) -> Point:
-        """Spend ``task.spend`` on private data. ``theta`` (P,) holds the private values, or says where rows lie; those
-        that read blocks also take the table of the rows."""
-        raise NotImplementedError
-
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: Any) -> float:
-        """Private: how badly x misses the promise, for the paid test of a search: the number of rows violated by
-        more than alpha, or the largest violation."""
-        raise NotImplementedError
-
-    def excess_sensitivity(self, task: Task) -> float:
-        """How far one record moves ``excess`` (the larger direction)."""
-        raise NotImplementedError
-
-    def excess_limit(self, promise: Promise) -> float:
-        """Value of ``excess`` that the promise allows."""
-        return promise.error
-
-
-class CountingEngine(Engine):
-    """An engine that leaves rows out. The test of a search: how many rows are violated by more than alpha."""
-
-    counts_rows = True
-
-    def excess(self, task: Task, promise: Promise, x: Floats, theta: Any) -> float:
-        table = private_rows(task.model).table(theta)
-        return float(table.map_reduce(partial(_missed, x, promise.alpha)))
-
-    def excess_sensitivity(self, task: Task) -> float:
-        return float(private_rows(task.model).per_record)
-
-    def excess_limit(self, promise: Promise) -> float:
-        return float(promise.slack_rows)
-
-
-def _missed(x: Floats, alpha: float, part: RowPart) -> int:
-    """Rows violated by more than ``alpha``."""
-    return int(np.count_nonzero(part.residual(x) > alpha))
 
 
 # Shares of the budget: of a private objective, and of the tests of a search in what is left.
@@ -209,7 +127,7 @@ class Route:
 
     ``whole`` : the task with all of the budget for the constraints; ``task`` : one run's share of it.
     ``objective_alpha`` : loss against the true optimum (nan: a target, or no objective). ``weight`` : of the penalty.
-    ``steps`` : engine runs of a search; ``margin`` : of its tests. ``slack_rows``, ``violation`` : of the result.
+    ``steps`` : runs of a search; ``margin`` : of its tests. ``slack_rows``, ``violation`` : of the result.
     """
 
     goal: Goal | None
@@ -225,15 +143,15 @@ class Route:
 
 
 @cached
-def best_route(model: Program, engine: Engine, options: Options) -> Route | None:
+def best_route(model: PrivateLP, algorithm: NearlyFeasible, options: Options) -> Route | None:
     """The best way to treat the objective that was not ruled out; None when there is none."""
-    return min(_routes(engine, model, options), key=_worst(model), default=None)
+    return min(_routes(algorithm, model, options), key=_worst(model), default=None)
 
 
-def _routes(engine: Engine, model: Program, options: Options) -> Iterator[Route]:
-    task = whole_task(model, engine, options)
+def _routes(algorithm: NearlyFeasible, model: PrivateLP, options: Options) -> Iterator[Route]:
+    task = whole_task(model, algorithm, options)
     if not model.form.c0.any() and not private_objective(model):
-        yield _single(engine, None, task)
+        yield _single(algorithm, None, task)
         return
     goals = (options.goal,) if options.goal != "auto" else ("target",) if options.target is not None else ()
     if (goals or ("target",)) == ("target",) and options.target is not None:
@@ -243,27 +161,29 @@ def _routes(engine: Engine, model: Program, options: Options) -> Iterator[Route]
             task_of_target = replace(
                 task, polytope=task.polytope.with_row(model.form.c0, options.target - model.form.d0)
             )
-        yield _single(engine, "target", task_of_target)
+        yield _single(algorithm, "target", task_of_target)
     stray, extra = _strays(model, options)
     span = objective_span(model) + extra
     if not math.isfinite(span) or span == 0:
         return
-    if engine.takes_tilt and (not goals or "penalty" in goals):
-        yield from _penalty(engine, task, span, options.penalty, stray)
+    if algorithm.takes_tilt and (not goals or "penalty" in goals):
+        yield from _penalty(algorithm, task, span, options.penalty, stray)
     if not goals or "search" in goals:
-        yield from _best_search(engine, task, span, _worst(model))
+        yield from _best_search(algorithm, task, span, _worst(model))
 
 
-def _best_search(engine: Engine, task: Task, span: float, worst: Callable[[Route], float]) -> Iterator[Route]:
+def _best_search(
+    algorithm: NearlyFeasible, task: Task, span: float, worst: Callable[[Route], float]
+) -> Iterator[Route]:
     """The best number of steps: with each more the loss halves and the violation grows, so it lies where they cross."""
     routes: dict[int, Route | None] = {}
 
     def route(steps: int) -> Route | None:
         if steps not in routes:
-            routes[steps] = next(_searching(engine, task, span, steps), None)
+            routes[steps] = next(_searching(algorithm, task, span, steps), None)
         return routes[steps]
 
-    low, high = 2, engine.search_steps
+    low, high = 2, algorithm.search_steps
     while low < high:
         middle = (low + high) // 2
         tried = route(middle)
@@ -271,16 +191,16 @@ def _best_search(engine: Engine, task: Task, span: float, worst: Callable[[Route
             low = middle + 1
         else:
             high = middle
-    around = (route(steps) for steps in (low - 1, low) if 2 <= steps <= engine.search_steps)
+    around = (route(steps) for steps in (low - 1, low) if 2 <= steps <= algorithm.search_steps)
     yield from (each for each in around if each is not None)
 
 
-def whole_task(model: Program, engine: Engine, options: Options) -> Task:
+def whole_task(model: PrivateLP, algorithm: NearlyFeasible, options: Options) -> Task:
     """The constraints' part of the budget, and the whole public set."""
     epsilon, delta = options.epsilon, options.delta
     if private_objective(model):
         epsilon, delta = epsilon * (1 - OBJECTIVE_SHARE), delta * (1 - OBJECTIVE_SHARE)
-    spend = Spend.of(epsilon, delta, gaussian_only=engine.gaussian_only)
+    spend = Spend.of(epsilon, delta, gaussian_only=algorithm.gaussian_only)
     beta = options.beta / (2 if private_objective(model) else 1)
     return Task(
         model, public_polyhedron(model), np.zeros(model.affine.variables), spend, epsilon, delta, beta,
@@ -288,16 +208,18 @@ def whole_task(model: Program, engine: Engine, options: Options) -> Task:
     )  # fmt: skip
 
 
-def _single(engine: Engine, goal: Goal | None, task: Task) -> Route:
-    promise = engine.promise(task)
+def _single(algorithm: NearlyFeasible, goal: Goal | None, task: Task) -> Route:
+    promise = algorithm.promise(task)
     return Route(goal, task, task, promise, math.nan, promise.alpha, promise.slack_rows)
 
 
-def _penalty(engine: Engine, task: Task, span: float, weight: float | None, stray: Floats) -> Iterator[Route]:
+def _penalty(
+    algorithm: NearlyFeasible, task: Task, span: float, weight: float | None, stray: Floats
+) -> Iterator[Route]:
     """Weight t: loss ``t error``, violation ``gain (error + span / t)``; ``stray`` (n,) : as in ``_strays``. Nothing
     for weights so extreme that floating point loses the objective or the violation."""
     if weight is None:
-        promise = engine.promise(task)
+        promise = algorithm.promise(task)
         width = promise.width or 1.0  # 0: no row can be violated, and any weight will do
         error = max(promise.error, 1e-9 * width)
         # The same share of the span is lost as of the width is violated: t error / span = gain (span / t) / width.
@@ -306,24 +228,24 @@ def _penalty(engine: Engine, task: Task, span: float, weight: float | None, stra
     tilt = (np.maximum(np.abs(low), np.abs(high)) + stray) / max(weight, 1e-300)
     if not weight > 0 or not 1e-100 < float(np.abs(tilt).max()) < 1e100:
         return
-    promise = engine.promise(replace(task, tilt=tilt))
+    promise = algorithm.promise(replace(task, tilt=tilt))
     violation = promise.gain * (promise.error + span / weight)
     yield Route("penalty", task, task, promise, weight * promise.error, violation, promise.slack_rows, weight)
 
 
-def _searching(engine: Engine, task: Task, span: float, steps: int) -> Iterator[Route]:
+def _searching(algorithm: NearlyFeasible, task: Task, span: float, steps: int) -> Iterator[Route]:
     """``steps`` runs; nothing when what was asked for leaves no room for the margin of the tests."""
-    distribution = noise_of_tests(engine, task, steps)
+    distribution = noise_of_tests(algorithm, task, steps)
     margin = distribution.max_abs_quantile(steps - 1, task.beta / 2)
-    room = math.ceil(2 * margin) if engine.counts_rows else 0
+    room = math.ceil(2 * margin) if algorithm.serves.leaves_out else 0
     each = run_of(task, steps)
     if task.slack_rows is not None and room:
         if task.slack_rows <= room:
             return
         each = replace(each, slack_rows=task.slack_rows - room)
     each = _for_parts(each)
-    promise = engine.promise(each)
-    violation = promise.alpha if engine.counts_rows else promise.alpha + 2 * margin
+    promise = algorithm.promise(each)
+    violation = promise.alpha if algorithm.serves.leaves_out else promise.alpha + 2 * margin
     loss = span * 2.0 ** (1 - steps)
     rows = promise.slack_rows + room
     yield Route("search", task, each, promise, loss, violation, rows, steps=steps, margin=margin)
@@ -355,11 +277,11 @@ def _strays(model: Program, options: Options) -> tuple[Floats, float]:
 
 
 def with_promise(route: Route, promise: Promise) -> Route:
-    """The same way with other settings of the engine: not for a search, whose runs share the budget."""
+    """The same way with other settings of the algorithm: not for a search, whose runs share the budget."""
     loss, violation = route.objective_alpha, promise.alpha
     if route.goal == "penalty":
         loss = route.weight * promise.error
-        # What does not come from the engine's error: gain span / weight.
+        # What does not come from the algorithm's error: gain span / weight.
         rest = route.violation - route.promise.alpha
         violation += rest * promise.gain / route.promise.gain
     return replace(route, promise=promise, objective_alpha=loss, violation=violation, slack_rows=promise.slack_rows)
@@ -376,7 +298,7 @@ def why_none(model: Program, options: Options) -> str:
 
 
 def run_of(task: Task, steps: int) -> Task:
-    """One of ``steps`` engine runs of a search: its share of the budget and of beta."""
+    """One of ``steps`` runs of a search: its share of the budget and of beta."""
     share = (1 - TEST_SHARE) / steps
     return replace(
         task, spend=task.spend.part(share), epsilon=task.epsilon * share, delta=task.delta * share,
@@ -400,14 +322,14 @@ def objective_design(model: Program, options: Options) -> NoiseDesign | None:
     return min(designs, key=lambda noise: float(noise.parts["objective"].reach.max(initial=0.0)))
 
 
-def noise_of_tests(engine: Engine, whole: Task, steps: int) -> Gaussian | Laplace:
+def noise_of_tests(algorithm: NearlyFeasible, whole: Task, steps: int) -> Gaussian | Laplace:
     """Noise of each of the tests of a search of ``steps`` runs; ``whole`` has the budget of all of it.
 
-    Gaussian, whose zCDP cost adds to that of the runs. Engines that compose on their own are (epsilon, delta)-DP run by
-    run: their runs and tests add up by basic composition, so the tests are pure.
+    Gaussian, whose zCDP cost adds to that of the runs. Algorithms that compose on their own are (epsilon, delta)-DP in
+    every run: their runs and tests add up by basic composition, so the tests are pure.
     """
-    sensitivity = engine.excess_sensitivity(whole)
-    spend = Spend(whole.epsilon, None) if engine.own_composition else whole.spend
+    sensitivity = algorithm.excess_sensitivity(whole)
+    spend = Spend(whole.epsilon, None) if algorithm.own_composition else whole.spend
     part = spend.part(TEST_SHARE / max(steps - 1, 1))
     return Laplace(part.laplace_scale(sensitivity)) if part.rho is None else Gaussian(part.gaussian_sigma(sensitivity))
 
