@@ -295,7 +295,7 @@ def mechanism_table(family: str) -> str:
     head = ["mechanism", *(["cells of Table 1"] if cells else []), "what it does", "source"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for each in (each for each in mechanisms if not each.serves.as_printed):
-        text = inspect.getdoc(type(getattr(each, "engine", each))) or ""
+        text = inspect.getdoc(type(each)) or ""
         words = " ".join(text.split("\n\n")[0].split()).removesuffix(".")
         told = [f"`{each.name}`", *([", ".join(each.serves.cells)] if cells else []), words, each.source]
         lines.append(f"| {' | '.join(part.replace('|', chr(92) + '|').replace('``', '`') for part in told)} |")
