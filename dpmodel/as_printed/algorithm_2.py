@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpmodel.contract import YES, Options, Progress, Verdict
-from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.contract import YES, Options, Progress, Serves, Verdict
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.kernels.exact_rows import ROUNDING
@@ -19,9 +17,8 @@ from dpmodel.privacy import NoiseSource
 from dpmodel.privacy.spend import valid_step
 from dpmodel.programs.dense_oracles import Selection, selections
 from dpmodel.programs.dense_weights import Plan, caveats, covered, descend, most_density, work
-from dpmodel.programs.model import PrivateNumbers, Program
-from dpmodel.programs.point_finder import CountingEngine, Point, Promise, Task
 from dpmodel.programs.goals import Point, Promise, Task
+from dpmodel.programs.model import PrivateNumbers
 from dpmodel.programs.nearly_feasible import LeavesRowsOut
 from dpmodel.programs.rows import PrivateRows, private_rows, public_polyhedron
 

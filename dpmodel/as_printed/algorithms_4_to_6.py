@@ -16,14 +16,10 @@ from typing import ClassVar
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.contract import YES, Options, Verdict
+from dpmodel.contract import YES, Options, Serves, Verdict
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.simplex_form import SimplexForm
 from dpmodel.privacy.spend import valid_step
-from dpmodel.programs.model import Program
-from dpmodel.programs.point_finder import Task
-from dpmodel.classify.private_lp import PrivateLP
-from dpmodel.contract import YES, Options, Serves, Verdict
 from dpmodel.programs.goals import Task
 from dpmodel.programs.rows import private_rows, public_polyhedron
 from dpmodel.programs.weights import (

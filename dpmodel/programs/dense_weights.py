@@ -19,17 +19,14 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.contract import YES, Options, Progress, Verdict, counted
-from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.contract import YES, Options, Progress, Serves, Verdict, counted
 from dpmodel.forecast import Bound, Violation
 from dpmodel.kernels.dense_measure import DenseMeasure
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.dense_oracles import MOST_TERMS, ListedSelection, NoisyMinimisation, Oracle, Selection, oracles
-from dpmodel.programs.model import PrivateNumbers, Program
-from dpmodel.programs.point_finder import CountingEngine, Point, Promise, Task
 from dpmodel.programs.goals import Point, Promise, Task
+from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.nearly_feasible import LeavesRowsOut
 from dpmodel.programs.row_tables import RowPart, RowTable
 from dpmodel.programs.rows import PrivateRows, private_rows

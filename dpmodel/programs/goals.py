@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import Goal, Options, Verdict
 from dpmodel.forecast import Bound, Violation
 from dpmodel.memo import cached

@@ -53,16 +53,13 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.contract import YES, Options, Progress, Verdict
-from dpmodel.classify.private_lp import PrivateLP, PrivateNumbers
 from dpmodel.contract import YES, Options, Progress, Serves, Verdict
 from dpmodel.forecast import Bound, Violation
 from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
-from dpmodel.programs.model import PrivateNumbers, Program
-from dpmodel.programs.point_finder import CountingEngine, Point, Promise, Task, bound_of
 from dpmodel.programs.goals import Point, Promise, Task, bound_of
+from dpmodel.programs.model import PrivateNumbers
 from dpmodel.programs.nearly_feasible import LeavesRowsOut
 from dpmodel.programs.row_tables import RowPart, RowTable
 from dpmodel.programs.rows import PrivateRows, plain_linear, private_rows

@@ -60,6 +60,7 @@ from dpmodel.programs.goals import (
     why_none,
     with_promise,
 )
+from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.noise_once import objective_loss, objective_noise, release
 from dpmodel.programs.objective import objective_ceiling, objective_span, private_objective
 from dpmodel.programs.public import largest_violation

@@ -29,8 +29,8 @@ from dpmodel.memo import cached
 from dpmodel.numerics.nets import MOST_DIMENSIONS, MOST_POINTS, Choices, Net, RowBounds, level_for, net_of
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error, exponential_mechanism, permute_and_flip
-from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.goals import ONE_CANDIDATE, Point, Promise, Task
+from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.nearly_feasible import LeavesRowsOut
 from dpmodel.programs.objective import objective_span
 from dpmodel.programs.rows import PrivateRows, most_rows_stay, plain_linear, private_rows, public_polyhedron

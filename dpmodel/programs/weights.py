@@ -53,9 +53,8 @@ from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.simplex_form import MOST_ROWS, EntropicPolytope, SimplexForm, simplex_form
 from dpmodel.privacy import NoiseSource
-from dpmodel.programs.model import PrivateNumbers, Program, refuse_high
-from dpmodel.programs.point_finder import Engine, Point, Promise, Task
 from dpmodel.programs.goals import Point, Promise, Task
+from dpmodel.programs.model import PrivateNumbers, Program, refuse_high
 from dpmodel.programs.nearly_feasible import NearlyFeasible
 from dpmodel.programs.rows import public_polyhedron
 

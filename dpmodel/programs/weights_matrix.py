@@ -21,9 +21,8 @@ from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.simplex_form import SimplexForm
 from dpmodel.privacy import NoiseSource
-from dpmodel.programs.model import PrivateNumbers, Program, refuse_high
-from dpmodel.programs.point_finder import Point, Promise, Task
 from dpmodel.programs.goals import Point, Promise, Task
+from dpmodel.programs.model import PrivateNumbers, Program, refuse_high
 from dpmodel.programs.rows import PrivateRows, at_private_entries, present, private_rows, public_entries
 from dpmodel.programs.weights import (
     Game,

@@ -17,7 +17,6 @@ from dpmodel.programs import simulation as synthetic_rows
 from dpmodel.programs.fewer_records import as_noisy, fewer_records
 from dpmodel.programs.hinge import NOISY_HINGE_DESCENT
 from dpmodel.programs.model import Program
-from dpmodel.programs.nearly_feasible import EngineMechanism
 from dpmodel.programs.rows import private_rows
 from dpmodel.programs.simulation import against_public
 

@@ -14,7 +14,6 @@ from replaying import Transcript
 
 import dpmodel as dpm
 from dpmodel._types import Floats
-from dpmodel.classify.private_lp import PrivateLP
 from dpmodel.contract import YES, Options, Outcome, Serves, Verdict
 from dpmodel.forecast import capped
 from dpmodel.privacy import Gaussian, Laplace, SeededSource, zcdp_rho

@@ -20,9 +20,8 @@ import dpmodel as dpm
 from dpmodel.contract import Options, Outcome
 from dpmodel.forecast import Forecast
 from dpmodel.privacy import SeededSource
-from dpmodel.programs.model import Program
-from dpmodel.programs.nearly_feasible import EngineMechanism
 from dpmodel.programs.goals import Point
+from dpmodel.programs.model import Program
 from dpmodel.programs.nearly_feasible import NearlyFeasible
 from dpmodel.programs.noise_once import objective_loss
 from dpmodel.programs.rows import private_rows, public_polyhedron

@@ -21,8 +21,6 @@ from dpmodel.programs.goals import best_route, with_promise
 from dpmodel.programs.hinge import NOISY_HINGE_DESCENT as ENGINE
 from dpmodel.programs.hinge import NoisyHingeDescent
 from dpmodel.programs.model import Program
-from dpmodel.programs.nearly_feasible import EngineMechanism, settle
-from dpmodel.programs.point_finder import best_route, with_promise
 from dpmodel.programs.nearly_feasible import settle
 from dpmodel.programs.rows import private_rows
 

@@ -19,9 +19,8 @@ from dpmodel.contract import Options, no_progress
 from dpmodel.marks import Private, Records
 from dpmodel.privacy import SeededSource
 from dpmodel.privacy.spend import Spend
-from dpmodel.programs.model import Program
-from dpmodel.programs.point_finder import Engine, Point, Promise, Task
 from dpmodel.programs.goals import Point, Promise, Task
+from dpmodel.programs.model import Program
 from dpmodel.programs.nearly_feasible import NearlyFeasible
 from dpmodel.programs.rows import public_polyhedron
 
