@@ -18,7 +18,7 @@ from dpmodel.privacy.spend import valid_step
 from dpmodel.programs.dense_oracles import Selection, selections
 from dpmodel.programs.dense_weights import Plan, caveats, covered, descend, most_density, work
 from dpmodel.programs.goals import Point, Promise, Task
-from dpmodel.programs.model import PrivateNumbers
+from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.nearly_feasible import LeavesRowsOut
 from dpmodel.programs.rows import PrivateRows, private_rows, public_polyhedron
 
@@ -50,9 +50,7 @@ class Algorithm2(LeavesRowsOut):
         As for ``dense-multiplicative-weights``; at most 100,000 steps are planned.
     """
 
-    serves: ClassVar[Serves] = Serves(
-        PrivateLP, ("scalar low", "row low", "row high"), as_printed=True, leaves_out=True
-    )
+    serves: ClassVar[Serves] = Serves(Program, ("scalar low", "row low", "row high"), as_printed=True, leaves_out=True)
     name = "algorithm-2"
     source = "HRRU14, Algorithm 2, Theorems 11, 12 and 15, with corrected constants"
     takes_tilt = False
@@ -60,7 +58,7 @@ class Algorithm2(LeavesRowsOut):
     own_composition = True
     vertices: Any = field(default=None, compare=False, repr=False)
 
-    def suits(self, model: PrivateLP, options: Options) -> Verdict:
+    def suits(self, model: Program, options: Options) -> Verdict:
         verdict = covered(model)
         if not verdict.eligible:
             return verdict

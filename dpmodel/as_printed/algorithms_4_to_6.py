@@ -21,6 +21,7 @@ from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.simplex_form import SimplexForm
 from dpmodel.privacy.spend import valid_step
 from dpmodel.programs.goals import Task
+from dpmodel.programs.model import Program
 from dpmodel.programs.rows import private_rows, public_polyhedron
 from dpmodel.programs.weights import (
     MOST_STEPS,
@@ -57,7 +58,7 @@ class Algorithm4(ScalarMultiplicativeWeights):
     source = "HRRU14, Algorithm 4 and Theorem 22, as printed"
     own_composition = True
 
-    def suits(self, model: PrivateLP, options: Options) -> Verdict:
+    def suits(self, model: Program, options: Options) -> Verdict:
         verdict = super().suits(model, options)
         if not verdict.eligible:
             return verdict
@@ -131,7 +132,7 @@ class Algorithm5(NoisyMultiplicativeWeights):
     source = "HRRU14, Algorithm 5 and Theorem 28, constants corrected"
     own_composition = True
 
-    def suits(self, model: PrivateLP, options: Options) -> Verdict:
+    def suits(self, model: Program, options: Options) -> Verdict:
         verdict = super().suits(model, options)
         if not verdict.eligible:
             return verdict

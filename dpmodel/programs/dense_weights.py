@@ -262,14 +262,14 @@ class DenseMultiplicativeWeights(LeavesRowsOut):
     """
 
     serves: ClassVar[Serves] = Serves(
-        PrivateLP, ("scalar low", "row low", "row high"), reads_blocks=True, leaves_out=True
+        Program, ("scalar low", "row low", "row high"), reads_blocks=True, leaves_out=True
     )
     name = "dense-multiplicative-weights"
     source = "HRRU14, Algorithms 1 and 2, tightened"
     search_steps = 8
     vertices: Any = field(default=None, compare=False, repr=False)
 
-    def suits(self, model: PrivateLP, options: Options) -> Verdict:
+    def suits(self, model: Program, options: Options) -> Verdict:
         return covered(model)
 
     def least(self, task: Task) -> Iterator[Bound]:

@@ -142,12 +142,12 @@ class Route:
 
 
 @cached
-def best_route(model: PrivateLP, algorithm: NearlyFeasible, options: Options) -> Route | None:
+def best_route(model: Program, algorithm: NearlyFeasible, options: Options) -> Route | None:
     """The best way to treat the objective that was not ruled out; None when there is none."""
     return min(_routes(algorithm, model, options), key=_worst(model), default=None)
 
 
-def _routes(algorithm: NearlyFeasible, model: PrivateLP, options: Options) -> Iterator[Route]:
+def _routes(algorithm: NearlyFeasible, model: Program, options: Options) -> Iterator[Route]:
     task = whole_task(model, algorithm, options)
     if not model.form.c0.any() and not private_objective(model):
         yield _single(algorithm, None, task)
@@ -194,7 +194,7 @@ def _best_search(
     yield from (each for each in around if each is not None)
 
 
-def whole_task(model: PrivateLP, algorithm: NearlyFeasible, options: Options) -> Task:
+def whole_task(model: Program, algorithm: NearlyFeasible, options: Options) -> Task:
     """The constraints' part of the budget, and the whole public set."""
     epsilon, delta = options.epsilon, options.delta
     if private_objective(model):

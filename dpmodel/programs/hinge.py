@@ -59,7 +59,7 @@ from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.goals import Point, Promise, Task, bound_of
-from dpmodel.programs.model import PrivateNumbers
+from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.nearly_feasible import LeavesRowsOut
 from dpmodel.programs.row_tables import RowPart, RowTable
 from dpmodel.programs.rows import PrivateRows, plain_linear, private_rows
@@ -95,13 +95,13 @@ class NoisyHingeDescent(LeavesRowsOut):
     """
 
     serves: ClassVar[Serves] = Serves(
-        PrivateLP, ("scalar low", "row low", "row high"), reads_blocks=True, leaves_out=True
+        Program, ("scalar low", "row low", "row high"), reads_blocks=True, leaves_out=True
     )
     name = "noisy-hinge-descent"
     source = "Bassily, Smith and Thakurta 2014; Nesterov 2009 (dual averaging on the mean violation)"
     gaussian_only = True
 
-    def suits(self, model: PrivateLP, options: Options) -> Verdict:
+    def suits(self, model: Program, options: Options) -> Verdict:
         return plain_linear(model) or YES
 
     def promise(self, task: Task) -> Promise:

@@ -60,7 +60,7 @@ from dpmodel.programs.goals import (
     why_none,
     with_promise,
 )
-from dpmodel.programs.model import PrivateNumbers, Program
+from dpmodel.programs.model import PrivateNumbers, Program, RecordsProgram
 from dpmodel.programs.noise_once import objective_loss, objective_noise, release
 from dpmodel.programs.objective import objective_ceiling, objective_span, private_objective
 from dpmodel.programs.public import largest_violation
@@ -70,7 +70,7 @@ from dpmodel.programs.simulation import DATABASES, databases
 from dpmodel.text import number
 
 
-class NearlyFeasible(Mechanism[PrivateLP]):
+class NearlyFeasible(Mechanism[Program]):
     """An algorithm that finds a nearly feasible point, with the objective as target, by search or as a penalty.
 
     Source
@@ -115,11 +115,11 @@ class NearlyFeasible(Mechanism[PrivateLP]):
     # Whether it keeps to (task.epsilon, task.delta) by composition of its own instead of to ``task.spend``.
     own_composition: bool = False
 
-    def suits(self, model: PrivateLP, options: Options) -> Verdict:
+    def suits(self, model: Program, options: Options) -> Verdict:
         """Yes, or why not; public facts only. The objective (private or not) is not its business."""
         raise NotImplementedError
 
-    def formed(self, model: PrivateLP) -> Verdict:
+    def formed(self, model: Program) -> Verdict:
         """Yes, or why not, where it takes work to see: asked before anything is promised."""
         return YES
 
@@ -176,7 +176,7 @@ class NearlyFeasible(Mechanism[PrivateLP]):
         way to treat an objective adds to that."""
         return self.least(whole_task(model, self, options))
 
-    def forecast(self, model: PrivateLP, options: Options) -> Forecast | Verdict:
+    def forecast(self, model: Program, options: Options) -> Forecast | Verdict:
         formed = self.formed(model)
         if not formed.eligible:
             return formed
@@ -221,9 +221,9 @@ class NearlyFeasible(Mechanism[PrivateLP]):
             ),
         )
 
-    def run(self, model: PrivateLP, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         route = settle(model, self, options)
-        theta = model.read_rows() if isinstance(model, RecordsLP) else model.read_private()
+        theta = model.read_rows() if isinstance(model, RecordsProgram) else model.read_private()
         cost = _released_cost(model, options, theta, noise)
         if route.goal == "search":
             point = self._search(route, cost, theta, noise, progress)
@@ -273,7 +273,7 @@ class NearlyFeasible(Mechanism[PrivateLP]):
                  f"{number(high)} in minimisation form")  # fmt: skip
         return replace(best, notes=notes)
 
-    def _relative(self, model: PrivateLP) -> bool:
+    def _relative(self, model: Program) -> bool:
         """Whether violations are shares of each row's own width: of rows without bounds, where some are left out."""
         return self.serves.leaves_out and private_rows(model).relative
 
@@ -326,7 +326,7 @@ def _missed(x: Floats, alpha: float, part: RowPart) -> int:
     return int(np.count_nonzero(part.residual(x) > alpha))
 
 
-def _released_cost(model: PrivateLP, options: Options, theta: PrivateNumbers, source: NoiseSource) -> Floats:
+def _released_cost(model: Program, options: Options, theta: PrivateNumbers, source: NoiseSource) -> Floats:
     """(n,) the public objective, or the private one measured with its share of the budget."""
     measured = objective_design(model, options)
     if measured is None:
@@ -379,7 +379,7 @@ _FEW, _MOST, _PROJECTION = 3e7, 3e8, 3e5
 
 
 @cached
-def settle(model: PrivateLP, algorithm: NearlyFeasible, options: Options) -> Route:
+def settle(model: Program, algorithm: NearlyFeasible, options: Options) -> Route:
     """The best route with the settings of least simulated error; as it is where a statement was asked for."""
     route = best_route(model, algorithm, options)
     assert route is not None  # eligible() came first
@@ -402,7 +402,7 @@ def settle(model: PrivateLP, algorithm: NearlyFeasible, options: Options) -> Rou
 
 
 def _tried(
-    model: PrivateLP, algorithm: NearlyFeasible, options: Options, route: Route
+    model: Program, algorithm: NearlyFeasible, options: Options, route: Route
 ) -> list[tuple[Promise, Callable[[int], float], float]]:
     """The settings that can be simulated, how, and the numbers that a run reads. Large problems with fewer records: the
     same settings in the same order, planned for those."""
@@ -430,7 +430,7 @@ def _work(route: Route, promise: Promise) -> float:
     return float(promise.plan.steps * (form.matrix.nnz + form.A0.nnz + projection))
 
 
-def _simulated(algorithm: NearlyFeasible, model: PrivateLP, route: Route, promise: Promise, count: int) -> float:
+def _simulated(algorithm: NearlyFeasible, model: Program, route: Route, promise: Promise, count: int) -> float:
     """What the algorithm minimises, tilt and mean violation, on ``count`` synthetic databases."""
     total, rows = 0.0, private_rows(model)
     with warnings.catch_warnings():

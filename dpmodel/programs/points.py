@@ -77,13 +77,13 @@ class PointExponential(LeavesRowsOut):
         k m dot products, in blocks; at most 4e9, and 200,000 points.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low", "row low", "row high"), leaves_out=True)
+    serves: ClassVar[Serves] = Serves(Program, ("scalar low", "row low", "row high"), leaves_out=True)
     name = "point-exponential"
     source = "McSherry and Talwar 2007; McKenna and Sheldon 2020"
     takes_tilt = False
     vertices: Any = field(default=None, compare=False, repr=False)
 
-    def suits(self, model: PrivateLP, options: Options) -> Verdict:
+    def suits(self, model: Program, options: Options) -> Verdict:
         refused = plain_linear(model)
         if refused is not None:
             return refused

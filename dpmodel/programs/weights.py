@@ -454,12 +454,12 @@ class ScalarMultiplicativeWeights(Game):
         One product with the public rows, one selection and one sparse row per step.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("scalar low",))
+    serves: ClassVar[Serves] = Serves(Program, ("scalar low",))
     name = "multiplicative-weights"
     source = "HRRU14, Algorithm 4, with exact sensitivities and zCDP accounting"
     words = ""
 
-    def suits(self, model: PrivateLP, options: Options) -> Verdict:
+    def suits(self, model: Program, options: Options) -> Verdict:
         if model.form.matrix.nnz or not model.form.scalar.nnz:
             return Verdict(False, "serves private right-hand sides with public coefficients")
         high = refuse_high(model)

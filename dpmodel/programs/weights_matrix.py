@@ -303,12 +303,12 @@ class NoisyMultiplicativeWeights(Game):
         One product with the private rows, one selection and noise on one row per step.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateLP, ("row low", "matrix low", "column low"))
+    serves: ClassVar[Serves] = Serves(Program, ("row low", "matrix low", "column low"))
     name = "noisy-multiplicative-weights"
     source = "HRRU14, Algorithms 5 and 6, with unbiased Gaussian rows and zCDP accounting"
     words = ", noise on one row each"
 
-    def suits(self, model: PrivateLP, options: Options) -> Verdict:
+    def suits(self, model: Program, options: Options) -> Verdict:
         if not model.form.matrix.nnz:
             return Verdict(False, "serves private coefficients")
         high = refuse_high(model)

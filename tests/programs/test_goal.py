@@ -27,6 +27,7 @@ from dpmodel.programs.goals import (
     noise_of_tests,
     objective_design,
 )
+from dpmodel.programs.model import Program
 from dpmodel.programs.nearly_feasible import NearlyFeasible
 from dpmodel.programs.public import known_without_data
 from dpmodel.programs.rows import private_rows, public_polyhedron
@@ -34,7 +35,7 @@ from dpmodel.programs.rows import private_rows, public_polyhedron
 COST = np.array([1.0, 2.0, 4.0])
 
 
-SERVES = Serves(PrivateLP, ("scalar low",))
+SERVES = Serves(Program, ("scalar low",))
 
 
 @dataclass(eq=False)
@@ -232,7 +233,7 @@ def test_audit_of_the_tests_of_a_search(distribution: str, honest: bool) -> None
 
 
 def test_a_search_leaves_room_for_its_tests_in_the_rows_asked_for() -> None:
-    engine = Recorder(serves=Serves(PrivateLP, leaves_out=True), slack=1)
+    engine = Recorder(serves=Serves(Program, leaves_out=True), slack=1)
     model, mechanism = cover()._model(None), engine
     ample = Options(1e6, 0.0, goal="search", slack_rows=2)
     assert mechanism.eligible(model, ample).eligible
