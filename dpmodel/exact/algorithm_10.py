@@ -11,7 +11,7 @@ import numpy as np
 from dpmodel._types import Floats, Mask
 from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.exact.cones import GridRows, allowance, cone_eligible, grid_direction
-from dpmodel.exact.model import Found, PrivateInequalities, known_of
+from dpmodel.exact.model import Found, PrivateInequalities
 from dpmodel.forecast import Forecast, RowsMissed, capped
 from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.privacy import NoiseSource, zcdp_rho
@@ -183,7 +183,7 @@ class Algorithm10(Mechanism[PrivateInequalities]):
             ),
             error=RowsMissed(missed=plan.missed if proved else math.inf, needed=plan.missed),
         )
-        return capped(forecast, known_of(model))
+        return capped(forecast, model.known)
 
     def run(
         self, model: PrivateInequalities, options: Options, noise: NoiseSource, progress: Progress = no_progress

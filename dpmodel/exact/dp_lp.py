@@ -28,7 +28,7 @@ from dpmodel.exact.flats import (
     satisfied,
     slack_rows,
 )
-from dpmodel.exact.model import Found, PrivateInequalities, PrivateVectors, known_of
+from dpmodel.exact.model import Found, PrivateInequalities, PrivateVectors
 from dpmodel.exact.stable_span import discrete, release_flag, thresholds
 from dpmodel.forecast import Forecast, RowsMissed, capped
 from dpmodel.marks.records import Neighbors
@@ -324,7 +324,7 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
             ),
             error=RowsMissed(missed=found.missed, needed=simulated_need(self, setting)),
         )
-        return capped(forecast, known_of(model))
+        return capped(forecast, model.known)
 
     def run(
         self, model: PrivateInequalities, options: Options, noise: NoiseSource, progress: Progress = no_progress

@@ -10,7 +10,7 @@ from typing import ClassVar
 from dpmodel.contract import Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.exact.dp_lp import DP_LP
-from dpmodel.exact.model import Found, PrivateInequalities, known_of
+from dpmodel.exact.model import Found, PrivateInequalities
 from dpmodel.forecast import Forecast, RowsMissed, capped
 from dpmodel.privacy import NoiseSource
 from dpmodel.text import number
@@ -104,7 +104,7 @@ class DPLinearProgramAsPrinted(Mechanism[PrivateInequalities]):
             noise={"eta": str(facts.eta), "roundness": str(facts.roundness), "rescalings": facts.rescalings},
             error=RowsMissed(missed=facts.missed, needed=facts.missed),
         )
-        return capped(forecast, known_of(model))
+        return capped(forecast, model.known)
 
     def run(
         self, model: PrivateInequalities, options: Options, noise: NoiseSource, progress: Progress = no_progress

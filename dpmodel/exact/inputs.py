@@ -1,4 +1,7 @@
-"""The public arguments that the functions and ``plan`` share: checked in one place, in the same words."""
+"""What users give ``linalg`` -> models: checked numbers, public rows, the promised margin, sealed rows.
+
+Everything is checked before any budget is spent, and no message shows an entry.
+"""
 
 from __future__ import annotations
 
@@ -11,134 +14,110 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from dpmodel._types import Floats
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.exact.entries import rational
-from dpmodel.exact.fields import Field
-from dpmodel.exact.model import PrivateInequalities
+from dpmodel.exact.arguments import (
+    EXPECTED,
+    each_of,
+    expected_of,
+    is_real,
+    not_finite,
+    rank_of,
+    require_levels,
+    require_neighbors,
+    share_of,
+)
+from dpmodel.exact.entries import integers, matrix, rational, refuse_other_fields
+from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors, VectorTask
+from dpmodel.exact.subspaces import ExactRows, Field
 from dpmodel.marks.domain import EXACT_INTEGERS, array_of
-from dpmodel.marks.records import NEIGHBORS
 from dpmodel.privacy import public_generator
-
-# A public guess of the number of records where one is needed, that number is private and nothing was said.
-EXPECTED = 10_000
-
-
-def not_finite(what: str) -> SpecificationError:
-    """The error for private numbers that are none."""
-    return SpecificationError(
-        f"{what} hold NaN or infinite entries",
-        why="every entry must be a number (the entries are not shown)",
-        remedy="drop or fill these rows by a public rule",
-    )
-
-
-def require_neighbors(neighbors: Any, where: str) -> None:
-    """SpecificationError for anything but the two relations."""
-    if neighbors not in NEIGHBORS:
-        raise SpecificationError(
-            f"{where}: neighbors is neither 'add-remove' nor 'replace-one'",
-            why="it decides what one record may change",
-            remedy="neighbors='add-remove' or neighbors='replace-one'",
-        )
-
-
-def field_of(field: Any, where: str) -> Field:
-    """``field``, if it is one."""
-    if isinstance(field, Field) and not isinstance(field, type):
-        return field
-    whole = isinstance(field, numbers.Integral) and not isinstance(field, bool)
-    raise SpecificationError(
-        f"{where}: field is of type {type(field).__name__}, which is no field",
-        why="arithmetic is exact, in a field that is public",
-        remedy=f"field=GF({field})" if whole else "field=QQ for rational numbers, or field=GF(q)",
-    )
-
-
-def expected_of(expected: Any, records: int | None, where: str, default: int = EXPECTED) -> int:
-    """``records`` where that is public, else the public guess of it; ``default`` where there is none."""
-    if expected is not None and (not is_integer(expected, 1) or expected > 2**53):
-        raise SpecificationError(
-            f"{where}: expected is not an integer of at least 1 and at most 2^53",
-            why="it is a public guess of the number of records, by which mechanisms are compared",
-            remedy=f"expected={EXPECTED}",
-        )
-    if records is not None:
-        return records
-    return default if expected is None else int(expected)
-
-
-def each_of(value: Any, d: int, what: str) -> list[Any]:
-    """``value`` for each of d coordinates: one for all of them, or one each."""
-    one = isinstance(value, str) or not isinstance(value, Sequence | np.ndarray)
-    entries = [value] * d if one else list(value)
-    if len(entries) != d:
-        raise SpecificationError(
-            f"{what} has {len(entries)} entries",
-            why=f"there are {d} coordinates",
-            remedy="one number for all of them, or one each",
-        )
-    return entries
-
-
-def rank_of(rank: Any, d: int, added: int, where: str) -> int:
-    """The bound on the dimension of vectors with d entries, ``added`` of which are not the user's; d without one."""
-    if rank is None:
-        return d
-    if not is_integer(rank, 1 - added) or int(rank) + added > d:
-        raise SpecificationError(
-            f"{where}: rank is not an integer between {1 - added} and {d - added}",
-            why="it is a public bound on the dimension of what the records span",
-            remedy=f"rank={d - added}, or leave it out",
-        )
-    return int(rank) + added
-
-
-def share_of(corrupted: Any, where: str) -> float | None:
-    """A share in [0, 1), or None."""
-    if corrupted is None:
-        return None
-    if not is_real(corrupted) or not 0 <= float(corrupted) < 1:
-        raise SpecificationError(
-            f"{where}: corrupted is not a number in [0, 1)",
-            why="it is a public guess of the share of records outside the subspace that is wanted",
-            remedy="corrupted=0.02, or leave it out",
-        )
-    return float(corrupted)
-
-
-def is_integer(value: Any, least: int) -> bool:
-    """Whether it is an integer, and at least that."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= least
-
-
-def is_real(value: Any) -> bool:
-    """Whether it is a number that a float can hold, and finite."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        return False
-    try:
-        return math.isfinite(float(value))
-    except OverflowError:
-        return False
-
-
-# ------------------------------------------------------------------
-# Inequalities as given by the user -> ``PrivateInequalities``: checked numbers, public rows, the promised margin
-#
-# Everything is checked before any budget is spent, and no message shows an entry.
-
 
 # Larger numbers could overflow when they are scaled; users have other units.
 LARGEST = 1e150
+_HULL = "point_in_hull"
 _MARGIN_REMEDY = (
     "margin=rho0, a public promise in (0, 1], or margin=dict(radius=r, within=R): the rows leave a ball of "
     "radius r around a point of norm at most R; or bound=U where all numbers are whole, of at most U in size"
 )
 
 
+# ------------------------------------------------------------------ vectors, points and equations
+def sealed(rows: ExactRows) -> Callable[[], ExactRows]:
+    """The one way to the rows, which nobody else holds or changes."""
+    kept = np.ascontiguousarray(rows)
+    kept.setflags(write=False)
+    return lambda: kept
+
+
+def vectors_model(
+    field: Field,
+    shape: tuple[int, ...],
+    read: Callable[[], ExactRows],
+    *,
+    task: VectorTask,
+    neighbors: Any,
+    rank: Any,
+    corrupted: Any,
+    expected: Any,
+    where: str,
+) -> PrivateVectors:
+    """The model of (n, d) exact rows from public facts (and n, where it is public); errors as ``span``.
+
+    ``rank`` : bound on the dimension of their span, of which points have one more than their affine span.
+    """
+    require_neighbors(neighbors, where)
+    share, public = share_of(corrupted, where), neighbors == "replace-one"
+    model = PrivateVectors(
+        field=field,
+        dimension=shape[1],
+        task=task,
+        neighbors=neighbors,
+        rank=rank_of(rank, shape[1], int(task == "affine span"), where),
+        records=shape[0] if public else None,
+        expected=expected_of(expected, shape[0] if public else None, where, default=0 if share is None else EXPECTED),
+        _rows=read,
+        corrupted=share,
+    )
+    if public and not shape[0]:
+        raise SpecificationError(
+            f"{where}: an empty system, without any record",
+            why="their number is public under replace-one, and there is nothing to replace",
+            remedy="one row per record",
+        )
+    return model
+
+
+def equation_rows(A: Any, b: Any, field: Field, grid: Any, where: str) -> ExactRows:
+    """(n, d + 1) exact rows (a, -b)."""
+    left = matrix(A, f"{where}: A", field)
+    refuse_other_fields(b, f"{where}: b", field)
+    b = b.toarray() if sp.issparse(b) else b
+    if not hasattr(b, "__len__") or isinstance(b, str | bytes):
+        raise SpecificationError(f"{where}: b is not a list of numbers", remedy="one right-hand side for each row of A")
+    try:
+        side = array_of(b)
+    except (ValueError, TypeError):
+        side = np.asarray(None)  # ragged: refused with the other shapes
+    side = side.reshape(-1) if side.ndim == 2 and 1 in side.shape else side
+    if side.ndim != 1 or side.size != left.shape[0]:
+        raise SpecificationError(  # without their numbers: how many records there are may be private
+            f"{where}: b does not fit the rows of A",
+            why="row i of A and entry i of b are one record's equation",
+            remedy="a vector with one entry for each row of A",
+        )
+    if left.dtype.kind != side.dtype.kind or left.dtype.kind in "OUS":
+        left, side = left.astype(object), side.astype(object)  # each entry keeps its own type
+    rows = field.exact_rows(np.hstack([left, side[:, None]]), grid=grid, what=f"{where}: A and b")
+    last = rows[:, -1:]
+    return np.hstack([rows[:, :-1], -last if field.order is None else field.subtract(np.zeros_like(last), last)])
+
+
+# ------------------------------------------------------------------ inequalities
 @dataclass(frozen=True)
 class Input:
     """``model`` speaks of ``x / scale``; ``scale`` is a public power of two."""
@@ -468,3 +447,93 @@ def _bound(bound: Any, where: str) -> int | None:
             remedy="bound=100",
         )
     return int(bound)
+
+
+# ------------------------------------------------------------------ points of a grid
+def points_model(points: Any, *, lower: Any, upper: Any, step: Any, neighbors: Any, expected: Any) -> PrivatePoints:
+    """The model of points on a public grid; arguments and errors as ``point_in_hull``."""
+    require_neighbors(neighbors, _HULL)
+    given = matrix(points, "points")
+    n, d = given.shape
+    if given.dtype.kind in "US":
+        raise SpecificationError(
+            f"{_HULL}: points is an array of text",
+            why="the array may have turned floats into text, which stands for other numbers",
+            remedy="lists, or an array of objects, in which every entry keeps its own type",
+        )
+    if n == 0 and neighbors == "replace-one":
+        raise SpecificationError(f"{_HULL}: no points", why="there is no hull", remedy="one row per record")
+    low, high = (
+        tuple(_exact(entry, name) for entry in each_of(value, d, f"{_HULL}: {name}"))
+        for name, value in (("lower", lower), ("upper", upper))
+    )
+    width = _exact(step, "step")
+    if width <= 0:
+        raise SpecificationError(f"{_HULL}: step is not positive", why="it is the grid's", remedy='step="0.1"')
+    if any(b < a for a, b in zip(low, high, strict=True)):
+        raise SpecificationError(
+            f"{_HULL}: upper is below lower", why="the box is empty", remedy="lower <= upper in every coordinate"
+        )
+    levels = tuple(math.floor((b - a) / width) + 1 for a, b in zip(low, high, strict=True))
+    require_levels(levels, _HULL)
+    positions = _positions(given, low, width, levels)
+    records = n if neighbors == "replace-one" else None
+    guess = expected_of(expected, records, _HULL)
+    return PrivatePoints(low, width, levels, neighbors, records, guess, lambda: positions)
+
+
+def _exact(value: Any, name: str) -> Fraction:
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return Fraction(int(value))
+    try:
+        return rational(value, name)
+    except SpecificationError as error:
+        raise SpecificationError(
+            f"{_HULL}: {name} is not an exact number",
+            why="as a float, 0.1 is not a tenth, and NaN is no number" if isinstance(value, float) else error.why,
+            remedy=f'{name}="0.1", Fraction(1, 10), Decimal("0.1") or an integer',
+        ) from None
+
+
+def _positions(
+    given: npt.NDArray[Any], low: tuple[Fraction, ...], step: Fraction, levels: tuple[int, ...]
+) -> npt.NDArray[np.int64]:
+    """(n, d) nearest positions in the box, exactly: a function of the value of each entry alone, however the others are
+    written (one record with a fraction in it turns a list of integers into floats, or floats into Fractions)."""
+    most = np.array(levels, dtype=np.int64) - 1
+    if given.dtype.kind == "f" or (given.dtype.kind == "O" and all(type(v) is float for v in given.flat)):
+        wide = given.astype(np.float64)
+        if not np.isfinite(wide).all():
+            raise not_finite(f"{_HULL}: points")
+        corner = np.array([float(a) for a in low])
+        with np.errstate(over="ignore", invalid="ignore"):
+            at = (wide - corner) / float(step) + 0.5
+            unsure = np.abs(at - np.rint(at)) <= 2.0**-50 * (np.abs(wide) + np.abs(corner) + float(step)) / float(step)
+        nearest: npt.NDArray[np.int64] = np.clip(np.floor(at), 0, most).astype(np.int64)
+        for i, j in np.argwhere(unsure & (at > -1.0) & (at < most + 2.0)):
+            nearest[i, j] = _nearest(Fraction(float(wide[i, j])), low[j], step, int(most[j]))
+        return nearest
+    if given.dtype.kind in "biu":
+        exact = integers(given).astype(object)
+    else:
+        exact = np.empty(given.size, dtype=object)
+        exact[:] = [_entry(value) for value in given.flat]
+        exact = exact.reshape(given.shape)
+    # floor((x - a) / s + 1/2), in integers where x is whole.
+    columns = [
+        np.array([_nearest(x, a, step, k - 1) for x in exact[:, j]], dtype=np.int64)
+        for j, (a, k) in enumerate(zip(low, levels, strict=True))
+    ]
+    return np.column_stack(columns)
+
+
+def _nearest(x: Fraction | int, low: Fraction, step: Fraction, most: int) -> int:
+    return min(max(math.floor((x - low) / step + Fraction(1, 2)), 0), most)
+
+
+def _entry(value: Any) -> Fraction:
+    if not isinstance(value, float | np.floating):
+        return rational(value, "points")
+    if not math.isfinite(value):
+        raise not_finite(f"{_HULL}: points")
+    return Fraction(float(value))

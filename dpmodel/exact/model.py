@@ -1,46 +1,114 @@
-"""What a mechanism of exact linear algebra may know of its data, the one way to the data, and what it hands back."""
+"""Exact systems: what a mechanism may know of vectors, inequalities and points, the one way to them, what it finds.
+
+Everything but ``read_rows`` is public. ``records`` is the number of records where it is public (replace-one) and None
+where it is not (add-remove); ``expected`` is a public guess of it, for forecasts only (0: none, nothing is compared).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
+from dpmodel.contract import Candidate, Model, Options, WrongOutcome
+from dpmodel.errors import UnsupportedModelError
 from dpmodel.exact.subspaces import ExactRows, Field
-from dpmodel.forecast import Known
+from dpmodel.forecast import Error, Known, RowsMissed
 from dpmodel.marks.records import Neighbors
 from dpmodel.memo import PublicFacts
 from dpmodel.text import number
 
-# ------------------------------------------------------------------
-# What a mechanism of exact linear algebra may know about its data, and the one way to the data
-#
-# Everything but ``read_rows`` is public. ``records`` is the number of records where it is public (replace-one) and None
-# where it is not (add-remove); ``expected`` is a public guess of it, for forecasts only (0: none, nothing is compared).
-
-
 VectorTask = Literal["span", "affine span", "equations"]
 
+# Shares of the rows that points found without data miss. Any direction: about half of the rows with a margin. Of
+# synthetic integers the origin misses about a sixth and the middle of the box two fifths.
+PUBLIC_DIRECTION, PUBLIC_INTEGERS = 0.5, 0.25
 
-@dataclass(frozen=True, eq=False)
-class _System(PublicFacts):
-    """The one way to private rows, and the public facts that were computed of a system, which itself keeps them."""
+
+@dataclass(frozen=True)
+class Found:
+    """What ``run`` hands back: released data only.
+
+    ``status`` : "found", or "nothing" where the mechanism has no answer (the subspace {0}, a search that failed by a
+    noisy count). ``answer`` : for vectors a ``Basis``; for inequalities the (d,) point x, floats or, where it is exact,
+    Fractions; for points the (d,) grid position, Fractions. ``missed`` : a released (noisy) count of the rows that the
+    answer misses at most (stable-span: except with probability beta), or None. ``estimate``, ``sigma`` : a noisy count
+    of those that it is likely to miss, and the standard deviation of its noise, where the mechanism has one.
+    ``notes`` : public words.
+    """
+
+    status: str
+    answer: Any
+    missed: float | None = None
+    notes: tuple[str, ...] = ()
+    estimate: float | None = None
+    sigma: float | None = None
+
+
+class PrivateSystem(PublicFacts, Model[Any]):
+    """What the three kinds share: each is the model of a problem, and what its mechanisms see of it.
+
+    It keeps the public facts that were computed of it.
+    """
+
+    words: ClassVar[str] = "system"
+    error: ClassVar[type[Error]] = RowsMissed
+    # Fields of each of them, in its own order.
+    neighbors: Neighbors
+    records: int | None
+    expected: int
+    _rows: Callable[[], Any]
+
+    @property
+    def data(self) -> PrivateSystem:
+        return self
 
     def read_rows(self) -> Any:
         """Private; only a mechanism's ``run`` may call this. Vectors and grid positions: (n, d), in the fixed order of
         the records. Inequalities: (n, d) A, dense or CSR, and (n,) b, as given."""
-        return self._rows()  # type: ignore[attr-defined]  # a field of each of them, in its own place
+        return self._rows()
+
+    @property
+    def _expected(self) -> float:
+        return float(self.expected) if self.expected else math.inf
+
+    @property
+    def known(self) -> Known:
+        """What statements are held against: the subspace {0} misses all vectors. In hulls no point is better than
+        another: statements are held against the number of records that they need."""
+        return Known(missed=self._expected, records=self._expected)
+
+    def refuse_auto(self, candidates: Sequence[Candidate]) -> None:
+        """UnsupportedModelError where the number of records is public and no statement covers it."""
+        forecasts = [c.forecast for c in candidates if c.eligible and c.forecast is not None]
+        if self.records is None or not forecasts or not all(forecast.vacuous for forecast in forecasts):
+            return
+        errors = [forecast.error for forecast in forecasts]
+        needed = min(
+            (e.needed for e in errors if isinstance(e, RowsMissed) and not math.isnan(e.needed)), default=math.inf
+        )
+        at_least = f"at least {math.ceil(needed)} are needed" if math.isfinite(needed) else "no number of them would do"
+        raise UnsupportedModelError(
+            f"too few records for any guarantee: {self.expected}, and {at_least}",
+            why="every mechanism that applies may miss all rows at this size and budget",
+            remedy="more records, a larger epsilon or delta, fewer dimensions, or mechanism= to run one all the same",
+        )
+
+    def checked(self, outcome: Any) -> Any:
+        if not isinstance(outcome, Found):
+            raise WrongOutcome(f"{type(outcome).__name__} instead of Found")
+        return outcome
 
 
 @dataclass(frozen=True, eq=False)
-class PrivateVectors(_System):
+class PrivateVectors(PrivateSystem):
     """Vectors over a field, one per record; wanted is a subspace that holds nearly all of them, exactly.
 
     ``field`` : QQ or a finite field. ``dimension`` : d, entries of each vector. ``rank`` : public bound on the
@@ -59,9 +127,23 @@ class PrivateVectors(_System):
     _rows: Callable[[], ExactRows] = dataclass_field(repr=False)
     corrupted: float | None = None
 
+    remedy: ClassVar[str] = "delta > 0, such as 1e-6"
+
+    def lower_bounds(self, options: Options) -> tuple[str, ...]:
+        epsilon, delta, beta = options.epsilon, options.delta, options.beta
+        risk = rows_at_risk(epsilon, delta, beta)
+        if not math.isfinite(risk):
+            return (_linear(self.rank),)
+        return (
+            f"lower bound: a direction that fewer than {math.ceil(risk)} records carry is missed with probability "
+            f"above {number(beta)} by every ({number(epsilon)}, {number(delta)})-private mechanism that never "
+            "leaves the span (about (1/epsilon) ln(1/delta); group privacy)",
+            _linear(self.rank),
+        )
+
 
 @dataclass(frozen=True, eq=False)
-class PrivateInequalities(_System):
+class PrivateInequalities(PrivateSystem):
     """Inequalities ``a_i'x <= b_i``, one per record; wanted is a point that satisfies nearly all of them, exactly.
 
     ``variables`` : d. ``homogeneous`` : all b_i are zero, so are the public right-hand sides, and x = 0 is no answer.
@@ -81,6 +163,17 @@ class PrivateInequalities(_System):
     records: int | None
     expected: int
     _rows: Callable[[], tuple[Any, Any]] = dataclass_field(repr=False)
+
+    remedy: ClassVar[str] = "a public margin=, or integers of a public bound= and delta > 0"
+
+    @property
+    def known(self) -> Known:
+        """Any point satisfies some rows."""
+        return Known(missed=self._expected * (PUBLIC_INTEGERS if self.margin is None else PUBLIC_DIRECTION))
+
+    def lower_bounds(self, options: Options) -> tuple[str, ...]:
+        values = () if self.largest is None else (_iterated(2.0 * self.largest + 1.0),)
+        return (*_at_risk(options), _linear(self.cone_dimension), *values)
 
     @property
     def cone_dimension(self) -> int:
@@ -132,7 +225,7 @@ def _divided(rows: Any, by: Floats) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class PrivatePoints(_System):
+class PrivatePoints(PrivateSystem):
     """Points of a public grid, one per record; wanted is a point in their convex hull.
 
     ``lower`` (d,), ``step`` : coordinate j of a point is ``lower[j] + step * i`` with an integer i in
@@ -148,6 +241,11 @@ class PrivatePoints(_System):
     expected: int
     _rows: Callable[[], Integers] = dataclass_field(repr=False)
 
+    remedy: ClassVar[str] = "at most five coordinates, a larger step (fewer grid points), or delta > 0"
+
+    def lower_bounds(self, options: Options) -> tuple[str, ...]:
+        return (*_at_risk(options), _linear(self.dimension), _iterated(float(max(self.levels))))
+
     @property
     def dimension(self) -> int:
         return len(self.levels)
@@ -162,52 +260,7 @@ class PrivatePoints(_System):
         return tuple(low + self.step * i for low, i in zip(self.lower, position, strict=True))
 
 
-PrivateSystem = PrivateVectors | PrivateInequalities | PrivatePoints
-
-# Shares of the rows that points found without data miss. Any direction: about half of the rows with a margin. Of
-# synthetic integers the origin misses about a sixth and the middle of the box two fifths.
-PUBLIC_DIRECTION, PUBLIC_INTEGERS = 0.5, 0.25
-
-
-def known_of(model: PrivateSystem) -> Known:
-    """What statements about ``model`` are held against: the subspace {0} misses all vectors, any point some rows.
-
-    In hulls no point is better than another: statements are held against the number of records that they need.
-    """
-    records = float(model.expected) if model.expected else math.inf
-    if isinstance(model, PrivateInequalities):
-        return Known(missed=records * (PUBLIC_INTEGERS if model.margin is None else PUBLIC_DIRECTION))
-    return Known(missed=records, records=records)
-
-
-# ------------------------------------------------------------------
-# What mechanisms of exact linear algebra hand back
-
-
-@dataclass(frozen=True)
-class Found:
-    """What ``run`` hands back: released data only.
-
-    ``status`` : "found", or "nothing" where the mechanism has no answer (the subspace {0}, a search that failed by a
-    noisy count). ``answer`` : for vectors a ``Basis``; for inequalities the (d,) point x, floats or, where it is exact,
-    Fractions; for points the (d,) grid position, Fractions. ``missed`` : a released (noisy) count of the rows that the
-    answer misses at most (stable-span: except with probability beta), or None. ``estimate``, ``sigma`` : a noisy count
-    of those that it is likely to miss, and the standard deviation of its noise, where the mechanism has one.
-    ``notes`` : public words.
-    """
-
-    status: str
-    answer: Any
-    missed: float | None = None
-    notes: tuple[str, ...] = ()
-    estimate: float | None = None
-    sigma: float | None = None
-
-
-# ------------------------------------------------------------------
-# What no mechanism for exact systems can do, whatever its algorithm: the facts shown beside forecasts
-
-
+# ------------------------------------------------------------------ what no mechanism can do, whatever its algorithm
 def rows_at_risk(epsilon: float, delta: float, beta: float) -> float:
     """Records that may stand alone for a direction and still be missed with probability more than beta.
 
@@ -233,36 +286,23 @@ def iterated_logarithm(value: float) -> int:
     return steps
 
 
-def system_lower_bounds(model: PrivateSystem, epsilon: float, delta: float, beta: float) -> tuple[str, ...]:
-    """The facts as printable lines."""
-    lines = []
-    if isinstance(model, PrivateVectors):
-        risk = rows_at_risk(epsilon, delta, beta)
-        if math.isfinite(risk):
-            lines.append(
-                f"lower bound: a direction that fewer than {math.ceil(risk)} records carry is missed with probability "
-                f"above {number(beta)} by every ({number(epsilon)}, {number(delta)})-private mechanism that never "
-                "leaves the span (about (1/epsilon) ln(1/delta); group privacy)"
-            )
-        size = model.rank
-    else:
-        size = model.cone_dimension if isinstance(model, PrivateInequalities) else model.dimension
-        if delta > 0:
-            lines.append(
-                f"about (1/epsilon) ln(1/delta) = {number(math.log(1 / delta) / epsilon)} rows are at risk under any "
-                "private mechanism (an order, not a constant)"
-            )
-    lines.append(
+def _linear(size: int) -> str:
+    return (
         f"lower bound as a rate, constant unknown: linear in the dimension, here {size} "
         "(VC dimension; KMMST24, section 2.4)"
     )
-    levels = float(max(model.levels)) if isinstance(model, PrivatePoints) else None
-    if isinstance(model, PrivateInequalities) and model.largest is not None:
-        levels = 2.0 * model.largest + 1.0
-    if levels is not None:
-        lines.append(
-            "lower bound as a rate, constant unknown: log* of the number of values U, here "
-            f"{iterated_logarithm(levels)}; on a continuum no number of records suffices (interior points; Bun, "
-            "Nissim, Stemmer and Vadhan 2015)"
-        )
-    return tuple(lines)
+
+
+def _at_risk(options: Options) -> tuple[str, ...]:
+    if options.delta <= 0:
+        return ()
+    rows = number(math.log(1 / options.delta) / options.epsilon)
+    words = f"about (1/epsilon) ln(1/delta) = {rows} rows are at risk under any private mechanism"
+    return (f"{words} (an order, not a constant)",)
+
+
+def _iterated(values: float) -> str:
+    return (
+        f"lower bound as a rate, constant unknown: log* of the number of values U, here {iterated_logarithm(values)}; "
+        "on a continuum no number of records suffices (interior points; Bun, Nissim, Stemmer and Vadhan 2015)"
+    )

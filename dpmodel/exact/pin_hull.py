@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dpmodel._types import Floats, Integers, Mask, PrivateArray
 from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.exact.fields import QQ
-from dpmodel.exact.model import Found, PrivatePoints, PrivateVectors, known_of
+from dpmodel.exact.model import Found, PrivatePoints, PrivateVectors
 from dpmodel.exact.stable_span import STABLE_SPAN
 from dpmodel.exact.subspaces import Aff2Lin, aff2lin
 from dpmodel.forecast import Forecast, RowsMissed, capped
@@ -291,7 +291,7 @@ class PinHull(Mechanism[PrivatePoints]):
             caveats=("a centre just outside the hull may be answered where points crowd in few places",),
             error=RowsMissed(needed=plan.needed),
         )
-        return capped(forecast, known_of(model))
+        return capped(forecast, model.known)
 
     def run(
         self, model: PrivatePoints, options: Options, noise: NoiseSource, progress: Progress = no_progress

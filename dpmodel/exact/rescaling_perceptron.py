@@ -21,7 +21,7 @@ from dpmodel.exact.cones import (
     projector,
     public_noise,
 )
-from dpmodel.exact.model import Found, PrivateInequalities, known_of
+from dpmodel.exact.model import Found, PrivateInequalities
 from dpmodel.forecast import Forecast, RowsMissed, capped
 from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.privacy import NoiseSource
@@ -217,7 +217,7 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
             ),
             error=RowsMissed(missed=missed, needed=noise_lower_bound(model, options)),
         )
-        return capped(forecast, known_of(model))
+        return capped(forecast, model.known)
 
     def run(
         self, model: PrivateInequalities, options: Options, noise: NoiseSource, progress: Progress = no_progress

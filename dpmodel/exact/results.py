@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from dpmodel._types import Array
+from dpmodel._types import Array, Floats
 from dpmodel.errors import SpecificationError
 from dpmodel.exact.fields import QQ, Field, Rationals
 from dpmodel.exact.subspaces import Basis, last_first
 from dpmodel.release import Accuracy, Guarantee
-from dpmodel.text import number, table
+from dpmodel.text import array_text, number, table
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -265,6 +266,57 @@ class Equations(_OfVectors):
             "dimension": self.dimension,
             **super()._plain(),
         }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class FeasiblePoint(Result):
+    """What ``feasible_point`` released.
+
+    ``x`` (d,) : the point in floats, read-only, or None. ``exact`` : the same as a tuple of Fractions where the
+    mechanism computes in rationals, else None. ``missed`` : a noisy count of the rows that x misses, where the
+    mechanism paid for one, else None. ``expected`` : the public number of rows, or guess of it, that forecasts speak of
+    (predictions are from synthetic rows).
+    """
+
+    x: Floats | None
+    exact: tuple[Fraction, ...] | None
+    missed: float | None
+    expected: int
+    _title = "Feasible point"
+
+    def _rows(self) -> list[tuple[str, object]]:
+        rows: list[tuple[str, object]] = [("x", "-" if self.x is None else array_text(self.x))]
+        if self.exact is not None:
+            rows.append(("exactly", shown(QQ, np.array(self.exact, dtype=object))))
+        if self.missed is not None:
+            rows.append(("rows missed, noisy count", number(self.missed)))
+        return rows
+
+    def _plain(self) -> dict[str, Any]:
+        exact = None if self.exact is None else [str(value) for value in self.exact]
+        x = None if self.x is None else self.x.tolist()
+        return {"x": x, "exact": exact, "missed": self.missed, "expected": self.expected}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PointInHull(Result):
+    """What ``point_in_hull`` released.
+
+    ``point`` (d,) : exact coordinates, or None. ``accuracy`` : how many points its statement needs. ``levels`` : of the
+    public grid, per coordinate. ``expected`` : the public number of points, or guess of it.
+    """
+
+    point: tuple[Fraction, ...] | None
+    levels: tuple[int, ...]
+    expected: int
+    _title = "Point in the convex hull"
+
+    def _rows(self) -> list[tuple[str, object]]:
+        return [("point", "-" if self.point is None else f"({', '.join(map(str, self.point))})")]
+
+    def _plain(self) -> dict[str, Any]:
+        point = None if self.point is None else [str(entry) for entry in self.point]
+        return {"point": point, "levels": list(self.levels), "expected": self.expected}
 
 
 def frozen(array: Array) -> Array:

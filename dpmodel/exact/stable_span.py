@@ -18,7 +18,7 @@ from dpmodel._types import Floats, Integers, Mask
 from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.errors import SpecificationError
 from dpmodel.exact.fields import Field
-from dpmodel.exact.model import Found, PrivateVectors, known_of
+from dpmodel.exact.model import Found, PrivateVectors
 from dpmodel.exact.partition import Partition, stable_partition
 from dpmodel.exact.subspaces import Basis
 from dpmodel.forecast import Forecast, RowsMissed, capped
@@ -318,7 +318,7 @@ class StableSpan(Mechanism[PrivateVectors]):
             caveats=_caveats(model),
             error=RowsMissed(missed=bound.missed, needed=bound.needed),
         )
-        return capped(forecast, known_of(model))
+        return capped(forecast, model.known)
 
     def run(
         self, model: PrivateVectors, options: Options, noise: NoiseSource, progress: Progress = no_progress

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpmodel._types import Integers
 from dpmodel.contract import Mechanism, Options, Progress, Serves, Verdict, no_progress
-from dpmodel.exact.model import Found, PrivateVectors, known_of
+from dpmodel.exact.model import Found, PrivateVectors
 from dpmodel.exact.partition import stable_partition
 from dpmodel.exact.stable_span import (
     SpanBound,
@@ -101,7 +101,7 @@ class StableSpanAsPrinted(Mechanism[PrivateVectors]):
                 "missed_by_theorem_a": theorem_a(model.rank, rule.epsilon, rule.delta),
             },
         )
-        return capped(forecast, known_of(model))
+        return capped(forecast, model.known)
 
     def run(
         self, model: PrivateVectors, options: Options, noise: NoiseSource, progress: Progress = no_progress

@@ -20,7 +20,7 @@ from scipy.stats import binom
 
 from dpmodel._types import Integers
 from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
-from dpmodel.exact.model import Found, PrivatePoints, known_of
+from dpmodel.exact.model import Found, PrivatePoints
 from dpmodel.exact.stable_span import least
 from dpmodel.forecast import Forecast, RowsMissed, capped
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
@@ -367,7 +367,7 @@ class TukeyDepth(Mechanism[PrivatePoints]):
             caveats=caveats,
             error=RowsMissed(needed=float(plan.needed)),
         )
-        return capped(forecast, known_of(model))
+        return capped(forecast, model.known)
 
     def run(
         self, model: PrivatePoints, options: Options, noise: NoiseSource, progress: Progress = no_progress

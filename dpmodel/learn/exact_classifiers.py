@@ -14,17 +14,17 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpmodel._types import Floats
-from dpmodel.contract import basic_options
 from dpmodel.errors import SpecificationError
+from dpmodel.exact.arguments import expected_of, field_of, is_integer
 from dpmodel.exact.fields import GF, QQ
-from dpmodel.exact.inputs import checked_margin, expected_of, field_of, is_integer
+from dpmodel.exact.inputs import checked_margin, sealed, vectors_model
 from dpmodel.exact.results import AffineSubspace, Result
 from dpmodel.exact.subspaces import ExactRows, Field
 from dpmodel.learn.classifier import PrivateClassifier, classes_and_places, require_classes
 from dpmodel.learn.costs import Counted
 from dpmodel.learn.features import checked
 from dpmodel.learn.linear_model import _rng, estimator
-from dpmodel.linalg import counts_of, feasible_point, sealed, solve_system, vectors_model
+from dpmodel.linalg import Request, counts_of, feasible_point
 from dpmodel.marks.records import Neighbors
 from dpmodel.privacy import Budget
 from dpmodel.release import Accuracy, Release
@@ -136,7 +136,7 @@ class AffineSubspaceClassifier(ClassifierMixin, Counted):  # type: ignore[misc]
         """Learn from rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
         require_classes(self)
         where = type(self).__name__
-        options, field = basic_options(self.epsilon, self.delta, self.beta), self._field()
+        field = self._field()
         given = y
         X, y = checked(self, X, y, fitting=True)
         classes, places = classes_and_places(self, given, y)
@@ -151,10 +151,11 @@ class AffineSubspaceClassifier(ClassifierMixin, Counted):  # type: ignore[misc]
             guess = expected_of(self.expected, None, where)
             model = replace(model, expected=guess if model.records is None else min(guess, model.records))
         with self._counted() as budget:
-            found, shared = solve_system(
-                model, options, mechanism=self.mechanism, budget=budget, rng=_rng(self.random_state),
-                progress=self.progress, label=f"learn.{where}", record="a record is one row of X with its label",
+            request = Request(
+                where, self.epsilon, self.delta, self.neighbors, budget, self.expected, self.beta, self.mechanism,
+                _rng(self.random_state), self.progress, room="learn",
             )  # fmt: skip
+            found, shared = request.solve(model, "a record is one row of X with its label")
         self.classes_ = classes
         self.subspace_ = AffineSubspace(homogeneous=found.answer, **shared, **counts_of(found), _grid=self.grid)
         self.dimension_: int = self.subspace_.dimension

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from dpmodel.contract import (
     AllBut,
     Candidate,
     Exact,
+    Model,
     Options,
     Outcome,
     Penalty,
@@ -34,7 +35,6 @@ from dpmodel.contract import (
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.exact.inputs import checked_margin
 from dpmodel.exact.model import Found, PrivateInequalities
-from dpmodel.models.systems import Inequalities
 from dpmodel.programs.equations import exact_inequalities, why_not_inequalities
 from dpmodel.programs.model import Program
 from dpmodel.programs.rows import plain_linear, private_rows, public_polyhedron
@@ -271,8 +271,10 @@ def _refuse_infeasible(model: Program, points: Floats) -> None:
         )
 
 
-class ExactRows(Inequalities):
+class ExactRows(Model[PrivateInequalities]):
     """The private rows of a ``program``, to be satisfied exactly, all but a few."""
+
+    words, error, remedy = PrivateInequalities.words, PrivateInequalities.error, PrivateInequalities.remedy
 
     def __init__(self, data: PrivateInequalities, program: Program) -> None:
         super().__init__(data)
@@ -281,12 +283,18 @@ class ExactRows(Inequalities):
     def refuse(self, options: Options) -> None:
         self.program.refuse(options)
 
+    def refuse_auto(self, candidates: Sequence[Candidate]) -> None:
+        self.data.refuse_auto(candidates)
+
+    def lower_bounds(self, options: Options) -> tuple[str, ...]:
+        return self.data.lower_bounds(options)
+
     def ready(self, chosen: Candidate, serves: Serves) -> None:
         self.program.public.require_feasible()
         require_private_values(private_parameters(self.program.problem))
 
     def checked(self, outcome: Any) -> Any:
-        return outcome_of(self.program, super().checked(outcome))
+        return outcome_of(self.program, self.data.checked(outcome))
 
     def stopped(self, status: str, note: str) -> Outcome:
         return self.program.stopped(status, note)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.errors import NoGuaranteeWarning, SpecificationError
-from dpmodel.exact.inputs import is_integer
+from dpmodel.exact.arguments import is_integer
 from dpmodel.privacy import noise_source
 from dpmodel.teach.lower_bounds import PARTS, Bits, Gadget, build, random_bits
 from dpmodel.teach.reconstruction import randomised_response, reconstruct

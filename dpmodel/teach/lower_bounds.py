@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
-from dpmodel.exact.inputs import is_integer, is_real
+from dpmodel.exact.arguments import is_integer, is_real
 from dpmodel.marks import Private, Records
 from dpmodel.problem import Problem
 from dpmodel.programs.theorems import LowerBound

@@ -10,7 +10,7 @@ import cvxpy as cp
 import numpy as np
 
 from dpmodel.errors import SpecificationError
-from dpmodel.exact.inputs import is_integer, is_real
+from dpmodel.exact.arguments import is_integer, is_real
 from dpmodel.privacy import noise_source, validate_privacy
 from dpmodel.teach.lower_bounds import Bits, Gadget, checked_bits, solution_vector
 from dpmodel.text import array_text, number

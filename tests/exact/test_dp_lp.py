@@ -153,7 +153,7 @@ def test_published_constants_are_computed_exactly_and_refused_with_numbers() -> 
     model = system(np.zeros((10, 3), int), np.zeros(10, int), expected=5000)
     verdict = DP_LP_AS_PRINTED.eligible(model, Options(1.0, 1e-6))
     assert not verdict.eligible and "eta" in verdict.reason and "Gamma" in verdict.reason
-    with pytest.raises(UnsupportedModelError, match="published constants"):
+    with pytest.raises(UnsupportedModelError, match="printed constants"):
         DP_LP_AS_PRINTED.run(model, Options(1.0, 1e-6), SeededSource(0))
     forecast = DP_LP_AS_PRINTED.forecast(model, Options(1.0, 1e-6))
     assert forecast.vacuous and forecast.error.missed == pytest.approx(gamma)

@@ -19,7 +19,8 @@ from walking import assert_no_trace
 
 import dpmodel as dpm
 from dpmodel.errors import BudgetExceededError, DPModelError, InfeasibleError, SpecificationError
-from dpmodel.exact.inputs import EXPECTED, LARGEST, inequalities_input, margin_of
+from dpmodel.exact.arguments import EXPECTED
+from dpmodel.exact.inputs import LARGEST, inequalities_input, margin_of
 from dpmodel.linalg import feasible_point as _feasible_point
 
 feasible_point = functools.partial(_feasible_point, neighbors="add-remove")  # unless a test says otherwise

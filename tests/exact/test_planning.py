@@ -109,6 +109,8 @@ WRONG: list[dict[str, Any]] = [
     {"task": "inequalities", "margin": 0.1, "public": ([[1]], [1])},
     {"task": "inequalities", "bound": 10**400},
     {"task": "inequalities", "bound": 2.5},
+    {"task": "hull", "rank": 2},
+    {"margin": 0.1},
     {"task": "hull", "levels": None},
     {"task": "hull", "levels": 1.5},
     {"task": "hull", "levels": [3]},
@@ -129,10 +131,12 @@ def test_unknown_names_are_answered_with_those_that_fit() -> None:
     assert "stable-span" in caught.value.remedy and "laplace-once" not in caught.value.remedy
 
 
-@pytest.mark.parametrize(("task", "words"), [("inequalities", "bound="), ("hull", "five coordinates")])
-def test_what_to_try_fits_the_system(task: Any, words: str) -> None:
+@pytest.mark.parametrize(
+    ("task", "facts", "words"), [("inequalities", {"bound": 2**60}, "bound="), ("hull", {}, "five coordinates")]
+)
+def test_what_to_try_fits_the_system(task: Any, facts: dict[str, Any], words: str) -> None:
     with pytest.raises(UnsupportedModelError) as caught:
-        linalg.plan(task, dimension=6, bound=2**60, **BUDGET)
+        linalg.plan(task, dimension=6, **facts, **BUDGET)
     assert words in caught.value.remedy
 
 

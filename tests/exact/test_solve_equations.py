@@ -12,7 +12,7 @@ import pytest
 
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.exact.fields import GF, QQ
-from dpmodel.linalg import equation_rows
+from dpmodel.exact.inputs import equation_rows
 from dpmodel.linalg import solve_equations as _solve_equations
 
 solve_equations = functools.partial(_solve_equations, neighbors="add-remove")  # unless a test says otherwise

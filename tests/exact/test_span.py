@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.exact.fields import GF, QQ
-from dpmodel.linalg import sealed, vectors_model
+from dpmodel.exact.inputs import sealed, vectors_model
 from dpmodel.linalg import span as _span
 from dpmodel.privacy import Budget
 

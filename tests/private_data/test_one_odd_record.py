@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -164,15 +165,10 @@ def framed(records: Any) -> Any:
     return pd.DataFrame({"c": column})
 
 
-def of_conducted(module: str, call: Callable[[], Any], read: Callable[[Any], Any]) -> list[Any]:
+def of_conducted(call: Callable[[], Any], read: Callable[[Any], Any]) -> list[Any]:
     """The private rows that a function of exact linear algebra hands on."""
-    where = importlib.import_module(module)
-    kept = where.solve_system
-    where.solve_system = raise_captured
-    try:
+    with mock.patch.object(dpm.linalg.Request, "solve", lambda _, model, record: raise_captured(model)):
         return read(captured(call))
-    finally:
-        where.solve_system = kept
 
 
 def unscaled(model: Any) -> list[Any]:
@@ -183,7 +179,7 @@ def unscaled(model: Any) -> list[Any]:
 
 def of_span(task: Any, **given: Any) -> Callable[[Any], list[Any]]:
     def read(records: Any) -> list[Any]:
-        return of_conducted("dpmodel.linalg", lambda: task(records, epsilon=1, delta=1e-6, **given), unscaled)
+        return of_conducted(lambda: task(records, epsilon=1, delta=1e-6, **given), unscaled)
 
     return read
 
@@ -201,14 +197,14 @@ def of_inequalities(records: Any, **given: Any) -> list[Any]:
     def call() -> Any:
         return linalg.feasible_point(records, epsilon=1, delta=1e-6, **given)
 
-    return of_conducted("dpmodel.linalg", call, read)
+    return of_conducted(call, read)
 
 
 def of_points(records: Any) -> list[Any]:
     def call() -> Any:
         return linalg.point_in_hull(records, lower=0, upper=9, step="0.7", epsilon=1, delta=1e-6)
 
-    return of_conducted("dpmodel.linalg", call, lambda model: model._rows().tolist())
+    return of_conducted(call, lambda model: model._rows().tolist())
 
 
 def of_affine_classifier(records: Any) -> list[Any]:
@@ -216,7 +212,7 @@ def of_affine_classifier(records: Any) -> list[Any]:
         y = np.ones(len(records), dtype=int)
         return learn.AffineSubspaceClassifier(classes=(0, 1)).fit(records, y)
 
-    return of_conducted("dpmodel.learn.exact_classifiers", call, unscaled)
+    return of_conducted(call, unscaled)
 
 
 def of_halfspace(records: Any) -> list[Any]:

@@ -15,7 +15,6 @@ import dpmodel as dpm
 from dpmodel.contract import Candidate, Model, Options, Serves, Verdict
 from dpmodel.exact.inputs import public_inequalities
 from dpmodel.forecast import Bound, Forecast, Violation
-from dpmodel.models.systems import system as model_of
 from dpmodel.numerics import cone_program, polyhedron
 from dpmodel.programs import tie_break as simulation
 from dpmodel.programs.model import Program
@@ -83,7 +82,7 @@ def test_systems_of_inequalities(margin: float, records: int, dimension: int) ->
     assert lazy.chosen == full.chosen and lazy.answer == full.answer
     for each in full.candidates:
         if each.forecast is not None:
-            assert early(by_name(each.mechanism, type(system)), model_of(system), full.options), each.mechanism
+            assert early(by_name(each.mechanism, type(system)), system, full.options), each.mechanism
 
 
 def needs(**options: Any) -> dpm.Problem:

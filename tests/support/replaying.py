@@ -202,17 +202,17 @@ def watched(source: Transcript) -> Iterator[None]:
 
     own: set[int] = set()
 
-    def system(data: Any) -> Any:
-        own.add(id(data._rows))
-        return solve_system(data)
+    def execute(model: Any, *given: Any, **named: Any) -> Any:
+        own.add(id(model._rows))
+        return run(model, *given, **named)
 
-    solve_system = solving.system
+    run = solving.execute
     Budget_charge, vault_unseal = Budget.charge, vault.unseal
     with mock.patch.object(Budget, "charge", charge), mock.patch.object(vault, "unseal", unseal):
         kinds = (systems.PrivateVectors, systems.PrivateInequalities, systems.PrivatePoints)
         patches = [mock.patch.object(kind, "read_rows", reading(kind.read_rows)) for kind in kinds]
         patches.append(mock.patch("time.perf_counter", now))
-        patches.append(mock.patch.object(solving, "system", system))
+        patches.append(mock.patch.object(solving, "execute", execute))
         for patch in patches:
             patch.start()
         try:

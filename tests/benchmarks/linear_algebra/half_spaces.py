@@ -31,7 +31,6 @@ import numpy as np
 from dpmodel.contract import YES, Options
 from dpmodel.errors import DPModelError, NotPrivateWarning
 from dpmodel.exact.model import PrivateInequalities
-from dpmodel.models.systems import system
 from dpmodel.privacy import SeededSource
 from dpmodel.solve.planner import make_plan
 from dpmodel.solve.registry import KINDS
@@ -74,7 +73,7 @@ def measure(table: Table, data: HalfSpace, neighbors: str, epsilon: float, setti
     model, options = data.model(neighbors, settings.share), Options(epsilon, settings.delta, settings.beta)
     chosen = "none"
     try:
-        chosen = make_plan(system(model), options, "auto").chosen.mechanism
+        chosen = make_plan(model, options, "auto").chosen.mechanism
     except DPModelError as error:
         print(f"plan: {error.what}")
     medians: dict[str, Any] = {"chosen": chosen}
