@@ -128,6 +128,10 @@ class _SameOutcome:
         self.name = name
         self.outcomes: list[Any] = []
 
+    def of(self, name, kind):
+        self.serves = by_name(name, kind).serves
+        return self
+
     def run(self, model, options, source, progress):
         self.outcomes.append(by_name(self.name, type(model)).run(model, options, source, progress))
         return self.outcomes[0]
@@ -143,7 +147,7 @@ class _SameOutcome:
 )
 def test_a_solve_leaves_no_trace(build, mechanism, options, monkeypatch, caplog, capfd):
     stub = _SameOutcome(mechanism)
-    monkeypatch.setattr(conductor, "by_name", lambda name, kind: stub)
+    monkeypatch.setattr(conductor, "by_name", stub.of)
     caplog.set_level(logging.DEBUG)
     problem, seen = build(SECRETS), []
     with warnings.catch_warnings(record=True) as caught:
@@ -184,7 +188,7 @@ def test_the_walk_finds_what_is_hidden():
 
 def test_the_comparison_of_twins_finds_a_dependence(monkeypatch):
     stub = _SameOutcome("laplace-once")
-    monkeypatch.setattr(conductor, "by_name", lambda name, kind: stub)
+    monkeypatch.setattr(conductor, "by_name", stub.of)
     twins = [(scalar(values), values) for values in (SECRETS, OTHERS)]
     for twin, _ in twins:
         solve(twin, "laplace-once", {})
