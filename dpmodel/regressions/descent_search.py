@@ -23,7 +23,7 @@ from dpmodel.regressions.noisy_gradient import (
     descent_metric,
     projects_exactly,
 )
-from dpmodel.regressions.populations import Populations, simulated_reaches
+from dpmodel.regressions.populations import Populations, Trials, simulated_reaches
 from dpmodel.regressions.synthetic import choosers, populations_of
 
 # (B, p) coefficients for every way of averaging, from populations side by side and a noisy gradient.
@@ -50,59 +50,37 @@ def clipped(model: PrivateRegression, clip: float) -> PrivateRegression:
     return replace(model, loss=replace(model.loss, clip=clip), _memo={})
 
 
-@dataclass(frozen=True)
-class Trial:
-    """Settings to be simulated, with the noise that they need."""
-
-    noise: StepNoise
-    settings: Settings
-
-
 def simulated(
-    trials: Sequence[Trial], populations: Populations, seeds: Sequence[int], run: Run
+    noises: Sequence[StepNoise], populations: Populations, seeds: Sequence[int], run: Run
 ) -> dict[Averaging, Floats]:
-    """(trials, populations) mean excess risk over the seeds of what ``run`` finds, for every way of averaging.
-
-    All descents take the same number of steps and go side by side. Noise is drawn once for each seed, in units of its
-    scale: trials and populations are compared under the same noise.
-    """
-    shape = len(trials), len(seeds), populations.count
-    model, metric = populations.model, trials[0].noise.metric
-    rows = populations.at(np.tile(np.arange(populations.count), shape[0] * shape[1]))
-    each = shape[1] * shape[2]
-
-    def per_row(values: Sequence[float]) -> Floats:
-        """(rows, 1)"""
-        return np.repeat(np.array(values, dtype=np.float64), each)[:, None]
-
-    laplace = trials[0].noise.order == 1
+    """(settings, populations) mean excess risk over the seeds of what ``run`` finds, for every way of averaging.
+    ``noises`` : those of settings with the same number of steps."""
+    trials, model, metric = Trials(populations, len(noises), len(seeds)), populations.model, noises[0].metric
+    laplace = noises[0].order == 1
     sources = [(g.laplace if laplace else g.standard_normal) for g in map(public_generator, seeds)]
 
     def noise(scale: Floats) -> Floats:
-        """(rows, p) noise of these scales (rows, 1), the same for all trials and populations but for that."""
-        one = np.array([source(size=model.size) for source in sources])
-        out: Floats = scale.reshape(*shape, 1) * one[None, :, None, :]
-        return out.reshape(-1, model.size)
+        """(rows, p) noise of these scales (rows, 1)."""
+        return scale * trials.spread(np.array([source(size=model.size) for source in sources]))
 
-    clip = per_row([trial.noise.model.loss.clip for trial in trials])
-    scale = model.scale * per_row([trial.noise.simulated_scale for trial in trials])
-    middle = model.scale * per_row([trial.noise.middle_scale for trial in trials])
+    clip = trials.each([each.model.loss.clip for each in noises])
+    scale = model.scale * trials.each([each.simulated_scale for each in noises])
+    middle = model.scale * trials.each([each.middle_scale for each in noises])
     fixed: Floats | float = noise(middle) if middle.any() else 0.0
     kinds: dict[tuple[float, bool], Callable[[float], float]] = {}  # of the same one the same table
-
     reaches = simulated_reaches(
-        [trial.noise.fixed_reach for trial in trials],
-        [kinds.setdefault((each.model.loss.clip, each.share > 0), each.reach_at) for each in (t.noise for t in trials)],
+        [each.fixed_reach for each in noises],
+        [kinds.setdefault((each.model.loss.clip, each.share > 0), each.reach_at) for each in noises],
         max(model.row.label_bound, 1.0),
-        trials[0].noise.predictions,
+        noises[0].predictions,
     )
+    rows = trials.rows
 
     def gradient(w: Floats) -> Floats:
         return metric.sums(rows.gradients(w, clip)) + (fixed + noise(scale * reaches(w)))
 
     with np.errstate(over="ignore", invalid="ignore"):
-        found = {kind: rows.excess(point) for kind, point in run(rows, gradient).items()}
-    means = {kind: value.reshape(shape).mean(axis=1) for kind, value in found.items()}
+        means = {kind: trials.excess(point).mean(axis=1) for kind, point in run(rows, gradient).items()}
     return {kind: np.where(np.isfinite(value), value, math.inf) for kind, value in means.items()}
 
 
@@ -296,7 +274,7 @@ class Search:
             project = self.model.domain.projected
             return descended(self.model, metric, settings[0].steps, step, momentum, gradient, rows.start, project)
 
-        return simulated([Trial(self.noise(one), one) for one in settings], populations, seeds, run)
+        return simulated([self.noise(one) for one in settings], populations, seeds, run)
 
     def _share(self) -> float:
         """Share of the middles that suits noise gathered in one direction: budgets in proportion to the changes."""

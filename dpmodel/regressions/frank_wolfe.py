@@ -17,11 +17,10 @@ from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource, exponential_mechanism, per_step, permute_and_flip, public_generator
 from dpmodel.regressions.excess import clip_note, excess_forecast
 from dpmodel.regressions.model import PrivateRegression, public_point
-from dpmodel.regressions.populations import simulated_reaches
+from dpmodel.regressions.populations import Trials, simulated_reaches
 from dpmodel.regressions.sets import L1Ball
 from dpmodel.regressions.walk import (
     Pick,
-    Shape,
     Steps,
     chosen_steps,
     excess_bound,
@@ -101,8 +100,8 @@ def _chosen(model: PrivateRegression, requested: FrankWolfe, epsilon: float, del
     given = {"steps": requested.steps, "rate": requested.rate, "average": requested.average, "clip": requested.clip}
     options, fixed = Options(epsilon, delta), {key: float(each) for key, each in given.items() if each is not None}
 
-    def maker(settings: Sequence[Steps], shape: Shape, first: int) -> Pick:
-        return simulated_pick(model, selection_epsilon(options, settings[0].count), settings, shape, first)
+    def maker(settings: Sequence[Steps], trials: Trials, first: int) -> Pick:
+        return simulated_pick(model, selection_epsilon(options, settings[0].count), settings, trials, first)
 
     return chosen_steps(model, maker, fixed)
 
@@ -160,7 +159,7 @@ def private_walk(
             return domain.vertex(select_signed(PrivateArray(domain.radius * derivative), apart, epsilon, source))
         return domain.vertex(_select(PrivateArray(-domain.scores(derivative)), apart, epsilon, pure, source))
 
-    return walk(steps, start, toward, path.move, progress)
+    return walk(steps.sizes, steps.shares, start, toward, path.move, progress)
 
 
 def _select(scores: PrivateArray, apart: float, epsilon: float, pure: bool, source: NoiseSource) -> int:
@@ -187,11 +186,11 @@ def select_signed(derivatives: PrivateArray, apart: float, epsilon: float, sourc
 
 
 def simulated_pick(
-    model: PrivateRegression, epsilon: float, settings: Sequence[Steps], shape: Shape, first: int
+    model: PrivateRegression, epsilon: float, settings: Sequence[Steps], trials: Trials, first: int
 ) -> Pick:
     """The choices of vertices on synthetic gradients, by the distribution that ``walk`` uses (the exponential
     mechanism's, which permute-and-flip never loses to)."""
-    generators, domain = [public_generator(first + run) for run in range(shape.runs)], model.domain
+    generators, domain = [public_generator(first + run) for run in range(trials.runs)], model.domain
     unit = model.scale * domain.score_range(model.gradient_sensitivity(math.inf, 1.0))
     reaches = simulated_reaches(
         [fixed_reach(model, steps.clip) for steps in settings],
@@ -201,7 +200,9 @@ def simulated_pick(
     )
 
     absent = model.penalty.absent
-    draws = iter(np.stack([g.uniform(size=(settings[0].count, shape.populations, 1)) for g in generators], axis=1))
+    draws = iter(
+        np.stack([g.uniform(size=(settings[0].count, trials.populations.count, 1)) for g in generators], axis=1)
+    )
 
     def pick(gradients: Floats, w: Floats) -> Floats:
         scores = domain.scores(-gradients if absent else -gradients - model.penalty.derivative(w))
@@ -209,7 +210,7 @@ def simulated_pick(
         with np.errstate(divide="ignore", invalid="ignore"):
             scores *= epsilon / (unit * reaches(w))
         scores[np.isnan(scores)] = 0.0  # 0 times infinity: the largest, where nothing can move scores
-        return domain.vertex_rows(places_of(np.exp(scores, out=scores), shape.spread(next(draws))))
+        return domain.vertex_rows(places_of(np.exp(scores, out=scores), trials.spread(next(draws))))
 
     return pick
 

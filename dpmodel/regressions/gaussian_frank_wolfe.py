@@ -18,11 +18,10 @@ from dpmodel.privacy.spend import Spend
 from dpmodel.regressions.excess import PureToo, clip_note, excess_forecast
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import part_middles
-from dpmodel.regressions.populations import simulated_reaches
+from dpmodel.regressions.populations import Trials, simulated_reaches
 from dpmodel.regressions.walk import (
     MOST_STEPS,
     Pick,
-    Shape,
     Steps,
     chosen_steps,
     curvature,
@@ -154,7 +153,7 @@ class GaussianFrankWolfe(PureToo):
             fresh = _noisy(add, path.sums(model.loss, reach, bound), _scale(model, options, plan, reach)) + once
             return follow(model.scale * fresh + model.penalty.derivative(w))
 
-        released = walk(steps, start, toward, path.move, progress)
+        released = walk(steps.sizes, steps.shares, start, toward, path.move, progress)
         return Outcome("optimal", released, None, None, notes=clip_note(model, steps.clip))
 
     def _plan(self, model: PrivateRegression, options: Options) -> GaussianSteps:
@@ -175,9 +174,9 @@ def _chosen(model: PrivateRegression, requested: GaussianFrankWolfe, epsilon: fl
     if requested.middle:
         fixed["clip"] = math.inf
 
-    def maker(settings: Sequence[Steps], shape: Shape, first: int) -> Pick:
+    def maker(settings: Sequence[Steps], trials: Trials, first: int) -> Pick:
         plans = [GaussianSteps(steps, memory, bool(requested.middle)) for steps in settings]
-        return _simulated_pick(model, options, plans, shape, first)
+        return _simulated_pick(model, options, plans, trials, first)
 
     steps = chosen_steps(model, maker, fixed, min(MOST_STEPS, max(_NOISY_NUMBERS // model.size, 16)))
     plans = [GaussianSteps(steps, memory, bool(requested.middle))]
@@ -189,8 +188,8 @@ def _chosen(model: PrivateRegression, requested: GaussianFrankWolfe, epsilon: fl
     if len(plans) == 1:
         return plans[0]
 
-    def of_plans(_: Sequence[Steps], shape: Shape, first: int) -> Pick:
-        return _simulated_pick(model, options, plans, shape, first)
+    def of_plans(_: Sequence[Steps], trials: Trials, first: int) -> Pick:
+        return _simulated_pick(model, options, plans, trials, first)
 
     losses = settings_losses(model, [plan.steps for plan in plans], of_plans, together=True)
     return plans[int(np.argmin(losses))]
@@ -274,24 +273,24 @@ def _printed_count(model: PrivateRegression, options: Options) -> int:
 
 # ----------------------------------------------------------------------------------------------------- forecasts
 def _simulated_pick(
-    model: PrivateRegression, options: Options, plans: Sequence[GaussianSteps], shape: Shape, first: int
+    model: PrivateRegression, options: Options, plans: Sequence[GaussianSteps], trials: Trials, first: int
 ) -> Pick:
     """Steps on synthetic gradients."""
-    generators = [public_generator(first + run) for run in range(shape.runs)]
-    memory = shape.each([plan.memory for plan in plans])
+    generators = [public_generator(first + run) for run in range(trials.runs)]
+    memory = trials.each([plan.memory for plan in plans])
     followed: Floats | None = None
 
     kinds = [(g.laplace if options.delta == 0 else g.standard_normal) for g in generators]
 
     def draw() -> Floats:
         """(rows, p) noise of scale 1; the same for all settings and populations."""
-        return shape.spread(np.stack([kind(size=model.size) for kind in kinds]))
+        return trials.spread(np.stack([kind(size=model.size) for kind in kinds]))
 
-    middle = shape.each([_middle_scale(model, options) if plan.middle else 0.0 for plan in plans])
+    middle = trials.each([_middle_scale(model, options) if plan.middle else 0.0 for plan in plans])
     fixed: Floats | float = middle * draw() if middle.any() else 0.0
     # Scales are linear in the reach, but for the printed noise, which does not depend on it.
     bound = model.derivative_bound
-    unit = shape.each([_scale(model, options, plan, bound if plan.as_printed else 1.0) for plan in plans])
+    unit = trials.each([_scale(model, options, plan, bound if plan.as_printed else 1.0) for plan in plans])
     reaches = simulated_reaches(
         [1.0 if plan.as_printed else _fixed_reach(model, plan) for plan in plans],
         [partial(_reach_at, model, plan) for plan in plans],

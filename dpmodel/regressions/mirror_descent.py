@@ -19,7 +19,6 @@ from dpmodel.privacy import NoiseSource
 from dpmodel.privacy.spend import Spend
 from dpmodel.regressions.descent_search import (
     DescentPlan,
-    Trial,
     clipped,
     clips,
     judge_descent,
@@ -365,8 +364,7 @@ def _plan(model: PrivateRegression, requested: MirrorDescent, epsilon: float, de
         def run(rows: Populations, gradient: Gradient) -> dict[Averaging, Floats]:
             return mirrored(model, maps[name].simulated, steps, each, gradient, np.zeros_like(rows.mean))
 
-        trials = [Trial(step_noise(model, spend, one), one) for one in settings]
-        return simulated(trials, among, seeds, run)
+        return simulated([step_noise(model, spend, one) for one in settings], among, seeds, run)
 
     def least(name: str, settings: Sequence[Settings]) -> tuple[float, Settings, str]:
         """The mean excess of the best of these, which it is, and with which map."""

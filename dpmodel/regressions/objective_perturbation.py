@@ -21,7 +21,7 @@ from dpmodel.regressions.excess import excess_forecast, too_noisy
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import projects_exactly
 from dpmodel.regressions.perturbed_objective import DENSE, Facts, PerturbedObjective
-from dpmodel.regressions.populations import Populations, side_by_side
+from dpmodel.regressions.populations import Populations, Trials, side_by_side
 from dpmodel.regressions.synthetic import coarsened, each_population, populations_of
 
 # Shares of epsilon that the curvature term ln(1 + ...) may take: the smaller, the stronger the added ridge.
@@ -452,16 +452,14 @@ def predicted_excesses(
     """(plans, populations) mean excess risk of the released point over so many draws of the noise, the same for all
     plans. All are minimised side by side. A plan has ``ridge``, ``facts`` and two standard deviations, ``sigma`` and
     ``output``: those of Gaussian noise stand for any."""
-    generator = public_generator(1)
-    shape = len(plans), draws * populations.count
-    rows = populations.at(np.tile(np.arange(populations.count), shape[0] * draws))
-    b, e = (np.tile(generator.standard_normal((shape[1], model.size)), (shape[0], 1)) for _ in range(2))
+    generator, trials = public_generator(1), Trials(populations, len(plans), draws)
+    drawn = (generator.standard_normal((draws, populations.count, model.size)) for _ in range(2))
+    b, e = map(trials.spread, drawn)
     sigma, output, ridge = (
-        np.repeat([getattr(plan, name) for plan in plans], shape[1])[:, None] for name in ("sigma", "output", "ridge")
+        trials.each([getattr(plan, name) for plan in plans]) for name in ("sigma", "output", "ridge")
     )
-    w = _minimise_simulated(model, rows, ridge, sigma * b, plans[0].facts.exact, steps)
-    excess = rows.excess(model.domain.projected(w + output * e))
-    return np.asarray(excess.reshape(len(plans), draws, -1).mean(axis=1))
+    w = _minimise_simulated(model, trials.rows, ridge, sigma * b, plans[0].facts.exact, steps)
+    return np.asarray(trials.excess(model.domain.projected(w + output * e)).mean(axis=1))
 
 
 def _minimise_simulated(

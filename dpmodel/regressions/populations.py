@@ -327,6 +327,36 @@ def side_by_side(parts: Sequence[Populations]) -> Populations:
     return replace(parts[0], **taken, given=np.concatenate(given) if given else None)
 
 
+@dataclass(frozen=True)
+class Trials:
+    """Runs of one algorithm side by side: of each of ``settings`` so many ``runs`` (by noise), of each all
+    ``populations``. The noise is the same for all settings, in units of its scale."""
+
+    populations: Populations
+    settings: int
+    runs: int
+
+    @cached_property
+    def rows(self) -> Populations:
+        """The populations once for every run."""
+        return self.populations.at(np.tile(np.arange(self.populations.count), self.settings * self.runs))
+
+    def each(self, values: Sequence[Any]) -> Floats:
+        """(rows, 1) numbers, or (rows, k) from (k,) each, that differ by settings."""
+        given = np.array(values, dtype=np.float64).reshape(self.settings, -1)
+        return np.repeat(given, self.runs * self.populations.count, axis=0)
+
+    def spread(self, drawn: Floats) -> Floats:
+        """(rows, k) from (runs, k) or (runs, populations, k)."""
+        drawn = drawn if drawn.ndim == 3 else drawn[:, None]
+        every = np.broadcast_to(drawn, (self.settings, self.runs, self.populations.count, drawn.shape[-1]))
+        return every.reshape(-1, drawn.shape[-1])
+
+    def excess(self, w: Floats) -> Floats:
+        """(settings, runs, populations) excess risk of w (rows, p)."""
+        return self.rows.excess(w).reshape(self.settings, self.runs, -1)
+
+
 # -------------------------------------------------------------------------------- several classes
 # The 2 K predictions of w and of the true coefficients are (nearly) jointly normal, and all that is needed of them are
 # means over a grid of 2 K coordinates. A record counts with its chances of all labels, not with one of them, so that

@@ -17,7 +17,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import part_gradient
-from dpmodel.regressions.populations import Populations
+from dpmodel.regressions.populations import Populations, Trials
 from dpmodel.regressions.rows import Rows, Table
 from dpmodel.regressions.synthetic import populations_of, walkers
 
@@ -72,7 +72,8 @@ class Steps:
 
 
 def walk(
-    steps: Steps,
+    sizes: Floats,
+    shares: Floats,
     w: Floats,
     toward: Callable[[Floats], Floats],
     moved: Callable[[float, Floats], None] | None = None,
@@ -80,16 +81,18 @@ def walk(
 ) -> Floats:
     """(p,) the point released, from w on: at each w on the path a step towards v = ``toward(w)``.
 
-    ``moved`` : told (size, v) of every step but the last.
+    ``sizes``, ``shares`` : those of ``Steps``, (T,), or (T, B, 1) for B walks side by side from w (B, p). ``moved`` :
+    told (size, v) of every step but the last.
     """
-    out = np.zeros_like(w)
-    told = counted(f"walk towards vertices, {steps.count} steps", steps.count, progress)
-    for t, (size, share) in enumerate(zip(steps.sizes, steps.shares, strict=True)):
+    out, count = np.zeros_like(w), len(sizes)
+    told = counted(f"walk towards vertices, {count} steps", count, progress)
+    for t, (size, share) in enumerate(zip(sizes, shares, strict=True)):
         told()
         v = toward(w)
         w = w + size * (v - w)
-        out += share * w
-        if moved is not None and t + 1 < steps.count:
+        if np.any(share):
+            out += share * w
+        if moved is not None and t + 1 < count:
             moved(float(size), v)
     return out
 
@@ -248,7 +251,7 @@ def start_gap(model: PrivateRegression) -> float:
 # What one step of simulated walks does: (gradients of the data part (rows, p), w (rows, p)) -> v (rows, p).
 Pick = Callable[[Floats, Floats], Floats]
 # A fresh one for these settings, side by side as said; the number is that of the first run, which tells their noise.
-Maker = Callable[[Sequence[Steps], "Shape", int], Pick]
+Maker = Callable[[Sequence[Steps], Trials, int], Pick]
 
 MOST_STEPS = 256
 _FIRST_STEPS = 16
@@ -262,47 +265,15 @@ _TIE = 0.01  # settings stay unless others are better by more: less may be luck
 _SIDE_BY_SIDE = 500_000  # numbers in the largest arrays of walks side by side
 
 
-@dataclass(frozen=True)
-class Shape:
-    """How walks lie side by side: ``settings``, of each so many ``runs`` (by noise), of each all ``populations``."""
-
-    settings: int
-    runs: int
-    populations: int
-
-    @property
-    def rows(self) -> int:
-        return self.settings * self.runs * self.populations
-
-    def each(self, values: Sequence[float]) -> Floats:
-        """(rows, 1) numbers that differ by settings."""
-        return np.repeat(np.array(values, dtype=np.float64), self.runs * self.populations)[:, None]
-
-    def spread(self, drawn: Floats) -> Floats:
-        """(rows, k) from (runs, k) or (runs, populations, k): the same for all settings."""
-        drawn = drawn if drawn.ndim == 3 else drawn[:, None]
-        whole = np.broadcast_to(drawn, (self.settings, self.runs, self.populations, drawn.shape[-1]))
-        return whole.reshape(self.rows, -1)
-
-
 def walked(populations: Populations, settings: Sequence[Steps], maker: Maker, runs: int, first: int = 0) -> Floats:
     """(settings, runs, populations) excess risk of walks of the same number of steps."""
-    shape = Shape(len(settings), runs, populations.count)
-    rows = populations.at(np.tile(np.arange(populations.count), shape.settings * runs))
-    clip, pick = shape.each([steps.clip for steps in settings]), maker(settings, shape, first)
-    sizes, shares = (
-        np.repeat([getattr(steps, name) for steps in settings], runs * shape.populations, axis=0)[..., None]
-        for name in ("sizes", "shares")
+    trials = Trials(populations, len(settings), runs)
+    rows, clip = trials.rows, trials.each([steps.clip for steps in settings])
+    sizes, shares = (trials.each([getattr(steps, name) for steps in settings]).T for name in ("sizes", "shares"))
+    pick = maker(settings, trials, first)
+    return trials.excess(
+        walk(sizes[..., None], shares[..., None], rows.start, lambda w: pick(rows.gradients(w, clip), w))
     )
-    w, out = rows.start, np.zeros_like(rows.mean)
-    for t in range(settings[0].count):
-        move = pick(rows.gradients(w, clip), w)
-        move -= w
-        move *= sizes[:, t]
-        w = move + w
-        if shares[:, t].any():
-            out += shares[:, t] * w
-    return rows.excess(out).reshape(shape.settings, runs, populations.count)
 
 
 def predicted(model: PrivateRegression, steps: Steps, maker: Maker) -> float:
