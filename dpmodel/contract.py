@@ -472,7 +472,7 @@ class Model(ABC, Generic[D]):
         """
         raise SpecificationError(
             f"simulate: no {self.words} is simulated",
-            why="forecasts of regressions are means of simulations already, and exact systems are not drawn",
+            why="databases are drawn for programs and for regressions of one output",
             remedy="plan.plot() draws the forecasts",
         )
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from dpmodel.contract import Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
-from dpmodel.forecast import Forecast
-from dpmodel.privacy import NoiseSource
+from dpmodel.contract import Options, Serves, Verdict
 from dpmodel.privacy.spend import valid_step
-from dpmodel.regressions.frank_wolfe import forecast_of, private_walk, serves
+from dpmodel.regressions.frank_wolfe import FrankWolfe
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.walk import Steps, curvature
 
-_MOST_STEPS = 100_000
-
 
 @dataclass(frozen=True)
-class FrankWolfeAsPrinted(Mechanism[PrivateRegression]):
+class FrankWolfeAsPrinted(FrankWolfe):
     """TTZ15's Algorithm 2 with its own number of steps, step sizes and composition, for study and as a yardstick.
 
     Source
@@ -29,7 +25,7 @@ class FrankWolfeAsPrinted(Mechanism[PrivateRegression]):
         factor of 2: as printed it spends about 4 epsilon. Here the choice has the scale ``R sqrt(8 T ln(1/delta)) /
         epsilon`` with R the exact range (4 L_1 ||C||_1 / n for replace-one on a symmetric set). (3) L_1 is a bound on
         the derivatives times the largest entry of a row, 2 (C + max |y|) for ``(x'w - y)^2``; the curvature is that of
-        ``frank_wolfe.steps.curvature``.
+        ``walk.curvature``.
     Privacy
         T choices by the exponential mechanism (the paper names it beside its noisy minimum), each epsilon'-DP with
         ``epsilon' = epsilon / sqrt(8 T ln(1/delta))``; should that be too large for (epsilon, delta) under the exact
@@ -44,39 +40,29 @@ class FrankWolfeAsPrinted(Mechanism[PrivateRegression]):
     serves: ClassVar[Serves] = Serves(PrivateRegression, as_printed=True)
     name: str = "frank-wolfe-as-printed"
     source: str = "TTZ15, Algorithm 2 and Theorem 2.5; constants corrected"
-    steps: int | None = None
+    rate: float | None = field(default=None, init=False)
+    average: float = field(default=0.0, init=False)
+    clip: float | None = field(default=None, init=False)
 
     def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
         if options.delta == 0:
             return Verdict(False, "its composition of steps needs delta > 0")
         if not math.isfinite(model.loss.smoothness):
             return Verdict(False, "the derivative of the loss jumps: its curvature constant is infinite")
-        return serves(model)
+        return super().eligible(model, options)
 
-    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
-        steps = self._steps(model, options)
-        return forecast_of(model, options, steps, _epsilon(options, steps.count))
-
-    def run(
-        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Outcome:
-        steps = self._steps(model, options)
-        w = private_walk(model, steps, _epsilon(options, steps.count), False, noise, progress)
-        return Outcome("optimal", w, None, None)
-
-    def _steps(self, model: PrivateRegression, options: Options) -> Steps:
+    def settings(self, model: PrivateRegression, options: Options) -> Steps:
         count = self.steps
         if count is None:
             move = model.scale * model.largest_weight * model.derivative_bound * model.row.norm(math.inf)
             move *= model.domain.norm(1.0)
             best = (curvature(model) * options.epsilon / move) ** (2 / 3) if move > 0 else 1.0
-            count = min(max(round(best), 1), _MOST_STEPS)
+            count = min(max(round(best), 1), 100_000)
         return Steps(count, average=0.0)
 
-
-def _epsilon(options: Options, steps: int) -> float:
-    printed = options.epsilon / math.sqrt(8 * steps * math.log(1 / options.delta))
-    return valid_step(printed, steps, options.epsilon, options.delta)
+    def selection_epsilon(self, options: Options, steps: int) -> float:
+        printed = options.epsilon / math.sqrt(8 * steps * math.log(1 / options.delta))
+        return valid_step(printed, steps, options.epsilon, options.delta)
 
 
 FRANK_WOLFE_AS_PRINTED = FrankWolfeAsPrinted()

@@ -78,65 +78,50 @@ class FrankWolfe(Mechanism[PrivateRegression]):
     clip: float | None = None
 
     def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
-        return serves(model, self.clip)
+        vertices = model.domain.vertices
+        if vertices is None:
+            return Verdict(False, f"the vertices of the set ({model.domain.kind}) cannot be listed")
+        if vertices > _MOST_VERTICES:
+            return Verdict(False, f"the set has more than {_MOST_VERTICES} vertices")
+        if not model.penalty.smooth:
+            return Verdict(False, "the penalty is not quadratic: its gradient does not exist everywhere")
+        if not math.isfinite(model.row.norm(math.inf)):
+            return Verdict(False, "nothing bounds the entries of a row: declare bounds on the features")
+        if not math.isfinite(min(model.derivative_bound, math.inf if self.clip is None else self.clip)):
+            return Verdict(False, "nothing bounds the derivatives of the loss: declare bounds on the labels, or a clip")
+        return YES
+
+    def settings(self, model: PrivateRegression, options: Options) -> Steps:
+        """Public facts."""
+        return _chosen(model, self, options.epsilon, options.delta)
+
+    def selection_epsilon(self, options: Options, steps: int) -> float:
+        """Epsilon of each of ``steps`` exponential mechanisms within the budget."""
+        return selection_epsilon(options, steps)
 
     def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
-        steps = self._steps(model, options)
-        return forecast_of(model, options, steps, selection_epsilon(options, steps.count))
+        steps = self.settings(model, options)
+        epsilon, vertices = self.selection_epsilon(options, steps.count), model.domain.vertices or 0
+        apart = score_range(model, public_point(model), min(model.derivative_bound, steps.clip))
+        proved = steps.clip >= model.derivative_bound and math.isfinite(model.loss.smoothness)
+        return excess_forecast(
+            model,
+            options,
+            predicted=_predicted(model, steps, epsilon),
+            at_most=excess_bound(model, steps, apart / epsilon, vertices, options.beta) if proved else None,
+            work=f"{steps.count} steps of one pass over the rows",
+            noise={**steps.to_dict(), "range": apart, "selection_epsilon": epsilon, "candidates": vertices},
+            caveats=clip_note(model, steps.clip),
+        )
 
     def run(
         self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
-        steps = self._steps(model, options)
-        w = private_walk(model, steps, selection_epsilon(options, steps.count), options.delta == 0, noise, progress)
+        steps = self.settings(model, options)
+        w = private_walk(
+            model, steps, self.selection_epsilon(options, steps.count), options.delta == 0, noise, progress
+        )
         return Outcome("optimal", w, None, None, notes=clip_note(model, steps.clip))
-
-    def _steps(self, model: PrivateRegression, options: Options) -> Steps:
-        return _chosen(model, self, options.epsilon, options.delta)
-
-
-@cached
-def _chosen(model: PrivateRegression, requested: FrankWolfe, epsilon: float, delta: float) -> Steps:
-    given = {"steps": requested.steps, "rate": requested.rate, "average": requested.average, "clip": requested.clip}
-    options, fixed = Options(epsilon, delta), {key: float(each) for key, each in given.items() if each is not None}
-
-    def maker(settings: Sequence[Steps], trials: Trials, first: int) -> Pick:
-        return simulated_pick(model, selection_epsilon(options, settings[0].count), settings, trials, first)
-
-    return chosen_steps(model, maker, fixed)
-
-
-# ------------------------------------------------------------------------------------------ shared with the published
-def serves(model: PrivateRegression, clip: float | None = None) -> Verdict:
-    """Whether vertices can be listed and scores have a finite range."""
-    vertices = model.domain.vertices
-    if vertices is None:
-        return Verdict(False, f"the vertices of the set ({model.domain.kind}) cannot be listed")
-    if vertices > _MOST_VERTICES:
-        return Verdict(False, f"the set has more than {_MOST_VERTICES} vertices")
-    if not model.penalty.smooth:
-        return Verdict(False, "the penalty is not quadratic: its gradient does not exist everywhere")
-    if not math.isfinite(model.row.norm(math.inf)):
-        return Verdict(False, "nothing bounds the entries of a row: declare bounds on the features")
-    if not math.isfinite(min(model.derivative_bound, math.inf if clip is None else clip)):
-        return Verdict(False, "nothing bounds the derivatives of the loss: declare bounds on the labels, or a clip")
-    return YES
-
-
-def selection_epsilon(options: Options, steps: int) -> float:
-    """Epsilon of each of ``steps`` exponential mechanisms within the budget."""
-    return per_step(options.epsilon, options.delta, steps, "exponential").value
-
-
-def score_range(model: PrivateRegression, w: Floats, reach: float) -> float:
-    """R: how far one record can move the scores at w apart, derivatives being at most ``reach``.
-
-    Rounding. The sums over rows are covered by ``gradient_sensitivity``; a score is the sum of at most p products of a
-    vertex with the gradient, p + 6 roundings of its size.
-    """
-    exact = model.scale * model.domain.score_range(model.gradient_sensitivity(math.inf, reach))
-    size = model.weight * reach * model.row.norm(math.inf) + float(np.abs(model.penalty.derivative(w)).max(initial=0.0))
-    return exact * (1 + 1e-12) + 4 * (model.size + 6) * 2.0**-53 * model.domain.norm(1.0) * size
 
 
 def private_walk(
@@ -183,6 +168,34 @@ def select_signed(derivatives: PrivateArray, apart: float, epsilon: float, sourc
     )
     pair = np.array([-derivatives[j], derivatives[j]])
     return j + derivatives.size * exponential_mechanism(pair, apart, epsilon=epsilon, source=source)
+
+
+def score_range(model: PrivateRegression, w: Floats, reach: float) -> float:
+    """R: how far one record can move the scores at w apart, derivatives being at most ``reach``.
+
+    Rounding. The sums over rows are covered by ``gradient_sensitivity``; a score is the sum of at most p products of a
+    vertex with the gradient, p + 6 roundings of its size.
+    """
+    exact = model.scale * model.domain.score_range(model.gradient_sensitivity(math.inf, reach))
+    size = model.weight * reach * model.row.norm(math.inf) + float(np.abs(model.penalty.derivative(w)).max(initial=0.0))
+    return exact * (1 + 1e-12) + 4 * (model.size + 6) * 2.0**-53 * model.domain.norm(1.0) * size
+
+
+def selection_epsilon(options: Options, steps: int) -> float:
+    """Epsilon of each of ``steps`` exponential mechanisms within the budget."""
+    return per_step(options.epsilon, options.delta, steps, "exponential").value
+
+
+# ----------------------------------------------------------------------------------------- settings and forecasts
+@cached
+def _chosen(model: PrivateRegression, requested: FrankWolfe, epsilon: float, delta: float) -> Steps:
+    given = {"steps": requested.steps, "rate": requested.rate, "average": requested.average, "clip": requested.clip}
+    options, fixed = Options(epsilon, delta), {key: float(each) for key, each in given.items() if each is not None}
+
+    def maker(settings: Sequence[Steps], trials: Trials, first: int) -> Pick:
+        return simulated_pick(model, selection_epsilon(options, settings[0].count), settings, trials, first)
+
+    return chosen_steps(model, maker, fixed)
 
 
 def simulated_pick(
@@ -234,29 +247,10 @@ def places_of(weights: Floats, drawn: Floats) -> Integers:
     return np.asarray(np.minimum(place, np.minimum((stretch + 1) * length, size) - 1))
 
 
-def forecast_of(model: PrivateRegression, options: Options, steps: Steps, epsilon: float) -> Forecast:
-    """What a walk with these settings, ``epsilon`` for each choice, promises and predicts."""
-    start = public_point(model)
-    reach = min(model.derivative_bound, steps.clip)
-    apart = score_range(model, start, reach)
-    proved = steps.clip >= model.derivative_bound and math.isfinite(model.loss.smoothness)
-    vertices = model.domain.vertices or 0
-    at_most = excess_bound(model, steps, apart / epsilon, vertices, options.beta) if proved else None
-    return excess_forecast(
-        model,
-        options,
-        predicted=_predicted(model, steps, epsilon),
-        at_most=at_most,
-        work=f"{steps.count} steps of one pass over the rows",
-        noise={**steps.to_dict(), "range": apart, "selection_epsilon": epsilon, "candidates": vertices},
-        caveats=clip_note(model, steps.clip),
-    )
-
-
 @cached
 def _predicted(model: PrivateRegression, steps: Steps, epsilon: float) -> float:
     return predicted(model, steps, lambda settings, *rest: simulated_pick(model, epsilon, settings, *rest))
 
 
 FRANK_WOLFE = FrankWolfe()
-__all__ = ["FRANK_WOLFE", "FrankWolfe", "forecast_of", "private_walk", "score_range", "selection_epsilon", "serves"]
+__all__ = ["FRANK_WOLFE", "FrankWolfe", "private_walk", "score_range", "selection_epsilon"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -223,6 +223,11 @@ class PrivateRegression(AnyRegression):
         if self.scores > 1:
             return ()  # the theorems speak of one prediction of a record
         return regression_lower_bounds(self, options.epsilon, options.delta)
+
+    def measured(self, mechanism: Any, options: Options, runs: int) -> Mapping[str, Sequence[float]]:
+        from dpmodel.regressions.synthetic import simulate
+
+        return {"excess risk": simulate(mechanism, self, options, runs)}
 
     @property
     def varies(self) -> tuple[str, ...]:

@@ -12,18 +12,25 @@ plus one common factor, and predictions are known by their distribution (``Popul
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
+from dpmodel.contract import Options
+from dpmodel.errors import NotPrivateWarning, SpecificationError
 from dpmodel.memo import cached
-from dpmodel.privacy import public_generator
+from dpmodel.privacy import PublicGenerator, SeededSource, public_generator
 from dpmodel.regressions.features import length
+from dpmodel.regressions.losses import sigmoid
 from dpmodel.regressions.model import PrivateRegression, public_point, shift_of
 from dpmodel.regressions.populations import BALANCE, SIGNAL, ClassPopulations, Populations, class_truths, side_by_side
+from dpmodel.regressions.rows import Rows
 
+_MOST_DRAWN = 1e8  # numbers in the rows of a real run
 _POINTS, _DRAWN = 1024, 1024  # points of the grid; half of them are drawn, from so many
 # How many coefficients carry the signal: few or all.
 _SUPPORTS = (10, 10_000_000)
@@ -245,6 +252,53 @@ def _labels(one: Populations, distribution: str) -> Floats:
     plane = np.column_stack([np.ones(star.size), one.grid])
     noise = noise - plane @ np.linalg.lstsq(plane, noise, rcond=None)[0]
     return np.asarray(star + noise)[None]
+
+
+# ------------------------------------------------------------------------------------------------- rows for real runs
+def synthetic(one: Populations, generator: PublicGenerator) -> PrivateRegression:
+    """``one.model`` over n rows and labels drawn from the population and cut to the bounds; public facts are shared."""
+    model, row, n = one.model, one.model.row, one.model.count
+    X = one.mean + (generator.uniform(size=(n, row.size)) - 0.5) * np.sqrt(12 * one.variance)
+    X += one.common * generator.standard_normal((n, 1))
+    X = np.clip(X, row.lower, row.upper)
+    for order, limit in ((1, row.l1), (2, row.l2), (np.inf, row.linf)):
+        size = np.linalg.norm(X[:, ~row.constant], ord=order, axis=1, keepdims=True)
+        X[:, ~row.constant] *= np.minimum(1.0, limit / np.maximum(size, 1e-300))
+    z = X @ one.truth.reshape(model.scores, -1).T
+    if model.scores > 1:
+        y = np.eye(model.scores)[np.argmax(z - np.log(-np.log(generator.uniform(size=z.shape))), axis=1)]
+    elif model.loss.labels == "number":
+        y = np.clip(z[:, 0] + one.noise * generator.standard_normal(n), *row.label)
+    else:
+        y = np.where(generator.uniform(size=n) < sigmoid(z[:, 0]), 1.0, -1.0 if model.loss.labels == "sign" else 0.0)
+    weights = None if model.total == n else np.full(n, model.total / n)
+    rows = Rows(((X, 0),), PrivateArray(y), row.size, weights=weights)
+    return replace(model, read=lambda: rows)
+
+
+def simulate(mechanism: Any, model: PrivateRegression, options: Options, runs: int) -> list[float]:
+    """Excess risk of ``mechanism`` in each of ``runs`` on rows drawn from the populations in turn, with seeded noise;
+    nan where it releases no point.
+
+    Raises
+    ------
+    SpecificationError
+        For more rows than are drawn.
+    """
+    if model.count * model.row.size > _MOST_DRAWN:
+        raise SpecificationError(
+            f"simulate: {model.count} rows of {model.row.size} columns",
+            why=f"rows are drawn in memory, and more than {_MOST_DRAWN:g} numbers are not",
+            remedy="a model of fewer records; forecasts are means over the same populations",
+        )
+    found, populations = list[float](), each_population(model)
+    for seed in range(runs):
+        one = populations[seed % len(populations)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotPrivateWarning)
+            x = mechanism.run(synthetic(one, public_generator(seed)), options, SeededSource(seed)).x
+        found.append(math.nan if x is None else float(one.excess(x[None])[0]))
+    return found
 
 
 # ------------------------------------------------------------------------------------------ columns and coefficients

@@ -471,8 +471,8 @@ class Plan:
         Raises
         ------
         SpecificationError
-            For models that are not linear programs with declared ranges, copies of plans, and mechanisms that are not
-            in the plan or do not apply.
+            For models other than regressions and linear programs with declared ranges, copies of plans, and mechanisms
+            that are not in the plan or do not apply.
         """
         if self.anew is None:
             raise SpecificationError("simulate: a copy of a plan holds no model", remedy="problem.plan(...).simulate()")

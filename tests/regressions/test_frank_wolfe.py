@@ -299,7 +299,7 @@ def test_predictions_are_what_happens() -> None:
     blank = regression(np.zeros((n, p)), np.zeros(n), domain=L1Ball(p, 1.0), lower=-1, upper=1, label=(-2.0, 2.0))
     risk, options = each_population(blank)[0], Options(1.0, 1e-6)
     mechanism = FrankWolfe(steps=32, rate=0.0, clip=0.5)
-    steps = mechanism._steps(blank, options)
+    steps = mechanism.settings(blank, options)
     epsilon = selection_epsilon(options, 32)
     foreseen = walked(side_by_side([risk]), [steps], partial(frank_wolfe.simulated_pick, blank, epsilon), 12).mean()
     found, rng = [], np.random.default_rng(0)

@@ -10,9 +10,13 @@ import pytest
 from regressions import regression
 
 import dpmodel as dpm
+from dpmodel.contract import Options
+from dpmodel.privacy.noise import public_generator
 from dpmodel.regressions.descent_search import Search
+from dpmodel.regressions.frank_wolfe import FrankWolfe
 from dpmodel.regressions.losses import Loss
-from dpmodel.regressions.synthetic import choosers, each_population, weak_population
+from dpmodel.regressions.sets import L1Ball
+from dpmodel.regressions.synthetic import choosers, each_population, simulate, synthetic, weak_population
 
 LOSSES = [Loss("squared"), Loss("absolute"), Loss("huber", 0.2), Loss("quantile", 0.3), Loss("logistic"), Loss("hinge")]
 LOSSES += [Loss("binary_logistic"), Loss("squared_hinge"), Loss("squared", clip=0.3)]
@@ -124,3 +128,23 @@ def test_no_point_of_the_set_is_far_below_the_least_that_is_found(name, within, 
             for start in (risk.truth[0], rng.normal(size=4))
         )
         assert -least <= 0.02 * risk.nothing + 1e-6
+
+
+def test_real_runs_on_drawn_rows_err_as_forecast() -> None:
+    """The mean over the populations, each twice, is near the forecast; rows keep the bounds."""
+    model = regression(np.zeros((4000, 5)), np.zeros(4000), "squared", lower=-1, upper=1, domain=L1Ball(5, 1.0))
+    mechanism, options = FrankWolfe(), Options(1.0, 1e-6)
+    one = each_population(model)[0]
+    rows = synthetic(one, public_generator(0)).read_rows()
+    assert np.abs(rows.blocks[0][0]).max() <= 1 and np.abs(rows.labels).max() <= 1 and rows.count == 4000
+    found = simulate(mechanism, model, options, 2 * len(each_population(model)))
+    assert np.mean(found) == pytest.approx(mechanism.forecast(model, options).error.predicted, rel=0.5)
+    assert model.measured(mechanism, options, 1) == {"excess risk": found[:1]}
+
+
+@pytest.mark.parametrize(("loss", "norm"), [("logistic", 1.0), ("hinge", 0.5)])
+def test_drawn_rows_are_as_short_as_declared(loss: str, norm: float) -> None:
+    model = regression(np.zeros((50, 9)), np.ones(50), loss, l2=norm)
+    rows = synthetic(each_population(model)[0], public_generator(0)).read_rows()
+    assert np.linalg.norm(rows.blocks[0][0], axis=1).max() <= norm * (1 + 1e-12)
+    assert set(np.unique(rows.labels)) == {-1.0, 1.0}

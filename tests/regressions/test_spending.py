@@ -179,7 +179,7 @@ def composes(each: float, steps: int, epsilon: float, delta: float) -> bool:
 
 def check_printed() -> None:
     for epsilon, delta, steps in STEPS:
-        each = frank_wolfe_published._epsilon(Options(epsilon, delta), steps)
+        each = FrankWolfeAsPrinted().selection_epsilon(Options(epsilon, delta), steps)
         assert 0 < each <= epsilon / math.sqrt(8 * steps * math.log(1 / delta)) * (1 + 1e-12)
         assert composes(each, steps, epsilon, delta)
 
