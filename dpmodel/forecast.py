@@ -310,17 +310,17 @@ class RowsMissed(Error):
 
 
 @dataclass(frozen=True)
-class Seconds(Error):
-    """Post-processing: all solvers go for the same optimum, and differ in time.
+class Place(Error):
+    """Post-processing: all solvers go for the same optimum, and the first that serves is taken.
 
-    ``seconds`` : about how long the solver takes. ``objective`` : the relative error of the objective at which it
-    stops, 0 where it is exact.
+    ``place`` : in the decision table (``dpmodel.released.decision``), from 1. ``objective`` : the relative error of the
+    objective at which the solver stops, 0 where it is exact.
     """
 
-    kind: ClassVar[str] = "seconds"
-    columns: ClassVar[tuple[str, str]] = ("objective within", "seconds, about")
+    kind: ClassVar[str] = "place"
+    columns: ClassVar[tuple[str, str]] = ("objective within", "place")
 
-    seconds: float
+    place: int
     objective: float = 0.0
 
     @property
@@ -331,14 +331,10 @@ class Seconds(Error):
         return self.objective, None, 0
 
     def numbers(self, proved: bool) -> tuple[float, float]:
-        return self.objective, float(f"{self.seconds:.1g}")
+        return self.objective, float(self.place)
 
     def order(self, forecast: Forecast, options: Options | None) -> Order:
-        return self.objective > _SAME_OPTIMUM, self.seconds
-
-
-# Relative error of the objective up to which two solutions count as the same.
-_SAME_OPTIMUM = 1e-4
+        return (float(self.place),)
 
 
 @dataclass(frozen=True)
@@ -356,7 +352,7 @@ class Forecast:
     epsilon: float
     delta: float
     beta: float
-    error: Violation | ExcessRisk | RowsMissed | Seconds
+    error: Violation | ExcessRisk | RowsMissed | Place
     proved: bool = True
     vacuous: bool = False
     work: str = "one solve"
@@ -403,7 +399,7 @@ class Bound(NamedTuple):
     the forecast leaves no row out. ``proved`` : whether it may be a
     theorem. ``reads`` : whether it reads private data."""
 
-    error: Violation | ExcessRisk | RowsMissed | Seconds
+    error: Violation | ExcessRisk | RowsMissed | Place
     proved: bool = True
     reads: bool = True
 
@@ -481,7 +477,7 @@ def missing_something(forecast: Forecast) -> Forecast:
     return replace(forecast, vacuous=True)
 
 
-def _held_against(forecast: Forecast, known: Known) -> tuple[Violation | ExcessRisk | RowsMissed | Seconds, bool]:
+def _held_against(forecast: Forecast, known: Known) -> tuple[Violation | ExcessRisk | RowsMissed | Place, bool]:
     error = forecast.error
     if isinstance(error, ExcessRisk):
         bounds = math.isfinite(error.at_most) or not math.isfinite(error.predicted)

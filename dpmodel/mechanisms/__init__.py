@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from dpmodel.contract import Mechanism, Options, Outcome, Serves, Verdict
-from dpmodel.forecast import ExcessRisk, Forecast, RowsMissed, Seconds, Violation
+from dpmodel.forecast import ExcessRisk, Forecast, Place, RowsMissed, Violation
 
 __all__ = [
     "ExcessRisk",
@@ -15,8 +15,8 @@ __all__ = [
     "Mechanism",
     "Options",
     "Outcome",
+    "Place",
     "RowsMissed",
-    "Seconds",
     "Serves",
     "Verdict",
     "Violation",
@@ -25,10 +25,7 @@ __all__ = [
 # Looked up when asked for: the mechanisms import their models, which import this room's protocol.
 _CLASSES = {
     "AdaSSP": "as_printed.adassp",
-    "Admm": "released.admm_algorithms",
-    "AdmmStrategy": "released.admm_algorithms",
-    "AdmmTables": "released.admm_algorithms",
-    "AdmmTree": "released.admm_algorithms",
+    "Admm": "released.admm",
     "CheapestPoint": "programs.points",
     "DPLinearProgram": "exact.dp_lp",
     "DenseMultiplicativeWeights": "programs.dense_weights",

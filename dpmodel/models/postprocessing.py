@@ -11,7 +11,7 @@ import numpy as np
 from dpmodel.compile.bridge import evaluate_objective, write_values
 from dpmodel.contract import Candidate, Model, Options, Outcome, Ran, Serves, public_options, reasons
 from dpmodel.errors import DPModelError, UnsupportedModelError
-from dpmodel.forecast import Seconds
+from dpmodel.forecast import Place
 from dpmodel.marks.noisy import Noisy
 from dpmodel.programs.classifier import Classification
 from dpmodel.release import Accuracy, Guarantee, Release, checked_point, values_of
@@ -28,7 +28,7 @@ class Published(Model[Postprocessing]):
 
     reads = False
     words = "post-processing"
-    error = Seconds
+    error = Place
     remedy = "a convex likelihood under convex constraints, without integer variables"
 
     def __init__(self, data: Postprocessing, problem: Any = None) -> None:

@@ -1,27 +1,213 @@
-"""The ADMM of LWK15 for likelihoods: splits, x-update, loop, polishing and the last step to a feasible point."""
+"""Algorithms 1 to 4 of LWK15 over one loop: likelihoods under linear constraints by ADMM.
+
+The mechanism, the splits, the loop, and what each algorithm prepares for it.
+"""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import scipy.linalg as sla
 import scipy.sparse as sp
-import scipy.sparse.linalg as spla
 
-from dpmodel._types import Floats
-from dpmodel.released.model import LikelihoodForm
+from dpmodel._types import Floats, Integers
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.forecast import Forecast
+from dpmodel.marks.layout import sum_by
+from dpmodel.numerics.cone_program import SolverFailure
+from dpmodel.privacy import NoiseSource
+from dpmodel.released.decision import free_of_charge
+from dpmodel.released.general_solver import diagnose
+from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.projection import MarginProjector
+from dpmodel.released.structure import margins_of, table_shape
+from dpmodel.released.tree_of import form_of_nodes, tree_problem
+from dpmodel.released.trees import TreeProblem, TreeProjector
+from dpmodel.released.x_updates import GRAM, InconsistentEqualities, Map, Repair, nearest_point, repairer, x_update
 
-EVEN = 1 / 3  # power of 1/scale^2, about their geometric mean: 0 is one penalty for all
-SMALL_PENALTY = 1e-4  # the same of entries that nothing is known of: a proximal term only
-NEAR = 20.0  # noise scales
-UNMEASURED = 4.0  # penalty of a bounded entry that is not measured by itself, in measured ones of its scale
+Status = Literal["optimal", "optimal_inaccurate", "infeasible", "unbounded"]
+Algorithm = Literal["any", "general", "tables", "tree", "strategy"]
+Refactor = Callable[[Floats], Map]
+
+STEPS = 20_000
+NAT = 1e-3  # of log-likelihood per measurement: gaps of smaller objectives are taken relative to this
+NEGLIGIBLE = 1e-9  # of the size of the data: residuals below it count as nothing
+NEAR = 20.0  # noise scales: further than an optimum is from its data
 
 
+@dataclass(frozen=True)
+class Admm(Mechanism[Postprocessing]):
+    """Maximum likelihood under any linear constraints by ADMM.
+
+    ``algorithm`` : what the x-update stands on.
+
+    * "general", Algorithm 1: one factorisation of A'PA and the equalities.
+    * "tables", Algorithm 2: measurements of single cells under sums of cells. Where these are complete margins of a
+      table whose axes are public, the projection onto them is an orthogonal transform (``MarginProjector``), O(cells)
+      whatever their number; else the pseudo-inverse of their Gram matrix, which copes with redundant rows.
+    * "tree", Algorithm 3: two passes over the levels project onto consistent trees (``TreeProjector``): any branching,
+      nodes measured once, several times or not at all, bounds and known values.
+    * "strategy", Algorithm 4: the matrix mechanism, x under bounds from noisy answers to a strategy matrix.
+    * "any": Algorithm 3 on a tree, 2 on a table with axes, else 1 (of which 4 is the case without constraints).
+
+    ``tolerance`` : relative duality gap at which it stops; ``steps`` : their most.
+
+    Source
+        LWK15, Algorithms 1 to 4 and sections 4.1 to 5.3; Boyd et al., "Distributed optimization and statistical
+        learning via ADMM", 2011, sections 3.3 and 3.4 (stopping, penalty, over-relaxation); Hay et al., PVLDB 2010 (the
+        projection onto trees). Where this departs from the paper: equalities are kept exactly by the x-update, so (8d)
+        and eta are not needed; a variable's measurement and bounds are one split (``Splits``); penalties are per entry,
+        1/scale^2, so that units do not matter; (25) is corrected; steps are ended by a duality gap, and finished by
+        solving for the active set (``polish``) and moving to the nearest feasible point (``nearest_point``).
+    Privacy
+        Reads published numbers only: post-processing, costs nothing. Margins must be public or measured.
+    Utility
+        "optimal": bounds hold exactly, equalities to 1e-8 of the largest entry (on trees with lower bounds on leaves
+        only, exactly), and the objective is within ``tolerance`` of the least, relative to the sum of its terms' sizes,
+        by a dual bound that holds within 20 noise scales of the point and its data (``Splits.dual_bound``).
+        "optimal_inaccurate": the steps ran out before. Infeasible and unbounded problems are recognised with HiGHS when
+        the multipliers grow or the steps run out. Of several optima under absolute errors of sums (strategies) it takes
+        one near the least-squares point, from which it starts (docs/measurements/post-processing.md, matrix mechanism).
+    Cost
+        One factorisation (and one per polish, a few in all), 20 to 1,000 steps of one solve with it each; poorly
+        conditioned strategies take thousands. Tables: 20 to 100 projections where most cells are positive, up to 1,000
+        on small sparse tables. Trees: 100 to 400 passes over the levels.
+    Errors
+        SpecificationError for settings out of range.
+    """
+
+    serves: ClassVar[Serves] = Serves(Postprocessing)
+    algorithm: Algorithm = "any"
+    tolerance: float = 1e-5
+    steps: int = STEPS
+    name: str = "admm"
+    source: str = "LWK15, Algorithms 1 to 4; Boyd et al. 2011"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tolerance < 1 or self.steps < 1:
+            raise SpecificationError(
+                f"tolerance {self.tolerance!r}, steps {self.steps!r}", why="a relative error, and a positive number"
+            )
+        if self.algorithm not in ("any", "general", "tables", "tree", "strategy"):
+            raise SpecificationError(f"algorithm={self.algorithm!r}", remedy="'any', or as the docstring lists them")
+
+    def eligible(self, model: Postprocessing, options: Options) -> Verdict:
+        form, verdict = model.form, relaxed_linear(model)
+        if form is None or not verdict.eligible or self.algorithm in ("any", "general"):
+            return verdict
+        if self.algorithm == "tree":
+            try:
+                none = tree_problem(model) is None
+            except InfeasibleError:  # run says so
+                none = False
+            return Verdict(False, "the sums in the model do not form a tree") if none else YES
+        E, single = form.equality, _entrywise(form)
+        if self.algorithm == "strategy":
+            if single:
+                return Verdict(False, "every measurement is of a single variable: there is no strategy matrix")
+            if E.shape[0] or form.inequality.shape[0]:
+                return Verdict(False, "Algorithm 4 knows bounds only; admm takes other constraints too")
+            return YES
+        if not single:
+            return Verdict(False, "measurements of sums of cells: not a table under exact margins")
+        counts = np.diff(E.indptr)
+        filled = counts.size and counts.all() and not form.inequality.shape[0]
+        if not filled or not np.array_equal(E.data, np.repeat(E.data[E.indptr[:-1]], counts)):
+            return Verdict(False, "the constraints are not sums of cells")
+        if E.shape[0] > GRAM and table_shape(model) is None:
+            return Verdict(False, f"more than {GRAM} margins of cells whose table's axes are not known")
+        return YES
+
+    def forecast(self, model: Postprocessing, options: Options) -> Forecast:
+        alpha = 10 * self.tolerance
+        return free_of_charge(
+            self.name,
+            model,
+            f"the objective within {alpha:.0e} of the optimum, relatively; constraints to 1e-8",
+            alpha=alpha,
+            work="one factorisation or closed-form projection, and some hundred steps",
+            caveats=("the number of steps depends on the data",),
+        )
+
+    def run(
+        self, model: Postprocessing, options: Options, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Outcome:
+        form = model.form
+        assert form is not None
+        began = time.perf_counter()
+
+        def said(status: str, x: Floats | None = None, note: str = "") -> Outcome:
+            value, extra = (None, 0.0) if x is None else (form.objective(x), form.violation(x))
+            notes = (note,) if note else ()
+            return Outcome(status, x, None, value, time.perf_counter() - began, extra_violation=extra, notes=notes)
+
+        if (form.lower > form.upper).any():
+            return said("infeasible", note="a lower bound is above its upper bound")
+        try:
+            ready = self.prepared(model)
+        except (InconsistentEqualities, InfeasibleError):
+            return said("infeasible", note="no point satisfies the equalities")
+        limits = {"tolerance": self.tolerance, "steps": self.steps}
+        try:
+            start = None if ready.select is not None else self._least_squares(form, limits)
+            found = ready.solve(start=start, progress=lambda done: progress("ADMM", done), **limits)
+        except InconsistentEqualities:  # they were consistent before penalties changed
+            raise SolverFailure(
+                f"{self.name} lost the equalities to rounding",
+                why="weights or coefficients differ by too many orders of magnitude",
+                remedy="mechanism='general-solver', or units in which the numbers are of one size",
+            ) from None
+        if found.status in ("infeasible", "unbounded"):
+            return said(found.status)
+        x = np.clip(found.x, form.lower, form.upper)
+        return said(found.status, x, f"{found.steps} steps, relative duality gap {found.gap:.1e}")
+
+    def prepared(self, model: Postprocessing) -> Prepared:
+        """Factors and last step. Errors: InconsistentEqualities and InfeasibleError, where no point is feasible."""
+        form, shape = model.form, table_shape(model)
+        assert form is not None
+        problem = tree_problem(model) if self.algorithm in ("any", "tree") else None
+        if problem is not None:
+            return prepare_tree(problem)
+        if self.algorithm == "tables" or (self.algorithm == "any" and shape is not None and _entrywise(form)):
+            return prepare_tables(form, shape)
+        return prepare(form)
+
+    def _least_squares(self, form: LikelihoodForm, limits: Any) -> Floats | None:
+        """Where to begin under absolute errors of sums of variables: their optimum is seldom unique, and steps that
+        begin at the least-squares point end at an optimum near it. None where each variable is measured by itself."""
+        if _entrywise(form) or form.square.any():
+            return None
+        squares = replace(form, absolute=np.zeros_like(form.absolute), square=np.square(form.absolute) / 4)
+        found = prepare(squares).solve(**limits)
+        return found.x if found.status.startswith("optimal") else None
+
+
+ADMM = Admm()
+ADMM_TABLES = Admm("tables", name="admm-tables", source="LWK15, Algorithm 2")
+
+
+def relaxed_linear(model: Postprocessing) -> Verdict:
+    """Whether there is a form without integer variables."""
+    if model.form is None:
+        return Verdict(False, "the model has terms or constraints outside measurements and linear constraints")
+    if model.form.integer.any():
+        return Verdict(False, "variables must be whole: round a solution of the relaxed model, or use general-solver")
+    return YES
+
+
+def _entrywise(form: LikelihoodForm) -> bool:
+    """Whether every measurement is of one variable."""
+    return bool((np.diff(form.matrix.indptr) <= 1).all())
+
+
+# ------------------------------------------------------------------ splits
 @dataclass(frozen=True, eq=False)
 class Splits:
     """Minimise ``sum_i h_i((A x)_i)`` with A = [I; B], B : (m - n, n), over x in R^n and equalities kept elsewhere;
@@ -34,8 +220,7 @@ class Splits:
 
     ``scale`` : (m,) noise scales of measured splits, about those of x_i of others. ``weight`` : (m,) p > 0, fixed: the
     penalty of split i is rho p_i, so that x-updates do not depend on rho. p is 1/scale^2, so that units do not matter,
-    drawn together towards its geometric mean (power EVEN): with scales that differ by e^3 this took a tenth of the
-    steps that powers 1 or 0 took.
+    drawn together towards its geometric mean (power 1/3).
     """
 
     rows: sp.csr_array
@@ -160,13 +345,14 @@ def splits_of(form: LikelihoodForm) -> Splits:
     informed = alone + np.asarray(squares[:k].T @ row_weight)
     known = informed[informed > 0]
     informed = np.where(informed > 0, informed, float(np.median(known)) if known.size else 1.0)
-    held = np.isfinite(lower) | np.isfinite(upper) | (form.linear != 0)
-    part = np.where(alone > 0, 1.0, np.where(held, UNMEASURED, SMALL_PENALTY))
+    # A bounded entry without a measurement of its own gets that of four measured ones; others a proximal term only.
+    bounded = np.isfinite(lower) | np.isfinite(upper) | (form.linear != 0)
+    part = np.where(alone > 0, 1.0, np.where(bounded, 4.0, 1e-4))
     norms = np.asarray(squares[k:].sum(axis=1)).ravel()
     cap_weight = (np.median(informed) if n else 1.0) / np.where(norms > 0, norms, 1.0)
     precise = np.concatenate([np.where(alone > 0, alone, informed), row_weight, cap_weight])
     middle = float(np.exp(np.mean(np.log(precise)))) if precise.size else 1.0
-    penalty = precise**EVEN * middle ** (1 - EVEN)
+    penalty = np.cbrt(precise * middle**2)
     none = np.zeros(q)
     return Splits(
         B,
@@ -181,337 +367,7 @@ def splits_of(form: LikelihoodForm) -> Splits:
     )
 
 
-# ------------------------------------------------------------------ the x-update
-
-
-DENSE = 2500  # columns (or equalities) up to which a dense factorisation is used
-GRAM = 1500  # equalities up to which their Gram matrix is dense, where K is diagonal
-INCONSISTENT = 1e-7  # relative residual of the equalities above which nothing satisfies them
-RANK = 1e-11  # relative eigenvalue of a Gram matrix below which a row is taken as redundant
-REGULAR, ROUNDS = 1e-8, 2  # delta of the sparse system, and rounds that remove its effect
-
-
-class InconsistentEqualities(Exception):
-    """No x satisfies E x = e."""
-
-
-class XUpdate(Protocol):
-    """``solve(q)`` : argmin over E x = e of 1/2 x'K x - q'x with K = A'diag(p)A."""
-
-    def solve(self, q: Floats) -> Floats: ...
-
-
-@dataclass(frozen=True, eq=False)
-class DiagonalUpdate:
-    """K diagonal and no equalities."""
-
-    diagonal: Floats
-
-    def solve(self, q: Floats) -> Floats:
-        return q / self.diagonal
-
-
-@dataclass(frozen=True, eq=False)
-class GramUpdate:
-    """K diagonal: ``x = v - K^-1 E'(E K^-1 E')^+ (E v - e)`` with v = K^-1 q, the projection onto {E x = e} in the
-    norm of K. The Gram matrix's pseudo-inverse is dense (p, p) and drops redundant rows."""
-
-    diagonal: Floats
-    equality: sp.csr_array
-    transposed: sp.csr_array
-    value: Floats
-    inverse: Floats
-
-    @staticmethod
-    def of(diagonal: Floats, equality: sp.csr_array, value: Floats) -> GramUpdate:
-        """Errors: InconsistentEqualities."""
-        E = sp.csr_array(equality)
-        per_column = np.bincount(E.indices, minlength=E.shape[1]).astype(float)
-        gram: Floats
-        if per_column @ per_column <= 2e8:
-            gram = (E @ sp.diags_array(1 / diagonal) @ E.T).toarray()
-        else:
-            gram = np.zeros((E.shape[0], E.shape[0]))
-            columns = sp.csc_array(E)
-            for start in range(0, E.shape[1], 8192):
-                block = columns[:, start : start + 8192].toarray() / np.sqrt(diagonal[start : start + 8192])
-                gram += block @ block.T
-        found = GramUpdate(diagonal, E, sp.csr_array(E.T), value, pseudo_inverse(gram))
-        check_equalities(E, value, found.solve(np.zeros(diagonal.size)))
-        return found
-
-    def solve(self, q: Floats) -> Floats:
-        v = q / self.diagonal
-        v -= (self.transposed @ (self.inverse @ (self.equality @ v - self.value))) / self.diagonal
-        return v
-
-
-@dataclass(frozen=True, eq=False)
-class DenseUpdate:
-    """``x = X q + x0``: the explicit inverse on the equalities, one product with an (n, n) matrix per step."""
-
-    inverse: Floats
-    start: Floats
-
-    @staticmethod
-    def of(K: Floats, equality: sp.csr_array, value: Floats) -> DenseUpdate:
-        """Errors: InconsistentEqualities."""
-        # K is positive definite; potri halves the work of a general inverse.
-        scale = float(np.mean(np.diag(K)))
-        factor, failed = sla.lapack.dpotrf(K / scale, lower=1)
-        if failed:
-            raise np.linalg.LinAlgError("the matrix of the x-update is not positive definite")
-        half, _ = sla.lapack.dpotri(factor, lower=1)
-        inverse: Floats = (np.tril(half) + np.tril(half, -1).T) / scale
-        start = np.zeros(K.shape[0])
-        if equality.shape[0]:
-            Y: Floats = np.asarray((equality @ inverse).T)
-            pinv = pseudo_inverse(equality @ Y)
-            start = Y @ (pinv @ value)
-            start += Y @ (pinv @ (value - equality @ start))
-            inverse = inverse - Y @ pinv @ Y.T
-            check_equalities(equality, value, start)
-        return DenseUpdate(inverse, start)
-
-    def solve(self, q: Floats) -> Floats:
-        out: Floats = self.inverse @ q + self.start
-        return out
-
-
-@dataclass(frozen=True, eq=False)
-class SparseUpdate:
-    """Sparse factors of ``[[K, E'], [E, -delta I]]`` (symmetric ordering, no pivoting: the matrix is quasi-definite).
-
-    Each round after the first is one of the proximal method of multipliers, which takes the effect of delta away: two
-    leave about delta^2 of the multipliers. Redundant rows of E are harmless.
-    """
-
-    factors: Any
-    equality: sp.csr_array
-    value: Floats
-    scale: float
-
-    @staticmethod
-    def of(K: sp.csr_array, equality: sp.csr_array, value: Floats) -> SparseUpdate:
-        """Errors: InconsistentEqualities."""
-        scale = float(K.diagonal().mean())
-        norms = np.sqrt(np.asarray(equality.power(2).sum(axis=1)).ravel())
-        norms[norms == 0] = 1.0
-        E = sp.csr_array(sp.diags_array(1 / norms) @ equality)
-        blocks = [[K / scale, E.T], [E, -REGULAR * sp.eye_array(E.shape[0])]] if E.shape[0] else [[K / scale]]
-        system = sp.csc_array(sp.block_array(blocks))
-        factors = spla.splu(system, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-        found = SparseUpdate(factors, E, value / norms, scale)
-        check_equalities(E, found.value, found.solve(np.zeros(K.shape[0])))
-        return found
-
-    def solve(self, q: Floats) -> Floats:
-        n = q.size
-        if not self.value.size:
-            x: Floats = self.factors.solve(q / self.scale)
-            return x
-        multiplier = np.zeros(self.value.size)
-        for _ in range(ROUNDS):
-            found = self.factors.solve(np.concatenate([q / self.scale, self.value - REGULAR * multiplier]))
-            multiplier = found[n:]
-        out: Floats = found[:n]
-        return out
-
-
-def pseudo_inverse(gram: Floats) -> Floats:
-    """Of a positive semidefinite matrix."""
-    values, vectors = np.linalg.eigh((gram + gram.T) / 2)
-    keep = values > RANK * max(float(values.max(initial=0.0)), np.finfo(float).tiny)
-    inverse: Floats = (vectors[:, keep] / values[keep]) @ vectors[:, keep].T
-    return inverse
-
-
-def check_equalities(equality: sp.csr_array, value: Floats, x: Floats) -> None:
-    """Errors: InconsistentEqualities, if x, which satisfies them as well as possible, does not."""
-    residual = float(np.abs(equality @ x - value).max(initial=0.0))
-    size = max(float(np.abs(value).max(initial=0.0)), float((abs(equality) @ np.abs(x)).max(initial=0.0)))
-    if residual > INCONSISTENT * size:
-        raise InconsistentEqualities
-
-
-def x_update(splits: Splits, equality: sp.csr_array, value: Floats, weight: Floats | None = None) -> XUpdate:
-    """The cheapest of the four for these sizes; with other penalty weights than the splits' own, (m,), if given.
-
-    Errors: InconsistentEqualities.
-    """
-    n = splits.size
-    B, p = splits.rows, splits.weight if weight is None else weight
-    weighted = sp.csr_array(sp.diags_array(p[n:]) @ B)
-    if np.all(np.diff(B.indptr) <= 1):
-        return diagonal_update(p[:n] + _diagonal(B, p[n:]), equality, value)
-    if n <= DENSE and (n <= 300 or B.nnz > 20 * n) and value.size <= DENSE:
-        dense = B.toarray() * np.sqrt(p[n:])[:, None]
-        return DenseUpdate.of(dense.T @ dense + np.diag(p[:n]), equality, value)
-    K = sp.csr_array(splits.transposed @ weighted + sp.diags_array(p[:n]))
-    return SparseUpdate.of(K, equality, value)
-
-
-def gram_is_dense(equality: sp.csr_array) -> bool:
-    """Whether few rows of many entries (or few rows at all) make the dense Gram matrix the better choice."""
-    rows: int = equality.shape[0]
-    return rows <= min(100, GRAM) or (rows <= GRAM and equality.nnz >= 30 * rows)
-
-
-def diagonal_update(diagonal: Floats, equality: sp.csr_array, value: Floats) -> XUpdate:
-    """The cheapest for a diagonal K.
-
-    Errors: InconsistentEqualities.
-    """
-    if not value.size:
-        return DiagonalUpdate(diagonal)
-    if gram_is_dense(equality):
-        return GramUpdate.of(diagonal, equality, value)
-    return SparseUpdate.of(sp.csr_array(sp.diags_array(diagonal)), equality, value)
-
-
-def _diagonal(B: sp.csr_array, p: Floats) -> Floats:
-    found: Floats = np.asarray(B.power(2).T @ p)
-    return found
-
-
-# ------------------------------------------------------------------ the vertex next to a nearly optimal point
-
-
-HELD, FREE = 1e3, 1e-4  # penalties of splits that are held and of straight ones that are not, relative to rho p
-POLISHING_ROUNDS = 6
-
-
-def polish(
-    splits: Splits, refactor: Callable[[Floats], XUpdate], w: Floats, y: Floats, x: Floats, rho: float
-) -> tuple[Floats, Floats]:
-    """(x, y): the optimum of the problem in which w_i stays where it is at the kink of h_i or at a bound, and every
-    other h_i is continued from the side on which w_i is, as a line or parabola.
-
-    If these are the pieces that meet at an optimum, that is it. Solved by the proximal method of multipliers from the
-    given x, (n,), and multipliers y, (m,): each round is one x-update with penalties that stay the same, and its error
-    shrinks by about FREE / HELD per round where the held splits determine x and y. A'y is in the range of E'.
-    """
-    kink = (splits.absolute > 0) & (w == splits.centre)
-    held = kink | (w == splits.lower) | (w == splits.upper)
-    curve = 2 * splits.square
-    flat = ~held & (curve == 0)
-    p = np.where(held, HELD * rho * splits.weight, np.where(flat, FREE * rho * splits.weight, curve))
-    derivative = np.sign(w - splits.centre) * splits.absolute + splits.linear
-    multiplier = np.where(held, y, derivative)
-    centre = np.where(held, w, splits.centre)
-    update = refactor(p)
-    for _ in range(POLISHING_ROUNDS):
-        centre = np.where(flat, splits.apply(x), centre)
-        x = update.solve(splits.adjoint(p * centre - multiplier))
-        now = multiplier + p * (splits.apply(x) - centre)
-        multiplier = np.where(held, now, derivative)
-    # Rounding has left a little of A'y outside of the range of E', which the dual bound would multiply by x.
-    zero = update.solve(np.zeros(splits.size))
-    for _ in range(2):
-        now = now + p * splits.apply(update.solve(-splits.adjoint(now)) - zero)
-    return x, now
-
-
-# ------------------------------------------------------------------ the last step: the nearest feasible point
-
-
-NEWTON_STEPS = 60  # Newton steps
-INNER = 200  # conjugate-gradient steps in each
-KEPT = 1e-8  # how far a repaired point may be from the equalities, relative to its largest entry
-CLOSE = 1e-11  # distance from the equalities, relative to the largest entry, at which a point keeps them
-
-
-@dataclass(frozen=True, eq=False)
-class Polytope:
-    """{z : E z = e, lower <= z <= upper}, known by ``project``, the projection onto {E z = e} in the norm
-    ``sum weight_j z_j^2``."""
-
-    project: Callable[[Floats], Floats]
-    weight: Floats
-    lower: Floats
-    upper: Floats
-
-    def nearest(self, start: Floats) -> Floats | None:
-        """The point of the polytope nearest to ``start`` in that norm; None where none was found that keeps the
-        equalities to ``KEPT`` of its largest entry.
-
-        Semismooth Newton on the dual: the point is z(c) = clip(start + c), with c in W^-1 range(E') such that z(c)
-        keeps the equalities. One step solves Q D d = Q(project(z) - z) by conjugate gradients, D marking entries
-        strictly inside their bounds and Q the projection onto that range, and is shortened until the dual objective
-        rises. From a point that ADMM has nearly finished it takes a few steps.
-        """
-        W, lower, upper = self.weight, self.lower, self.upper
-        base = self.project(np.zeros(start.size))
-        flat = self.project(start)  # some point that keeps the equalities
-        c = np.zeros(start.size)
-        z = np.clip(start, lower, upper)
-        size = max(float(np.abs(start).max(initial=0.0)), float(np.abs(base).max(initial=0.0)), 1e-300)
-        best, least = z, np.inf
-        value = self._dual(start, c, z, flat)
-        for _ in range(NEWTON_STEPS):
-            move = self.project(z) - z
-            far = float(np.abs(move).max(initial=0.0))
-            if far < least:
-                best, least = z, far
-            if far <= CLOSE * size:
-                break
-            inside = (start + c > lower) & (start + c < upper)
-            d = self._solve(inside, move, base)
-            gain = float((W * d) @ move)
-            length = 1.0
-            while True:
-                trial = np.clip(start + c + length * d, lower, upper)
-                new = self._dual(start, c + length * d, trial, flat)
-                if new >= value + 1e-4 * length * gain - 1e-13 * abs(value) or length < 1e-6:
-                    break
-                length /= 2
-            c, z, value = c + length * d, trial, new
-        return best if least <= KEPT * max(float(np.abs(best).max(initial=0.0)), 1e-300) else None
-
-    def _dual(self, start: Floats, c: Floats, z: Floats, flat: Floats) -> float:
-        """min over the box of 1/2 |z - start|^2 - <c, z - flat>, at its minimiser z."""
-        away = z - start
-        return float(self.weight @ (0.5 * away * away - c * (z - flat)))
-
-    def _solve(self, inside: np.ndarray, move: Floats, base: Floats) -> Floats:
-        """d in the range of Q with Q D d = move, roughly."""
-        W = self.weight
-        d, r = np.zeros(move.size), move.copy()
-        s, rr = r.copy(), float((W * r) @ r)
-        goal = 1e-8 * rr
-        for _ in range(INNER):
-            held = np.where(inside, s, 0.0)
-            image = held - (self.project(held) - base)
-            image += 1e-9 * s
-            curve = float((W * s) @ image)
-            if curve <= 1e-300:
-                break
-            step = rr / curve
-            d += step * s
-            r -= step * image
-            new = float((W * r) @ r)
-            if new <= goal:
-                break
-            s = r + (new / rr) * s
-            rr = new
-        return d
-
-
 # ------------------------------------------------------------------ the loop
-
-
-Status = Literal["optimal", "optimal_inaccurate", "infeasible", "unbounded"]
-TOLERANCE, STEPS = 1e-5, 20_000  # relative duality gap at which the steps end, and their most
-RELAX = 1.4  # over-relaxation
-EVERY = 5  # steps between residuals
-POLISH = 100  # steps between attempts to solve for the active set
-LOOSE = 10.0  # residuals are looked through below so many times the tolerance of the gap
-BALANCE = 4.0  # ratio of the residuals beyond which the penalty is changed
-LOWER_BOUND = 1e-9  # of the size of the data: residuals below it count as nothing
-NAT = 1e-3  # of log-likelihood per measurement: gaps of smaller objectives are taken relative to this
-PENALTY = 4.0  # first rho; residuals move it
-
-
 @dataclass(frozen=True, eq=False)
 class Result:
     """``x`` : (n,) the best feasible point found; ``bound`` : the dual bound; ``gap`` : the difference,
@@ -524,14 +380,30 @@ class Result:
     gap: float
 
 
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What the loop needs of a form. ``update`` : q -> argmin over E x = e of 1/2 x'K x - q'x with K = A'diag(p)A, the
+    least-squares problem (15) of LWK15. ``repair`` : the last step. ``refactor`` : the x-update for other penalty
+    weights, for ``polish``; None for none. ``select`` : the place of each variable of the form among those solved for
+    (nodes of a tree), None where the same."""
+
+    form: LikelihoodForm
+    splits: Splits
+    update: Map
+    repair: Repair
+    refactor: Refactor | None = None
+    select: Integers | None = None
+
+    def solve(self, **options: Any) -> Result:
+        """``minimise``; ``Result.x`` in the order of the form."""
+        found = minimise(self, **options)
+        return found if self.select is None else replace(found, x=found.x[self.select])
+
+
 def minimise(
-    splits: Splits,
-    update: XUpdate,
-    repair: Callable[[Floats], Floats | None],
-    doubt: Callable[[], Status | None],
-    refactor: Callable[[Floats], XUpdate] | None,
+    ready: Prepared,
     *,
-    tolerance: float = TOLERANCE,
+    tolerance: float = 1e-5,
     steps: int = STEPS,
     start: Floats | None = None,
     progress: Callable[[float], None] = lambda done: None,
@@ -549,77 +421,73 @@ def minimise(
     are small, ``repair`` makes a feasible point of x and y~ gives a bound (``Splits.dual_bound``); their relative
     difference ends the loop, not the residuals.
 
-    ``doubt`` is asked once when the multipliers look like a proof of infeasibility, and when the steps run out; it
-    returns "infeasible", "unbounded", or None. ``refactor`` : the x-update for other penalty weights, for ``polish``,
-    tried at growing intervals; None for none. ``start`` : x to begin with, (n,).
+    HiGHS decides (``diagnose``) once when the multipliers look like a proof of infeasibility, and when the steps run
+    out. ``start`` : x to begin with, (n,); None: the measured values, clipped.
     """
-    p, rho = splits.weight, PENALTY
+    splits, relaxation, rho = ready.splits, 1.4, 4.0  # residuals move the penalty
+    p, n = splits.weight, splits.size
     root, measured = np.sqrt(p), splits.precision
-    t = _first(splits) if start is None else splits.apply(start)
+    clipped = np.clip(splits.centre[:n], splits.lower[:n], splits.upper[:n])
+    t = splits.apply(clipped if start is None else start)
     theta = splits.proximal(rho)
     w = theta(t)
     u = t - w
     size = max(
-        LOWER_BOUND * float(np.linalg.norm(measured * splits.centre)), NAT * math.sqrt(np.count_nonzero(measured))
+        NEGLIGIBLE * float(np.linalg.norm(measured * splits.centre)), NAT * math.sqrt(np.count_nonzero(measured))
     )
-    judge = _Judge(splits, repair, tolerance)
+    judge = _Judge(splits, ready.repair, tolerance)
     status: Status = "optimal_inaccurate"
-    next_look = last_sensitivity = sensitivities = 0
-    next_polish = POLISH
+    next_look = last_change = changes = 0
+    next_polish = 100
     before: Floats | None = None
-    requested = False
+    diagnosed = False
     for step in range(1, steps + 1):
-        x = update.solve(splits.adjoint(p * (w - u)))
+        x = ready.update(splits.adjoint(p * (w - u)))
         image = splits.apply(x)
-        look = step % EVERY == 0 or step == steps
+        look = step % 5 == 0 or step == steps
         if look:
             y = (rho * p) * (image - w + u)
-        t = RELAX * image + (1 - RELAX) * w + u
+        t = relaxation * image + (1 - relaxation) * w + u
         w = theta(t)
         u = t - w
         if not look:
             continue
         primal = float(np.linalg.norm(root * (image - w)))
         dual = float(np.linalg.norm(y / root - rho * (root * u)))
-        reach = max(float(np.linalg.norm(measured * (image - splits.centre))), size)
-        derivative = rho * float(np.linalg.norm(root * u)) + LOWER_BOUND * math.sqrt(p.size)
-        near = LOOSE * tolerance
-        close = primal <= near * reach and dual <= near * derivative
+        primal_size = max(float(np.linalg.norm(measured * (image - splits.centre))), size)
+        dual_size = rho * float(np.linalg.norm(root * u)) + NEGLIGIBLE * math.sqrt(p.size)
+        near = 10 * tolerance
+        close = primal <= near * primal_size and dual <= near * dual_size
         if close and step >= next_look:
-            next_look = step + max(EVERY, step // 20)
+            next_look = step + max(5, step // 20)
             judge.look(x, image, y)
-        if refactor is not None and judge.gap > tolerance and step >= (next_polish if close else 2 * next_polish):
-            next_polish = step + max(POLISH, step // 3)
-            at, at_y = polish(splits, refactor, w, (rho * p) * u, x, rho)
+        if ready.refactor is not None and judge.gap > tolerance and step >= (next_polish if close else 2 * next_polish):
+            next_polish = step + max(100, step // 3)
+            at, at_y = polish(splits, ready.refactor, w, (rho * p) * u, x, rho)
             judge.look(at, splits.apply(at), at_y)
         if judge.gap <= tolerance:
             status = "optimal"
             break
-        if (
-            before is not None
-            and not requested
-            and not close
-            and step % 100 == 0
-            and splits.separates(y - before, image)
-        ):
-            requested = True
-            verdict = doubt()
+        doubtful = step % 100 == 0 and before is not None and not diagnosed and not close
+        if doubtful and before is not None and splits.separates(y - before, image):
+            diagnosed = True
+            verdict = diagnose(ready.form)
             if verdict is not None:
                 status = verdict
                 break
         if step % 100 == 95:
             before = y
-        if step >= last_sensitivity + max(20, last_sensitivity // 2) and sensitivities < 30:
-            ratio = 2 * (primal / reach) / max(dual / derivative, 1e-300)
-            if not 1 / BALANCE <= ratio <= BALANCE:
+        if step >= last_change + max(20, last_change // 2) and changes < 30:
+            ratio = 2 * (primal / primal_size) / max(dual / dual_size, 1e-300)
+            if not 1 / 4 <= ratio <= 4:
                 factor = min(max(math.sqrt(ratio), 0.1), 10.0)
                 rho, u = rho * factor, u / factor
                 theta = splits.proximal(rho)
-                sensitivities, last_sensitivity = sensitivities + 1, step
+                changes, last_change = changes + 1, step
         if step % 500 == 0:
             progress(step / steps)
-    if status == "optimal_inaccurate" and not requested:
-        status = doubt() or status
+    if status == "optimal_inaccurate" and not diagnosed:
+        status = diagnose(ready.form) or status
     if judge.best is None and status == "optimal_inaccurate":
         judge.look(x, image, y, last=True)
     return Result(x if judge.best is None else judge.best, status, step, judge.bound, judge.gap)
@@ -628,7 +496,7 @@ def minimise(
 class _Judge:
     """The best feasible point so far, and the gap between it and the bound of the last look."""
 
-    def __init__(self, splits: Splits, repair: Callable[[Floats], Floats | None], tolerance: float) -> None:
+    def __init__(self, splits: Splits, repair: Repair, tolerance: float) -> None:
         self.splits, self.repair, self.tolerance = splits, repair, tolerance
         self.nats = NAT * (int(np.count_nonzero(splits.precision)) or 1)
         self.best: Floats | None = None
@@ -648,7 +516,89 @@ class _Judge:
         self.bound, self.gap = bound, (self.loss - bound) / scale
 
 
-def _first(splits: Splits) -> Floats:
-    """Measured values, clipped, and what they make of the rows."""
-    x = np.clip(splits.centre[: splits.size], splits.lower[: splits.size], splits.upper[: splits.size])
-    return splits.apply(x)
+def polish(splits: Splits, refactor: Refactor, w: Floats, y: Floats, x: Floats, rho: float) -> tuple[Floats, Floats]:
+    """(x, y): the optimum of the problem in which w_i stays where it is at the kink of h_i or at a bound, and every
+    other h_i is continued from the side on which w_i is, as a line or parabola.
+
+    If these are the pieces that meet at an optimum, that is it. Solved by the proximal method of multipliers from the
+    given x, (n,), and multipliers y, (m,): each round is one x-update with penalties that stay the same, and its error
+    shrinks by about 1e-7 per round where the held splits determine x and y. A'y is in the range of E'.
+    """
+    kink = (splits.absolute > 0) & (w == splits.centre)
+    held = kink | (w == splits.lower) | (w == splits.upper)
+    curve = 2 * splits.square
+    flat = ~held & (curve == 0)
+    p = np.where(held, 1e3 * rho * splits.weight, np.where(flat, 1e-4 * rho * splits.weight, curve))
+    derivative = np.sign(w - splits.centre) * splits.absolute + splits.linear
+    multiplier = np.where(held, y, derivative)
+    centre = np.where(held, w, splits.centre)
+    update = refactor(p)
+    for _ in range(6):
+        centre = np.where(flat, splits.apply(x), centre)
+        x = update(splits.adjoint(p * centre - multiplier))
+        now = multiplier + p * (splits.apply(x) - centre)
+        multiplier = np.where(held, now, derivative)
+    # Rounding has left a little of A'y outside of the range of E', which the dual bound would multiply by x.
+    zero = update(np.zeros(splits.size))
+    for _ in range(2):
+        now = now + p * splits.apply(update(-splits.adjoint(now)) - zero)
+    return x, now
+
+
+# ------------------------------------------------------------------ the x-updates
+def prepare(form: LikelihoodForm) -> Prepared:
+    """Algorithms 1 and 4: one factorisation of A'PA and the equalities.
+
+    Errors: InconsistentEqualities.
+    """
+    splits = splits_of(form)
+
+    def refactor(weight: Floats) -> Map:
+        return x_update(splits.rows, form.equality, form.equality_value, weight)
+
+    return Prepared(form, splits, refactor(splits.weight), repairer(form), refactor)
+
+
+def prepare_tables(form: LikelihoodForm, shape: tuple[int, ...] | None) -> Prepared:
+    """Algorithm 2: the x-update projects onto the margins, by a transform in O(n log n) where E is made of complete
+    margins of a table of ``shape``; else as in ``prepare``.
+
+    The transform needs the same penalty everywhere, so where weights differ their geometric mean is taken.
+    Errors: InconsistentEqualities, InfeasibleError.
+    """
+    margins = margins_of(form.equality, form.equality_value, shape) if shape else None
+    splits, n = splits_of(form), form.size
+    counts = np.ones(n) + sum_by(splits.rows.indices, splits.rows.data**2, n)
+    if margins is None or not (counts == counts[0]).all():
+        return prepare(form)
+    penalty = float(np.exp(np.mean(np.log(splits.weight))))
+    splits = replace(splits, weight=np.full(splits.weight.size, penalty))
+    project = MarginProjector(margins.shape, margins.axes, margins.targets).project
+    diagonal: Floats = penalty * counts
+    repair = nearest_point(project, np.ones(n), form.lower, form.upper)
+    return Prepared(form, splits, lambda q: project(q / diagonal), repair)
+
+
+def prepare_tree(problem: TreeProblem) -> Prepared:
+    """Algorithm 3, over the nodes of the tree: the projection onto consistent trees is two passes over its levels.
+
+    Errors: InfeasibleError, where fixed nodes contradict each other.
+    """
+    tree, n = problem.tree, problem.tree.size
+    form = form_of_nodes(problem)
+    splits = splits_of(form)
+    fixed = np.where(problem.lower == problem.upper, problem.lower, np.nan)
+    diagonal: Floats = splits.weight[:n] + sum_by(splits.rows.indices, splits.weight[n:], n)
+    project = TreeProjector(tree, diagonal, fixed).project
+    leaves = tree.is_leaf
+    least = problem.lower[leaves]
+    bounded = np.isfinite(problem.lower).any() or np.isfinite(problem.upper).any()
+    simple = np.isfinite(least).all() and (problem.upper == np.inf).all()
+    repair: Repair
+    if not bounded or (simple and (problem.lower[~leaves] <= tree.sums(least)[~leaves]).all()):
+
+        def repair(x: Floats) -> Floats | None:
+            return tree.sums(np.maximum(x[leaves], least))
+    else:
+        repair = nearest_point(TreeProjector(tree, None, fixed).project, np.ones(n), problem.lower, problem.upper)
+    return Prepared(form, splits, lambda q: project(q / diagonal), repair, select=problem.select)

@@ -1,4 +1,4 @@
-"""Algorithm 1 of LWK15 as published: fixed penalty, three splits, stopping rule (22); a yardstick."""
+"""Algorithm 1 of LWK15 as printed: fixed penalty, three splits, stopping rule (22); a yardstick."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from dpmodel._types import Floats
 from dpmodel.contract import Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast
 from dpmodel.privacy import NoiseSource
-from dpmodel.released.admm import DENSE, DenseUpdate, SparseUpdate, XUpdate
-from dpmodel.released.admm_algorithms import relaxed_linear
-from dpmodel.released.model import LikelihoodForm, Postprocessing, free_of_charge
+from dpmodel.released.admm import relaxed_linear
+from dpmodel.released.decision import free_of_charge
+from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.x_updates import DENSE, dense_update, sparse_update
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,10 @@ class AdmmAsPrinted(Mechanism[Postprocessing]):
         return relaxed_linear(model)
 
     def forecast(self, model: Postprocessing, options: Options) -> Forecast:
-        form = model.form
-        assert form is not None
-        seconds = 4000 * (1.2e-4 + 1.2e-8 * (form.size + form.matrix.nnz + form.equality.nnz + form.inequality.nnz))
         return free_of_charge(
+            self.name,
+            model,
             "close to the optimum by the paper's stopping rule, without a bound on the error",
-            seconds=seconds,
             alpha=1e-2,
             work="one factorisation, thousands of steps",
             caveats=("as printed, for study: constraints hold up to the tolerance only",),
@@ -90,7 +89,9 @@ class AdmmAsPrinted(Mechanism[Postprocessing]):
         n, rho = form.size, self.penalty
         largest = float(np.maximum(form.absolute, form.square).max(initial=0.0)) or 1.0
         alpha, beta, c = form.absolute / largest, form.square / largest, form.linear / largest
-        update = _normal(sp.csr_array(M.T @ M + sp.eye_array(n) + G.T @ G + E.T @ E))
+        K = sp.csr_array(M.T @ M + sp.eye_array(n) + G.T @ G + E.T @ E)
+        none, dense = sp.csr_array((0, n)), n <= 300 or (n <= DENSE and K.nnz > 20 * n)
+        update = dense_update(K.toarray(), none, np.zeros(0)) if dense else sparse_update(K, none, np.zeros(0))
         MT, ET, GT = sp.csr_array(M.T), sp.csr_array(E.T), sp.csr_array(G.T)
         identity = M.shape[0] == n and (M - sp.eye_array(n)).nnz == 0
         x: Floats = form.value.copy() if identity else np.zeros(n)
@@ -102,18 +103,12 @@ class AdmmAsPrinted(Mechanism[Postprocessing]):
             z = np.clip(x + nu, form.lower, form.upper)
             s = np.maximum(0.0, form.inequality_value - G @ x - xi)
             right = MT @ (y + form.value - mu) + (z - nu) + GT @ (form.inequality_value - s - xi)
-            old, x = x, update.solve(right + ET @ (form.equality_value - eta) - c / rho)
+            old, x = x, update(right + ET @ (form.equality_value - eta) - c / rho)
             r = (M @ x - form.value - y, x - z, G @ x + s - form.inequality_value, E @ x - form.equality_value)
             mu, nu, xi, eta = mu + r[0], nu + r[1], xi + r[2], eta + r[3]
             if max(float(np.linalg.norm(part)) for part in (*r, rho * (x - old))) <= self.tolerance:
                 return x, step
         return x, self.steps
-
-
-def _normal(K: sp.csr_array) -> XUpdate:
-    none = sp.csr_array((0, K.shape[0]))
-    dense = K.shape[0] <= 300 or (K.shape[0] <= DENSE and K.nnz > 20 * K.shape[0])
-    return (DenseUpdate if dense else SparseUpdate).of(K.toarray() if dense else K, none, np.zeros(0))
 
 
 ADMM_AS_PRINTED = AdmmAsPrinted()

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import cvxpy as cp
 import numpy as np
@@ -20,7 +20,8 @@ from dpmodel.forecast import Forecast
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
 from dpmodel.privacy import NoiseSource
 from dpmodel.released.constraints import contradiction
-from dpmodel.released.model import LikelihoodForm, Postprocessing, free_of_charge
+from dpmodel.released.decision import free_of_charge
+from dpmodel.released.model import LikelihoodForm, Postprocessing
 
 # Solvers in CVXPY that take squares together with integers.
 _MIXED_SQUARES = ("GUROBI", "MOSEK", "SCIP", "CPLEX", "XPRESS", "COPT")
@@ -95,10 +96,11 @@ class GeneralSolver(Mechanism[Postprocessing]):
         if solver == "HIGHS" and form is not None and not form.integer.any():
             alpha = 1e-8
         return free_of_charge(
+            self.name,
+            model,
             f"the optimum by {solver or 'the solver that CVXPY chooses'}, to about {alpha:g} of the objective",
-            seconds=_seconds(model, solver),
             alpha=alpha,
-            work=_work(model),
+            work=_work(form),
         )
 
     def run(
@@ -361,26 +363,34 @@ def _solve(problem: Any, solver: str | None, options: Mapping[str, Any]) -> str:
     return "infeasible" if status == "infeasible_or_unbounded" else status
 
 
-# ------------------------------------------------------------------ forecast
-def _seconds(model: Postprocessing, solver: str | None) -> float:
-    """Fitted to trees of 2^10 to 2^17 leaves and binary tables of 2^10 to 2^14 cells with all two-way margins on one
-    core: within a factor of three there. First-order solvers and integers vary far more; they are rated slower."""
-    form = model.form
-    if form is None:
-        return 0.05 + 1e-4 * float(sum(place.stop - place.start for _, place in model.columns))
-    entries = form.matrix.nnz + form.equality.nnz + form.inequality.nnz
-    if solver == "HIGHS" and not form.square.any():
-        fit = (0.02, 3e-6, 7e-12) if _dense(form) else (0.01, 1.2e-5, 6e-11)
-        seconds = fit[0] + fit[1] * entries + fit[2] * entries**2
-    else:
-        seconds = 0.02 + 6e-6 * entries + 4e-11 * entries**2
-    if solver in _LOOSE:
-        seconds *= 5
-    return float(10 * seconds if form.integer.any() else seconds)
+def diagnose(form: LikelihoodForm) -> Literal["infeasible", "unbounded"] | None:
+    """By HiGHS: "infeasible" where the constraints contradict each other, "unbounded" where some direction that keeps
+    them lowers the objective for ever; None for neither."""
+    n, k = form.size, form.value.size
+    nothing = {"matrix": sp.csr_array((0, n)), "value": np.zeros(0), "absolute": np.zeros(0), "square": np.zeros(0)}
+    # Along d the loss grows by absolute |M d| per unit, without end where square is positive and M d is not zero.
+    rigid = form.matrix[np.flatnonzero(form.square)]
+    directions = replace(
+        form,
+        value=np.zeros(k),
+        square=np.zeros(k),
+        equality=sp.csr_array(sp.vstack([form.equality, rigid])),
+        equality_value=np.zeros(form.equality_value.size + rigid.shape[0]),
+        inequality_value=np.zeros(form.inequality_value.size),
+        lower=np.where(np.isfinite(form.lower), 0.0, -np.inf),
+        upper=np.where(np.isfinite(form.upper), 0.0, np.inf),
+    )
+    try:
+        if linear_program(replace(form, linear=np.zeros(n), **nothing), time_limit=60.0)[0] == "infeasible":
+            return "infeasible"
+        if form.linear.any() and linear_program(directions, time_limit=60.0)[0] == "unbounded":
+            return "unbounded"
+    except SolverFailure:
+        pass
+    return None
 
 
-def _work(model: Postprocessing) -> str:
-    form = model.form
+def _work(form: LikelihoodForm | None) -> str:
     if form is None:
         return "one solve by CVXPY"
     kind = "mixed-integer " if form.integer.any() else ""

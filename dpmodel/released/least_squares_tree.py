@@ -15,7 +15,8 @@ from dpmodel.errors import InfeasibleError
 from dpmodel.forecast import Forecast
 from dpmodel.marks.layout import sum_by
 from dpmodel.privacy import NoiseSource
-from dpmodel.released.model import Postprocessing, free_of_charge
+from dpmodel.released.decision import free_of_charge
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.projection import project_sums
 from dpmodel.released.structure import Separable, Sums
 from dpmodel.released.tree_of import tree_problem
@@ -319,12 +320,6 @@ def _precision(tree: Tree, weight: Floats) -> Floats:
 # ------------------------------------------------------------------ the mechanism
 
 
-# Seconds, measured on one core of a 2020s server at 2^10 to 2^20 leaves: a start, and each node; bounds take 4 to 9
-# (general ones 9 to 13) rounds there.
-_START = 5e-4
-_NODE = {"free": 8e-8, "leaves": 4e-7, "general": 8e-7}
-
-
 @dataclass(frozen=True)
 class LeastSquaresTree(Mechanism[Postprocessing]):
     """Weighted least squares over the nodes of a tree, exactly.
@@ -370,28 +365,20 @@ class LeastSquaresTree(Mechanism[Postprocessing]):
 
     def forecast(self, model: Postprocessing, options: Options) -> Forecast:
         problem = tree_problem(model)
-        if problem is None:
-            return free_of_charge("not eligible: no tree", seconds=np.inf, alpha=np.inf, work="none")
-        kind = _bounds(problem)
-        if self.top_down:
-            return free_of_charge(
-                "each level the nearest to the unbiased estimates that sums to the level above, exactly (to rounding)",
-                seconds=_START + _NODE["general"] * problem.tree.size,
-                alpha=0.0,
-                work=f"a pass up and down {problem.tree.size:,} nodes, and one down",
-            )
-        seconds = _START + _NODE[kind] * problem.tree.size
+        assert problem is not None
+        kind, nodes = _bounds(problem), f"{problem.tree.size:,} nodes"
         passes = "one pass" if kind == "free" else "several passes"
-        words = f"{passes} up and down {problem.tree.size:,} nodes"
-        if kind == "general":
-            return free_of_charge(
-                "the optimum, certified to 1e-10 of the values when it is called optimal",
-                seconds=seconds,
-                alpha=1e-8,
-                work=words,
-                caveats=("bounds on two sides or inside the tree: the number of passes is not proved",),
+        words, alpha, work = "the optimum, exactly (to rounding)", 0.0, f"{passes} up and down {nodes}"
+        caveats: tuple[str, ...] = ()
+        if self.top_down:
+            words = (
+                "each level the nearest to the unbiased estimates that sums to the level above, exactly (to rounding)"
             )
-        return free_of_charge("the optimum, exactly (to rounding)", seconds=seconds, alpha=0.0, work=words)
+            work = f"a pass up and down {nodes}, and one down"
+        elif kind == "general":
+            words, alpha = "the optimum, certified to 1e-10 of the values when it is called optimal", 1e-8
+            caveats = ("bounds on two sides or inside the tree: the number of passes is not proved",)
+        return free_of_charge(self.name, model, words, alpha=alpha, work=work, caveats=caveats)
 
     def run(
         self, model: Postprocessing, options: Options, noise: NoiseSource, progress: Progress = no_progress

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,200 +12,25 @@ from dpmodel.errors import InfeasibleError
 from dpmodel.memo import PublicFacts
 from dpmodel.released.trees import Generation, Tree, TreeProblem
 
-
-@dataclass(frozen=True, eq=False)
-class Messages:
-    """Convex piecewise-linear functions, one per node, of which row i of a table holds where the derivative passes from
-    the i-th smallest derivative of the level to the next (row 0: left end of the domain, last row: right end; -inf and
-    inf where there is none, and then smaller or larger derivatives never occur).
-
-    ``before`` : for each level (k + 1, nodes with children), the sum of the children on the children's derivatives
-    (None for levels of leaves only).
-    ``after`` : for each level (k' + 1, nodes), with the nodes' own bounds and terms,
-    on the derivatives kept.
-    """
-
-    before: tuple[Floats | None, ...]
-    after: tuple[Floats, ...]
-    plan: TreePlan
-
-    def roots(self) -> tuple[Floats, Floats]:
-        """Ends of the optimal stretch of each root."""
-        return self.after[0][0], self.after[0][-1]
-
-    def children(self, number: int, x: Floats) -> tuple[Floats, Floats]:
-        """(children,) ends of the stretches in which the children of level ``number`` may share x, one per parent."""
-        family, total = self.plan.levels[number].family, self.before[number]
-        assert family is not None and total is not None
-        return segments(family, self.after[number + 1], marginal_rows(total, x))
-
-
-def messages(plan: TreePlan, value: Floats) -> Messages:
-    """From the leaves up.
-
-    The least cost of dividing x among children has conjugate the sum of theirs, so its segment ends are sums of theirs
-    derivative by derivative. Adding ``w |x - v|`` to g moves derivatives left of v down and right of v up by w, so the
-    new place where derivative t is passed is v clipped between the old places of t - w and t + w.
-    """
-    before: list[Floats | None] = []
-    after: list[Floats] = []
-    below: Floats | None = None
-    for level in reversed(plan.levels):
-        total = None
-        tables = level.tables
-        assert tables is not None
-        if level.family is not None:
-            assert below is not None
-            total = level.family.sum(below)
-        entering = total if tables.entry is None or total is None else total[tables.entry]
-        below = _with_leaves(level, tables, plan, entering)
-        for now in tables.rounds:
-            below = _measured(now, below, value)
-        below = below[tables.kept]
-        before.append(total)
-        after.append(below)
-    return Messages(tuple(reversed(before)), tuple(reversed(after)), plan)
-
-
-def _with_leaves(level: LevelPlan, tables: Tables, plan: TreePlan, total: Floats | None) -> Floats:
-    """The table before own terms: the children's sums cut to the bounds, and zero on their domain for leaves."""
-    if level.inner is None:
-        assert total is not None
-        if level.cut is None:
-            return total
-        table = total.copy()
-    else:
-        low, high = plan.lower[level.nodes], plan.upper[level.nodes]
-        table = np.empty((tables.rows, level.size))
-        table[: tables.zero] = low
-        table[tables.zero :] = high
-        if total is not None:
-            table[:, level.inner] = total
-        if level.cut is None:
-            return table
-    cut = level.cut
-    low, high = plan.lower[level.nodes][cut], plan.upper[level.nodes][cut]
-    table[:, cut] = np.clip(table[:, cut], low, high)
-    return table
-
-
-def _measured(now: Round, old: Floats, value: Floats) -> Floats:
-    new = np.empty((now.rows, old.shape[1]))
-    for group in now.groups:
-        v = value[group.measurement]
-        if group.columns is None:
-            _shift_all(group, old, v, new)
-        else:
-            part = old[:, group.columns]
-            new[:, group.columns] = np.minimum(np.maximum(part[group.below], v), part[group.above])
-    if now.rest is not None:
-        new[:, now.rest] = old[:, now.rest][now.keep]
-    return new
-
-
-def _shift_all(group: Group, old: Floats, v: Floats, new: Floats) -> None:
-    """The same for all columns, without copies of rows where they are consecutive."""
-    same = group.below == group.above
-    inside = np.flatnonzero(~same)
-    if inside.size == 0 or int(inside[-1]) - int(inside[0]) != inside.size - 1:
-        new[:] = np.minimum(np.maximum(old[group.below], v), old[group.above])
-        return
-    first, last = int(inside[0]), int(inside[-1]) + 1
-    low, high = group.below[first:last], group.above[first:last]
-    new[:first] = old[group.below[:first]]
-    new[last:] = old[group.below[last:]]
-    if (np.diff(low) == 1).all() and (np.diff(high) == 1).all():
-        np.maximum(old[low[0] : low[0] + low.size], v, out=new[first:last])
-        np.minimum(new[first:last], old[high[0] : high[0] + high.size], out=new[first:last])
-    else:
-        new[first:last] = np.minimum(np.maximum(old[low], v), old[high])
-
-
-def marginal_rows(total: Floats, x: Floats) -> Integers:
-    """(parents,) the row at which the segment that holds x begins. ``total`` : (k + 1, parents)."""
-    k = total.shape[0] - 1
-    if k <= 1:
-        return np.zeros(x.size, dtype=np.int64)
-    passed = total[1:k] <= x
-    if k < 100:
-        return np.asarray(np.add.reduce(passed.view(np.int8), axis=0, dtype=np.int8), dtype=np.int64)
-    return np.asarray(passed.sum(axis=0, dtype=np.int64))
-
-
-def segments(family: Generation, below: Floats, row: Integers) -> tuple[Floats, Floats]:
-    """(children,) left and right ends of each child's segment of the derivative that begins at its parent's ``row``."""
-    k, n = below.shape[0] - 1, below.shape[1]
-    flat = below if below.flags.c_contiguous else np.ascontiguousarray(below)
-    at = family.spread(row) * n + np.arange(n)
-    left = flat.ravel().take(at)
-    if k == 0:
-        return left, left
-    at += n
-    return left, flat.ravel().take(at)
-
-
 # ------------------------------------------------------------------ what does not depend on the values
 
 
-TABLE_LIMIT = (20_000, 64)  # numbers in all tables: so many, and so many per node
-_GROUPS = 64  # different weights within one level
 _BITS = 44  # integer weights where no common unit is found
 _DENOMINATORS = 60
 _FEASIBLE = 1e-9  # relative: fixed values that add up to this are taken to agree
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
-    """Nodes of a level whose next measurement has one weight w. ``columns`` : within the level, None for all.
-    ``measurement`` : (columns,) which of ``TreeProblem.value``. ``below, above`` : for each row of the new table the
-    row of the old one at derivative - w and + w."""
-
-    columns: Integers | None
-    measurement: Integers
-    below: Integers
-    above: Integers
-
-
-@dataclass(frozen=True, eq=False)
-class Round:
-    """One measurement for some nodes of a level. ``rest`` : columns of the others (None where there are none), whose
-    rows are ``keep`` of the old table. ``rows`` : of the new table."""
-
-    rows: int
-    groups: tuple[Group, ...]
-    rest: Integers | None
-    keep: Integers
-
-
-@dataclass(frozen=True, eq=False)
-class Tables:
-    """The shared derivatives of a level's messages: with k derivatives there are k + 1 rows of segment ends.
-
-    ``entry`` : rows of the children's table for each row before own terms, None for the same. ``zero`` : rows before it
-    are left of derivative 0. ``rows`` : before own terms. ``after`` : (k,) derivatives after them, of which rows
-    ``kept``, since prices cannot be larger. ``entries`` : numbers held.
-    """
-
-    entry: Integers | None
-    zero: int
-    rows: int
-    rounds: tuple[Round, ...]
-    after: Integers
-    kept: slice
-    entries: int
-
-
-@dataclass(frozen=True, eq=False)
 class LevelPlan:
     """One level. ``inner`` : columns of nodes with children (None: all), ``family`` : these children (None: none).
-    ``cut`` : columns whose own bounds say more than their children's, or None. ``tables`` : None where derivatives are
-    too many different ones to share."""
+    ``cut`` : columns whose own bounds say more than their children's, or None. ``rounds`` : (measurements, columns):
+    the first measurement of each node, then the second, ..."""
 
     nodes: slice
     inner: Integers | None
     family: Generation | None
     cut: Integers | None
-    tables: Tables | None
+    rounds: tuple[tuple[Integers, Integers], ...]
 
     @property
     def size(self) -> int:
@@ -216,8 +41,8 @@ class LevelPlan:
 class TreePlan(PublicFacts):
     """Everything about a ``TreeProblem`` but its values; cheap to use again with others.
 
-    ``lower, upper`` : (N,) domains after adding up children's. ``levels`` : from the roots down. ``entries`` : how many
-    numbers their tables hold, 0 without. Weights are ``units`` (k,), integers, times ``unit``.
+    ``lower, upper`` : (N,) domains after adding up children's. ``levels`` : from the roots down. Weights are ``units``
+    (k,), integers, times ``unit``.
     """
 
     tree: Tree
@@ -230,12 +55,6 @@ class TreePlan(PublicFacts):
     units: Integers
     unit: float
     levels: tuple[LevelPlan, ...]
-    entries: int
-
-    @property
-    def shared(self) -> bool:
-        """Whether the messages of a level are rows of one table."""
-        return all(level.tables is not None for level in self.levels)
 
     def fits(self, problem: TreeProblem) -> bool:
         """Whether it was made for this problem, values aside."""
@@ -305,7 +124,7 @@ def domains(problem: TreeProblem) -> tuple[Floats, Floats, npt.NDArray[np.bool_]
 
 
 def tree_plan(problem: TreeProblem) -> TreePlan:
-    """Domains, derivative tables and index arrays.
+    """Domains, integer weights and index arrays.
 
     Raises
     ------
@@ -314,150 +133,28 @@ def tree_plan(problem: TreeProblem) -> TreePlan:
     """
     lower, upper, cut = domains(problem)
     units, unit = whole_weights(problem.absolute)
-    levels, entries = _levels(problem, units, cut)
     given = (problem.tree, problem.node, problem.absolute, problem.lower, problem.upper)
-    return TreePlan(*given, lower, upper, units, unit, levels, entries)
+    return TreePlan(*given, lower, upper, units, unit, _levels(problem, units, cut))
 
 
-def _reach(problem: TreeProblem, units: Integers, cut: npt.NDArray[np.bool_]) -> list[int | None]:
-    """For each level the largest total weight above a node, which bounds the prices there; None where bounds of inner
-    nodes above may add any price."""
+def _levels(problem: TreeProblem, units: Integers, cut: npt.NDArray[np.bool_]) -> tuple[LevelPlan, ...]:
     tree = problem.tree
-    own = np.zeros(tree.size, dtype=np.int64)
-    if problem.node.size == tree.size and (np.diff(problem.node) == 1).all():
-        own += units
-    else:
-        np.add.at(own, problem.node, units)
-    above = np.zeros(tree.size, dtype=np.int64)
-    out: list[int | None] = []
-    free = True
-    for number, level in enumerate(tree.levels):
-        if number:
-            parents = tree.parent[level]
-            above[level] = above[parents] + own[parents]
-        out.append(int(above[level].max(initial=0)) if free else None)
-        free = free and not cut[level].any()
-    return out
-
-
-def _levels(problem: TreeProblem, units: Integers, cut: npt.NDArray[np.bool_]) -> tuple[tuple[LevelPlan, ...], int]:
-    """The levels and the size of their tables; no tables and 0 where these would be too large."""
-    tree = problem.tree
-    reach = _reach(problem, units, cut)
-    used, nodes, turn = _by_node(problem, units)
+    used = np.flatnonzero(units > 0)
+    used = used[np.argsort(problem.node[used], kind="stable")]
+    nodes = problem.node[used]
+    turn = np.arange(used.size) - np.searchsorted(nodes, nodes)  # how many of the same node came before
     edges = np.searchsorted(nodes, tree.bounds)
-    limit = TABLE_LIMIT[0] + TABLE_LIMIT[1] * tree.size
-    plans: list[LevelPlan] = []
-    table: Integers | None = np.zeros(0, dtype=np.int64)
-    entries = 0
-    for number, level in reversed(list(enumerate(tree.levels))):
-        leaf = tree.is_leaf[level]
-        inner = np.flatnonzero(~leaf)
+    plans = []
+    for number, level in enumerate(tree.levels):
+        inner = np.flatnonzero(~tree.is_leaf[level])
         family = tree.generations[number] if inner.size else None
         part = slice(edges[number], edges[number + 1])
-        mine = (used[part], nodes[part] - level.start, turn[part])
-        tables = None if table is None else _tables(table, leaf, mine, units, reach[number], limit - entries)
-        table = None if tables is None else tables.after
-        entries += 0 if tables is None else tables.entries
-        columns = None if inner.size == leaf.size else inner
-        bounded = np.flatnonzero(cut[level]) if cut[level].any() else None
-        plans.append(LevelPlan(level, columns, family, bounded, tables))
-    if table is not None:
-        return tuple(reversed(plans)), entries
-    return tuple(replace(plan, tables=None) for plan in reversed(plans)), 0
-
-
-def _by_node(problem: TreeProblem | TreePlan, units: Integers) -> tuple[Integers, Integers, Integers]:
-    """(used, nodes, turn): measurements with a weight in the order of their nodes, these, and how many of the same node
-    came before."""
-    used = np.flatnonzero(units > 0)
-    nodes = problem.node[used]
-    if (np.diff(nodes) < 0).any():
-        used = used[np.argsort(nodes, kind="stable")]
-        nodes = problem.node[used]
-    again = np.concatenate([[False], nodes[1:] == nodes[:-1]])[: used.size]
-    turn = np.zeros(used.size, dtype=np.int64)
-    if again.any():
-        turn = np.arange(used.size) - np.maximum.accumulate(np.where(again, 0, np.arange(used.size)))
-    return used, nodes, turn
-
-
-def turns(plan: TreePlan) -> list[list[tuple[Integers, Integers]]]:
-    """For each level and round (measurements, columns): the first measurement of each node, then the second, ..."""
-    used, nodes, turn = _by_node(plan, plan.units)
-    edges = np.searchsorted(nodes, plan.tree.bounds)
-    out = []
-    for number, level in enumerate(plan.tree.levels):
-        part = slice(edges[number], edges[number + 1])
         which, column, when = used[part], nodes[part] - level.start, turn[part]
-        rounds = range(int(when.max(initial=-1)) + 1)
-        out.append([(which[when == r], column[when == r]) for r in rounds])
-    return out
-
-
-def _tables(
-    below: Integers,
-    leaf: npt.NDArray[np.bool_],
-    mine: tuple[Integers, Integers, Integers],
-    units: Integers,
-    reach: int | None,
-    limit: int,
-) -> Tables | None:
-    """The tables of a level whose children have derivatives ``below``; None where they would be too large."""
-    before, entry = below, None
-    if leaf.any():
-        before = np.union1d(below, np.zeros(1, dtype=np.int64))
-        if before.size != below.size:
-            entry = np.concatenate([[0], np.searchsorted(below, before, side="right")])
-    found = _rounds(*mine, units, before, leaf.size, limit)
-    if found is None:
-        return None
-    rounds, derivatives, entries = found
-    first, last = 0, int(derivatives.size)
-    if reach is not None:
-        first, last = (int(i) for i in np.searchsorted(derivatives, [-reach, reach + 1]))
-    zero = int(np.searchsorted(before, 0)) + 1
-    return Tables(entry, zero, before.size + 1, rounds, derivatives[first:last], slice(first, last + 1), entries)
-
-
-def _rounds(
-    used: Integers, column: Integers, turn: Integers, units: Integers, derivatives: Integers, size: int, limit: int
-) -> tuple[tuple[Round, ...], Integers, int] | None:
-    """The rounds of one level (measurements ``used`` of nodes ``column``, the ``turn``-th of its node), the derivatives
-    afterwards, and how many numbers they hold; None where these are more than ``limit``."""
-    rounds = []
-    entries = 0
-    for r in range(int(turn.max(initial=-1)) + 1):
-        now = turn == r if r or turn.any() else slice(None)
-        which, at = used[now], column[now]
-        mixed = units[which]
-        weights = mixed[:1] if mixed.min() == mixed.max() else np.unique(mixed)
-        if weights.size > _GROUPS:
-            return None
-        parts = [derivatives + w for w in weights] + [derivatives - w for w in weights]
-        rest = None
-        if at.size < size:
-            missing = np.ones(size, dtype=bool)
-            missing[at] = False
-            rest = np.flatnonzero(missing)
-            parts.append(derivatives)
-        new = np.unique(np.concatenate(parts))
-        groups = []
-        for w in weights:
-            mine = mixed == w
-            below = np.concatenate([[0], np.searchsorted(derivatives + w, new, side="right")])
-            above = np.concatenate([[0], np.searchsorted(derivatives - w, new, side="right")])
-            columns = None if weights.size == 1 and rest is None else at[mine]
-            groups.append(Group(columns, which[mine], below, above))
-        keep = np.concatenate([[0], np.searchsorted(derivatives, new, side="right")])
-        rounds.append(Round(new.size + 1, tuple(groups), rest, keep))
-        derivatives = new
-        entries += (new.size + 1) * size
-        if entries > limit:
-            return None
-    if not rounds:
-        entries += (derivatives.size + 1) * size
-    return tuple(rounds), derivatives, entries
+        rounds = tuple((which[when == r], column[when == r]) for r in range(int(when.max(initial=-1)) + 1))
+        bounded = np.flatnonzero(cut[level]) if cut[level].any() else None
+        columns = None if inner.size == level.stop - level.start else inner
+        plans.append(LevelPlan(level, columns, family, bounded, rounds))
+    return tuple(plans)
 
 
 # ------------------------------------------------------------------ lists of segments
@@ -495,8 +192,9 @@ class Lists:
 
 
 @dataclass(frozen=True, eq=False)
-class SparseMessages:
-    """As ``Messages``: ``before`` the sums over children, ``after`` with own bounds and terms."""
+class Messages:
+    """For each level ``before``, the sums over children (None for levels of leaves only), and ``after``, with own
+    bounds and terms."""
 
     before: tuple[Lists | None, ...]
     after: tuple[Lists, ...]
@@ -520,28 +218,27 @@ class SparseMessages:
         return below.passing(family.spread(price), below.owner)
 
 
-def exact_messages(plan: TreePlan, value: Floats) -> Messages | SparseMessages:
-    """In shared tables where these are small enough."""
-    return messages(plan, value) if plan.shared else sparse_messages(plan, value)
+def messages(plan: TreePlan, value: Floats) -> Messages:
+    """From the leaves up; time N log^2 N or so per level of N segments.
 
-
-def sparse_messages(plan: TreePlan, value: Floats) -> SparseMessages:
-    """From the leaves up; time N log^2 N or so per level of N segments."""
-    order = plan.cached("turns", lambda: turns(plan))
+    The least cost of dividing x among children has conjugate the sum of theirs, so its segments are theirs in the order
+    of derivatives, laid end to end. Adding ``w |x - v|`` splits the segment at v and moves derivatives left of it down
+    and right of it up by w.
+    """
     before: list[Lists | None] = []
     after: list[Lists] = []
     below: Lists | None = None
-    for level, rounds in zip(reversed(plan.levels), reversed(order), strict=True):
+    for level in reversed(plan.levels):
         total = None
         if level.family is not None:
             assert below is not None
             total = _sum(level.family, below)
-        below = _sparse_with_leaves(level, plan, total)
-        for which, columns in rounds:
-            below = _sparse_measured(below, plan.units[which], value[which], columns)
+        below = _with_leaves(level, plan, total)
+        for which, columns in level.rounds:
+            below = _measured(below, plan.units[which], value[which], columns)
         before.append(total)
         after.append(below)
-    return SparseMessages(tuple(reversed(before)), tuple(reversed(after)), plan)
+    return Messages(tuple(reversed(before)), tuple(reversed(after)), plan)
 
 
 def _sum(family: Generation, below: Lists) -> Lists:
@@ -603,7 +300,7 @@ def _running(base: Floats, parent: Integers, length: Floats) -> tuple[Floats, Fl
     return start, end
 
 
-def _sparse_with_leaves(level: LevelPlan, plan: TreePlan, total: Lists | None) -> Lists:
+def _with_leaves(level: LevelPlan, plan: TreePlan, total: Lists | None) -> Lists:
     """Before own terms: the children's sums cut to the bounds, and zero on their domain for leaves."""
     low, high = plan.lower[level.nodes], plan.upper[level.nodes]
     if level.inner is None:
@@ -628,7 +325,7 @@ def _sparse_with_leaves(level: LevelPlan, plan: TreePlan, total: Lists | None) -
     return Lists(_first(owner[some], level.size), derivative[some], start[some], end[some], low, high)
 
 
-def _sparse_measured(old: Lists, units: Integers, value: Floats, columns: Integers) -> Lists:
+def _measured(old: Lists, units: Integers, value: Floats, columns: Integers) -> Lists:
     """With ``units |x - value|`` added at ``columns``: segments split at the value, left parts down, right parts up."""
     n = old.left.size
     weight = np.zeros(n, dtype=np.int64)

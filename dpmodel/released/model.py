@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Mask
-from dpmodel.forecast import Forecast, Seconds
 from dpmodel.marks.noisy import Noisy
 from dpmodel.memo import PublicFacts
 
@@ -138,22 +137,3 @@ def picks(columns: Any, size: int) -> sp.csr_array:
     columns = np.asarray(columns, dtype=np.int64)
     k = columns.size
     return sp.csr_array((np.ones(k), columns, np.arange(k + 1)), shape=(k, size))
-
-
-# ------------------------------------------------------------------ forecasts
-
-
-def free_of_charge(
-    statement: str, *, seconds: float, alpha: float, work: str, caveats: tuple[str, ...] = ()
-) -> Forecast:
-    """The forecast of a solver that spends nothing."""
-    return Forecast(
-        statement=statement,
-        epsilon=0.0,
-        delta=0.0,
-        beta=0.0,
-        error=Seconds(seconds, alpha),
-        proved=alpha == 0,
-        work=work,
-        caveats=caveats,
-    )

@@ -18,7 +18,8 @@ from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves,
 from dpmodel.errors import InfeasibleError
 from dpmodel.forecast import Forecast
 from dpmodel.privacy import NoiseSource
-from dpmodel.released.model import Postprocessing, free_of_charge
+from dpmodel.released.decision import free_of_charge
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.structure import Chains, Kind, Margins, Separable, Structure, Sums, structure
 
 _TIE = 1e-12  # derivatives this small against the weights they are sums of are rounding
@@ -393,9 +394,6 @@ _WORDS: dict[Kind, str] = {
     "chains": "monotone regression",
     "margins": "margins replaced effect by effect",
 }
-# Seconds per n log2 n (box, sums), per chain and measurement (chains), per cell and axis (margins), on one core.
-_SECONDS: dict[Kind, float] = {"box": 2e-8, "sums": 1e-7, "chains": 1e-8, "margins": 5e-9}
-_HEAP, _CHAIN, _CALL = 1e-5, 6e-5, 5e-4
 
 
 @dataclass(frozen=True)
@@ -439,15 +437,9 @@ class Projection(Mechanism[Postprocessing]):
         return YES
 
     def forecast(self, model: Postprocessing, options: Options) -> Forecast:
-        found = structure(model)
-        if found.kind is None or found.separable is None:
-            return free_of_charge(f"not eligible: {found.reason}", seconds=math.inf, alpha=math.inf, work="none")
-        return free_of_charge(
-            "the optimum, exactly (to rounding)",
-            seconds=_seconds(found),
-            alpha=0.0,
-            work=_WORDS[found.kind],
-        )
+        kind = structure(model).kind
+        assert kind is not None
+        return free_of_charge(self.name, model, "the optimum, exactly (to rounding)", alpha=0.0, work=_WORDS[kind])
 
     def run(
         self, model: Postprocessing, options: Options, noise: NoiseSource, progress: Progress = no_progress
@@ -510,21 +502,6 @@ def _whole(single: Separable, x: Floats, lower: Floats, upper: Floats, whole: In
     finite = np.isfinite(x)
     a, b = (loss(single, np.where(finite, point, 0.0)) for point in (down, up))
     return np.where(b < a, up, down)
-
-
-def _seconds(found: Structure) -> float:
-    """From sizes; constants measured on one core of a 2020s server."""
-    single, rest = found.separable, found.coupling
-    assert found.kind is not None and single is not None
-    n = single.curvature.size
-    size = (n + single.owner.size) * math.log2(n + single.owner.size + 2)
-    if isinstance(rest, Chains):
-        heaped = int(np.isin(single.owner, rest.order).sum())
-        passes: int = 1 if (single.curvature > 0).all() else 2
-        return _CALL + _SECONDS["chains"] * size + _CHAIN * rest.lower.size + _HEAP * (passes / 2) * heaped
-    if isinstance(rest, Margins):
-        return _CALL + _SECONDS["margins"] * n * len(rest.shape) + 1e-4 * len(rest.axes)
-    return _CALL + _SECONDS[found.kind] * size
 
 
 PROJECTION = Projection()

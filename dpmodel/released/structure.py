@@ -387,3 +387,11 @@ def _labels(shape: tuple[int, ...], own: tuple[int, ...]) -> Integers:
     for a in own:
         label = label * shape[a] + np.arange(shape[a]).reshape([-1 if b == a else 1 for b in range(len(shape))])
     return label.ravel()
+
+
+def table_shape(model: Postprocessing) -> tuple[int, ...] | None:
+    """Axes of x in C order: of the table, or of the only variable (flattened column by column, so axes reversed)."""
+    if model.shape is None and model.form is not None and len(model.columns) == 1:
+        shape = tuple(int(d) for d in reversed(model.columns[0][0].shape))
+        return shape if len(shape) > 1 and math.prod(shape) == model.form.size else None
+    return model.shape

@@ -17,7 +17,7 @@ from dpmodel.compile.footprint import Footprint
 from dpmodel.compile.rows import FewRows
 from dpmodel.contract import Candidate
 from dpmodel.errors import DPModelError, ImpossibilityError
-from dpmodel.forecast import ExcessRisk, Forecast, RowsMissed, Seconds, Violation
+from dpmodel.forecast import ExcessRisk, Forecast, Place, RowsMissed, Violation
 from dpmodel.programs.classifier import Classification
 from dpmodel.programs.theorems import remedies
 from dpmodel.programs.words import reached, sentences
@@ -216,10 +216,10 @@ def _meaning(forecast: Forecast) -> Iterator[str]:
         )
     if forecast.vacuous:
         yield "Accuracy: the statement holds, but a public point keeps it too: data add nothing that is proved."
-    elif forecast.proved and not isinstance(error, Seconds):
+    elif forecast.proved and not isinstance(error, Place):
         sure = "" if forecast.spends_nothing else f" in all but {number(100 * forecast.beta)} of 100 runs"
         yield f"Accuracy: proved; it holds{sure} whatever the data are within their declarations."
-    elif not isinstance(error, Seconds):
+    elif not isinstance(error, Place):
         yield "Accuracy: predicted, on data drawn from the declarations; on other data it may be better or worse."
     yield from _quantities(error)
 
@@ -238,8 +238,8 @@ def _quantities(error: Any) -> Iterator[str]:
         yield "excess risk: how much more the objective is at the released coefficients than at the best ones."
     elif isinstance(error, RowsMissed):
         yield "rows missed: records whose row the answer does not satisfy; below the records needed nothing is said."
-    elif isinstance(error, Seconds):
-        yield "All solvers reach the same optimum of published numbers; they compare by time."
+    elif isinstance(error, Place):
+        yield "All solvers reach the same optimum of published numbers; the first that serves is taken."
 
 
 # --------------------------------------------------------------------------------------------------------- a problem

@@ -81,20 +81,18 @@ def select_mechanism(candidates: Sequence[Candidate], options: Options | None = 
 
     As printed: adassp-as-printed, frank-wolfe-as-printed, stochastic-mirror-descent.
 
-    Post-processing costs no privacy and its solvers reach the same optimum, so those that reach it (to 1e-4 of the
-    objective) compare by the time they are expected to take, ``Seconds``:
+    Post-processing costs no privacy and its solvers reach the same optimum (to 1e-4 of the objective), so the first
+    that serves is taken (``dpmodel.released.decision``):
 
     ================================  ===================================================================
-    post-processing                   usual winner
+    post-processing                   solver
     ================================  ===================================================================
-    tree, Laplace noise               exact-tree: linear in the nodes
+    cells alone                       projection: each by itself
     tree, Gaussian noise              least-squares-tree: two passes; active sets where bounds bind
-    tree, both (elastic or mixed)     general-solver while small, else admm-tree
-    one total, a chain, cells alone   projection: closed forms and isotonic regression
-    table under public marginals      projection (squares, no bounds), else admm-tables
-    answers of a strategy matrix      admm-strategy
-    other linear constraints          general-solver (HiGHS, Clarabel) while small, else admm
-    anything else that is convex      general-solver, as CVXPY solves it
+    one total, chains, table margins  projection: closed forms and isotonic regression
+    tree, Laplace noise               exact-tree
+    anything else, small              general-solver (HiGHS, Clarabel; what is not linear as CVXPY solves it)
+    anything else, large              admm-tables under table margins, else admm
     ================================  ===================================================================
 
     Exact systems (vectors, inequalities or points, one per record, satisfied exactly or not at all) compare by the rows

@@ -8,8 +8,7 @@ from released.admm_cases import random_form, reference, table
 
 from dpmodel.contract import Options
 from dpmodel.privacy import noise_source
-from dpmodel.released.admm import splits_of
-from dpmodel.released.admm_algorithms import ADMM, prepare
+from dpmodel.released.admm import ADMM, prepare, splits_of
 from dpmodel.released.model import LikelihoodForm, Postprocessing
 
 KINDS = ("laplace", "gaussian", "elastic", "mixed")
@@ -117,7 +116,7 @@ def test_redundant_equalities_and_empty_parts() -> None:
 
 
 def test_sparse_and_dense_updates_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    import dpmodel.released.admm as linear
+    import dpmodel.released.x_updates as linear
 
     forms = [table((4, 3, 3), 2, 3), random_form(4, "laplace"), random_form(9, "elastic")]
     before = [form.objective(prepare(form).solve().x) for form in forms]

@@ -10,7 +10,7 @@ import pytest
 import dpmodel as dpm
 from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy.distributions import DiscreteLaplace, Gaussian, Laplace
-from dpmodel.released.faces.consistent import Setting, settled
+from dpmodel.released.faces.refits import Setting, settled
 
 DISTRIBUTIONS = {"laplace": Laplace, "discrete": DiscreteLaplace, "gaussian": Gaussian}
 

@@ -180,13 +180,12 @@ def test_the_protocol():
     model = Postprocessing(LikelihoodForm.of(np.eye(2), [1.0, 2.0], square=1), ())
     assert PROJECTION.eligible(model, OPTIONS).eligible
     forecast = PROJECTION.forecast(model, OPTIONS)
-    assert forecast.epsilon == 0 and forecast.error.objective == 0 and 0 < forecast.error.seconds < 0.1
+    assert forecast.epsilon == 0 and forecast.error.objective == 0
     outcome = Projection(name="mine").run(model, OPTIONS, SeededSource(0))
     assert outcome.status == "optimal" and outcome.value == 0
     mixed = Postprocessing(LikelihoodForm.of([[1, 1]], [1.0], square=1), ())
     verdict = PROJECTION.eligible(mixed, OPTIONS)
     assert not verdict.eligible and verdict.reason
-    assert PROJECTION.forecast(mixed, OPTIONS).error.seconds == np.inf
 
 
 def test_least_squares_never_goes_further_from_the_truth_and_nonnegativity_lifts_totals():

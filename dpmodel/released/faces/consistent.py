@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import numbers
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -14,21 +13,17 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers, Labels
-from dpmodel.contract import Candidate
-from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
-from dpmodel.forecast import Seconds
+from dpmodel._types import Floats, Labels
+from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.marks.noisy import Noisy
 from dpmodel.models.postprocessing import FREE, Published, release_of
-from dpmodel.privacy import public_generator
 from dpmodel.problem import Problem
 from dpmodel.release import Accuracy, Release
+from dpmodel.released.faces.refits import Setting, worse_than_published
 from dpmodel.released.least_squares_tree import LeastSquaresTree
-from dpmodel.released.likelihood import checked_setting, distribution_weights, neg_log_likelihood
+from dpmodel.released.likelihood import distribution_weights, neg_log_likelihood
 from dpmodel.released.model import LikelihoodForm, Postprocessing
-from dpmodel.released.read import name_of, require_one_publication
-from dpmodel.released.tree_of import tree_problem
-from dpmodel.released.trees import TreeProblem
+from dpmodel.released.read import require_one_publication
 from dpmodel.solve.execute import Executed, execute
 from dpmodel.solve.plan import Plan
 from dpmodel.solve.planner import make_plan
@@ -49,282 +44,6 @@ def solve_published(model: Postprocessing, mechanism: str | AnyMechanism = "auto
     if done.failure is not None:
         raise done.failure
     return done
-
-
-# ------------------------------------------------------------------ simulated fits
-
-
-# What models keep that does not depend on the published numbers.
-_OF_THE_CONSTRAINTS = ("exact tree plan", "consistent", "origins")
-
-
-def form_of(model: Postprocessing) -> LikelihoodForm:
-    """The model in arrays.
-
-    Raises
-    ------
-    UnsupportedModelError
-        Where it has none.
-    """
-    if model.form is None:
-        raise UnsupportedModelError(
-            "a problem with terms outside the likelihood form",
-            why="its refits would need the problem itself with other numbers in it",
-            remedy="linear constraints and neg_log_likelihood terms only",
-        )
-    return model.form
-
-
-def solution_of(model: Postprocessing) -> Floats:
-    """(n,) the values of the user's variables, in the order of the form."""
-    x = np.zeros(form_of(model).size)
-    for variable, where in model.columns:
-        x[where] = np.ravel(variable.value, order="F")
-    return x
-
-
-def refits(model: Postprocessing, x: Floats, count: int, seed: int, mechanism: str | AnyMechanism) -> Iterator[Floats]:
-    """``count`` solutions (n,) of the model with new noise around x.
-
-    Raises
-    ------
-    UnsupportedModelError
-        For a model without a form, and where published numbers enter in another way than by their likelihood.
-    """
-    form = form_of(model)
-    generator = public_generator(seed)
-    truth = form.value.copy()  # penalties keep what they pull towards
-    for rows in measured_rows(model):
-        truth[rows] = form.matrix[rows] @ x
-    if is_separable(form):
-        # One measurement per entry and bounds alone: the loss falls up to the measured value and rises from there.
-        column, sign = form.matrix.indices, form.matrix.data
-        for _ in range(count):
-            again = np.empty(form.size)
-            again[column] = sign * (truth + noise_of(model, generator))
-            yield np.clip(again, form.lower, form.upper)
-        return
-    known = tree_problem(model)
-    same = known is not None and np.array_equal(known.value, form.value)
-    for _ in range(count):
-        value = truth + noise_of(model, generator)
-        fresh = with_values(model, value)
-        if known is not None and not same:
-            fresh._memo.clear()  # recognised in another order: everything is looked for again
-        else:
-            _tell(fresh, None if known is None else replace(known, value=value))
-        outcome = solve_published(fresh, mechanism).outcome
-        assert outcome.x is not None
-        yield np.asarray(outcome.x, dtype=np.float64)
-
-
-def with_values(model: Postprocessing, value: Floats) -> Postprocessing:
-    """The model with other published numbers; what it keeps of constraints and weights alone is kept."""
-    form = form_of(model)
-    kept: dict[Hashable, Any] = {
-        key: found
-        for key, found in model._memo.items()
-        if (key[0] if isinstance(key, tuple) else key) in _OF_THE_CONSTRAINTS
-    }
-    return replace(model, form=replace(form, value=value), problem=None, _memo=kept)
-
-
-def measured_rows(model: Postprocessing) -> tuple[slice, ...]:
-    """The rows of each measurement, its numbers column by column.
-
-    Raises
-    ------
-    UnsupportedModelError
-        Where published numbers enter in another way than once each in a residual: their noise has no rows.
-    """
-    for noisy, rows in zip(model.measurements, model.rows, strict=True):
-        if rows.stop - rows.start != noisy.size:
-            raise UnsupportedModelError(
-                f"{name_of(noisy)} enters in another way than by its likelihood",
-                why="in constraints, in part or rearranged, what its noise does to the fit cannot be simulated",
-                remedy="neg_log_likelihood(x, noisy); a part of the numbers is noisy[...], a Noisy of its own",
-            )
-    return model.rows
-
-
-def noise_of(model: Postprocessing, generator: Any) -> Floats:
-    """(rows of the form,) one draw of the noise of every measurement; nothing where no published numbers stand."""
-    out = np.zeros(form_of(model).value.size)
-    for noisy, rows in zip(model.measurements, measured_rows(model), strict=True):
-        out[rows] = noisy.noise.sample(noisy.shape, generator).ravel(order="F")
-    return out
-
-
-def _tell(model: Postprocessing, problem: TreeProblem | None) -> None:
-    """What the model is as a tree, so that nobody looks for one."""
-    model.cached("tree problem", lambda: problem)
-
-
-def is_separable(form: LikelihoodForm) -> bool:
-    """Whether every entry was measured once and bounds alone restrict it."""
-    M = form.matrix
-    return (
-        form.equality.shape[0] == form.inequality.shape[0] == 0
-        and M.shape[0] == M.shape[1] == M.nnz
-        and bool((np.diff(M.indptr) == 1).all())
-        and bool((np.abs(M.data) == 1).all())
-        and np.unique(M.indices).size == form.size
-        and not form.linear.any()
-        and not form.integer.any()
-        and bool((form.absolute + form.square > 0).all())
-    )
-
-
-# ------------------------------------------------------------------ the form of a fit
-
-
-# Simulated fits: at most so many, of so many numbers together, for about so many seconds by the solvers' forecasts.
-# With fewer than the least nothing is simulated.
-_MOST, _NUMBERS, _SECONDS, _LEAST = 5, 1_000_000, 0.5, 3
-_SEED = 0
-# A level is worse than published where its simulated error is larger by this factor: some fits tell no more.
-_WORSE = 1.5
-
-# The form of a fit that nobody named: see ``settled``.
-AUTO = "auto"
-
-
-@dataclass(frozen=True)
-class Setting:
-    """How the likelihood is spelled: ``alpha`` and ``form`` as in ``neg_log_likelihood``. Among several measurements,
-    alpha concerns those with absolute errors only. ``top_down`` : squares on a tree, whose bounds are seen to level by
-    level from the top where no solver is named."""
-
-    alpha: float = 1.0
-    form: str = "likelihood"
-    top_down: bool = False
-
-    def __post_init__(self) -> None:
-        checked_setting(self.alpha, self.form)
-
-    def alpha_for(self, noisy: Noisy) -> float:
-        return 1.0 if np.any(noisy.noise.square) else float(self.alpha)
-
-    def solver(self, named: str | AnyMechanism) -> str | AnyMechanism:
-        """What solves: the one named, or that of the setting."""
-        return LeastSquaresTree(top_down=True) if self.top_down and named == "auto" else named
-
-
-Build = Callable[[Setting], Postprocessing]
-
-
-def settled(build: Build, alpha: float, form: str) -> tuple[Postprocessing, Setting]:
-    """The model of the form asked for, or of the one that is expected to be more accurate where none is.
-
-    On trees least squares from the top down (``LeastSquaresTree``), whatever the noise: no level is expected to come
-    out worse than it was published, which neither the likelihood nor least squares under x >= 0 promise. Elsewhere by a
-    forecast: the least-squares fit of the published numbers is taken for the truth, noise is drawn from the declared
-    distributions, and both forms are fitted to the same draws. The form with the smaller error is taken, each level (or
-    measured marginal) counted relative to its error as published. Where the simulation would take too long it is least
-    squares, whose error in the 2-norm weighted by the scales is never above that of the published numbers. The two are
-    the same without Laplace noise, and for cells that were measured once each.
-    """
-    if form != AUTO:
-        setting = Setting(alpha, form)
-        return build(setting), setting
-    likelihood, squares = Setting(alpha, "likelihood"), Setting(1.0, "least-squares")
-    first = build(likelihood)
-    if alpha == 1 and not is_separable(form_of(first)) and tree_problem(first) is not None:
-        gaussian = not form_of(first).absolute.any()
-        setting = Setting(1.0, "likelihood" if gaussian else "least-squares", top_down=True)
-        with contextlib.suppress(SpecificationError):  # noise that is zero in practice has no weight
-            return (first if gaussian else build(setting)), setting
-    if alpha < 1 or not form_of(first).absolute.any() or is_separable(form_of(first)):
-        return first, likelihood
-    try:
-        second = build(squares)
-    except SpecificationError:  # noise that is zero in practice has no weight
-        return first, likelihood
-    count = _repetitions(first, second)
-    if count < _LEAST:
-        return second, squares
-    try:
-        x = _solution(second)
-    except InfeasibleError:  # solve says so
-        return second, squares
-    if x is None:
-        return first, likelihood
-    errors = [ratios(model, x, count) for model in (first, second)]
-    best = 0 if _mean(errors[0]) < _mean(errors[1]) else 1
-    model, setting = ((first, likelihood), (second, squares))[best]
-    model.cached("ratios", lambda: errors[best])
-    return model, setting
-
-
-def worse_than_published(model: Postprocessing, setting: Setting) -> tuple[str, ...]:
-    """A line per level (or marginal) that the fit is forecast to leave with a larger error than it was published with;
-    nothing where no simulation is affordable."""
-
-    def simulated() -> Mapping[str, float]:
-        count = 0 if setting.top_down else _repetitions(model)
-        x = None if count < _LEAST or is_separable(form_of(model)) else _solution(model)
-        return {} if x is None else ratios(model, x, count)
-
-    found = model.cached("ratios", simulated)
-    return tuple(
-        f"{name}: the fit is forecast to have {ratio:.2g} times the error of the published numbers"
-        for name, ratio in found.items()
-        if ratio > _WORSE
-    )
-
-
-def ratios(model: Postprocessing, x: Floats, count: int) -> dict[str, float]:
-    """{level or marginal: mean absolute error of simulated fits over that of the numbers as published}."""
-    form = form_of(model)
-    truth = form.matrix @ x
-    groups = _groups(model)
-    fitted, noise = np.zeros(truth.size), np.zeros(truth.size)
-    same = public_generator(_SEED)  # the draws of the refits: both errors are those of the same numbers
-    for again in refits(model, x, count, _SEED, _solver(model).mechanism):
-        fitted += np.abs(form.matrix @ again - truth)
-        noise += np.abs(noise_of(model, same))
-    return {name: float(fitted[rows].sum()) / max(float(noise[rows].sum()), 1e-300) for name, rows in groups.items()}
-
-
-def _groups(model: Postprocessing) -> dict[str, Integers]:
-    """Rows by measurement, and on trees by level."""
-    tree = tree_problem(model)
-    found: dict[str, Integers] = {}
-    for noisy, span in zip(model.measurements, measured_rows(model), strict=True):
-        rows = np.arange(span.start, span.stop)
-        if not rows.size:
-            continue
-        level = np.zeros(rows.size, dtype=np.int64)
-        if tree is not None and np.array_equal(tree.value, form_of(model).value):
-            level = np.searchsorted(tree.tree.bounds, tree.node[rows], side="right") - 1
-        for each in np.unique(level).tolist():
-            name = name_of(noisy) + (f", level {each}" if np.unique(level).size > 1 else "")
-            found[name] = np.concatenate([found.get(name, np.zeros(0, dtype=np.int64)), rows[level == each]])
-    return found
-
-
-def _solver(model: Postprocessing) -> Candidate:
-    return model.cached("solver", lambda: make_plan(Published(model), FREE).chosen)
-
-
-def _solution(model: Postprocessing) -> Floats | None:
-    x = solve_published(model, _solver(model).mechanism).outcome.x
-    return None if x is None else np.asarray(x, dtype=np.float64)
-
-
-def _repetitions(*models: Postprocessing) -> int:
-    seconds, affordable = 0.0, _NUMBERS // max(form_of(models[0]).size, 1)
-    if affordable < _LEAST:
-        return 0
-    for model in models:
-        forecast = _solver(model).forecast
-        assert forecast is not None and isinstance(forecast.error, Seconds)
-        seconds += forecast.error.seconds
-    return min(_MOST, affordable, math.floor(_SECONDS / max(seconds, 1e-9)))
-
-
-def _mean(found: Mapping[str, float]) -> float:
-    return float(np.mean(list(found.values())))
 
 
 # ------------------------------------------------------------------ fits

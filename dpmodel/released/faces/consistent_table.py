@@ -17,19 +17,17 @@ from dpmodel.marks.domain import Domain, key
 from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy.distributions import Laplace
 from dpmodel.released.faces.consistent import (
-    AUTO,
     Consistent,
     Round,
-    Setting,
     assembled,
     box,
     checked_noisy,
     flattened,
     public_array,
     refuse_contradiction,
-    settled,
 )
 from dpmodel.released.faces.query_release import MOST_CELLS, MarginalAnswer, Over
+from dpmodel.released.faces.refits import AUTO, Setting, settled
 from dpmodel.released.faces.workload import Marginal, Tables, allowed_cells, marginal_named, sums, zero_cells
 from dpmodel.released.model import Postprocessing
 from dpmodel.released.rounding import How, round_form, round_total

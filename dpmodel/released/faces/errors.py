@@ -20,7 +20,8 @@ from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.privacy import PublicGenerator, public_generator
 from dpmodel.problem import Problem
-from dpmodel.released.faces.consistent import Consistent, form_of, measured_rows, noise_of, refits, solution_of
+from dpmodel.released.faces.consistent import Consistent
+from dpmodel.released.faces.refits import form_of, measured_rows, noise_of, refits, solution_of
 from dpmodel.released.model import LikelihoodForm, Postprocessing, picks
 from dpmodel.released.tree_of import tree_problem
 from dpmodel.released.trees import TreeProjector

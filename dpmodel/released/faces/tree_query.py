@@ -21,10 +21,8 @@ from dpmodel.marks.noisy import Noisy
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import Neighbors, Records
 from dpmodel.released.faces.consistent import (
-    AUTO,
     Consistent,
     Round,
-    Setting,
     assembled,
     box,
     checked_noisy,
@@ -32,8 +30,8 @@ from dpmodel.released.faces.consistent import (
     flattened,
     public_array,
     refuse_contradiction,
-    settled,
 )
+from dpmodel.released.faces.refits import AUTO, Setting, settled
 from dpmodel.released.model import Postprocessing, picks
 from dpmodel.released.rounding import round_tree
 from dpmodel.released.trees import Tree, TreeProblem

@@ -9,7 +9,8 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
 from dpmodel.problem import Problem
-from dpmodel.released.faces.consistent import ROUNDINGS, Round, solution_of
+from dpmodel.released.faces.consistent import ROUNDINGS, Round
+from dpmodel.released.faces.refits import solution_of
 from dpmodel.released.faces.tree_query import rounded_tree
 from dpmodel.released.model import Postprocessing
 from dpmodel.released.rounding import round_form

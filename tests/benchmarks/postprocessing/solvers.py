@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from dpmodel.models.postprocessing import FREE
 from dpmodel.privacy import ExactSource
-from dpmodel.released.admm_algorithms import ADMM_STRATEGY, prepare_tables, prepare_tree
+from dpmodel.released.admm import Admm, prepare_tables, prepare_tree
 from dpmodel.released.exact_tree import Ties, solve_exact_tree
 from dpmodel.released.model import LikelihoodForm, Postprocessing
 from dpmodel.released.trees import TreeProblem
@@ -249,8 +249,8 @@ def laddered(name: str, form: LikelihoodForm, best: float, cap: float, relative:
 
 
 def solve(form: LikelihoodForm) -> Floats:
-    """What the package's admm-strategy returns, its objective right to 1e-4 or better (its own tolerance is 1e-5)."""
-    outcome = ADMM_STRATEGY.run(Postprocessing(form, ()), FREE, ExactSource())
+    """What the package's Admm("strategy") returns, its objective right to 1e-4 or better (tolerance 1e-5)."""
+    outcome = Admm("strategy").run(Postprocessing(form, ()), FREE, ExactSource())
     gap = float(outcome.notes[0].rsplit(" ", 1)[1])
     if outcome.x is None or not gap <= 1e-4:
         raise RuntimeError(f"ADMM ended {outcome.status}: {outcome.notes[0]}")
