@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpmodel import errors, linalg, losses, mechanisms, noise, released, teach
+    from dpmodel import audit, errors, linalg, losses, mechanisms, noise, released, teach
     from dpmodel.contract import AllBut, Exact, Penalty, Search, Target
     from dpmodel.errors import DPModelError, ImpossibilityError
     from dpmodel.marks import Private, Records
@@ -43,6 +43,7 @@ __all__ = [
     "Release",
     "Search",
     "Target",
+    "audit",
     "errors",
     "linalg",
     "losses",
@@ -77,7 +78,7 @@ _HOMES = {
     "dpmodel.release": ("Release",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("errors", "learn", "linalg", "losses", "mechanisms", "noise", "released", "teach")
+_MODULES = ("audit", "errors", "learn", "linalg", "losses", "mechanisms", "noise", "released", "teach")
 
 
 def __getattr__(name: str) -> Any:

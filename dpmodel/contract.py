@@ -235,6 +235,10 @@ class Serves:
     end is followed; others look at listed or bounded sets.
 
     Post-processing. ``any_solver`` : it hands the model to the solver that was named, with its options.
+
+    Audits. ``adds_up`` : what its draws lose adds up to at most what it charges; not where a sample of the records is
+    secret, or noise stands inside what is solved. ``by_stability`` : it is private because most records agree, and on
+    data far away its answers mean nothing.
     """
 
     model: type
@@ -247,6 +251,8 @@ class Serves:
     strict: bool = False
     over_all: bool = False
     any_solver: bool = False
+    adds_up: bool = True
+    by_stability: bool = False
 
 
 @runtime_checkable

@@ -81,7 +81,7 @@ class StochasticMirrorDescent(Mechanism[PrivateRegression]):
         Refuses by ``eligible``: epsilon beyond the theorem's range, delta = 0, weights, unbounded sets or derivatives.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression, as_printed=True)
+    serves: ClassVar[Serves] = Serves(PrivateRegression, as_printed=True, adds_up=False)
     name: str = "stochastic-mirror-descent"
     source: str = "Arora, Marinov and Ullah 2020, Algorithm 1 and Theorem 6"
 

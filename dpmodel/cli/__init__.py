@@ -1,4 +1,4 @@
-"""The command line: demo, taxonomy, explain, plan, reconstruct, ledger and explore."""
+"""The command line: demo, taxonomy, explain, plan, audit, reconstruct, ledger and explore."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 
 import dpmodel
-from dpmodel.cli.commands import explain_file, plan_file, show_demo, show_explorer, show_ledger
+from dpmodel.cli.commands import audit_mechanism, explain_file, plan_file, show_demo, show_explorer, show_ledger
 from dpmodel.text import wrapped
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command; returns the exit code: 0, 1 for an audit that found a fault, 2 for a refusal."""
     parser = argparse.ArgumentParser(prog="dpmodel", description="Private linear programs, written in CVXPY.")
     parser.add_argument("--version", action="version", version=f"dpmodel {dpmodel.__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -46,6 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             metavar="FILE.py[:problem]",
             help="the file runs up to its first private release, which is not made; :name: which of several",
         )
+    audit = commands.add_parser("audit", help="try what a mechanism owes, each check with a planted fault")
+    audit.add_argument("mechanism", metavar="package:Mechanism", help="a class or an object, or a registered name")
+    audit.add_argument("--models", metavar="package:MODELS", help="functions of private (default: small ones)")
+    audit.add_argument("--epsilon", type=float, default=1.0)
+    audit.add_argument("--delta", type=float, default=1e-6)
+    audit.add_argument("--neighbors", type=int, default=8, help="pairs per model")
+    audit.add_argument("--runs", type=int, default=8, help="releases per model that statements are held against")
     ledger = commands.add_parser("ledger", help="show or verify the file of a Budget(..., ledger=FILE)")
     ledger.add_argument("what", choices=("show", "verify"))
     ledger.add_argument("file", metavar="FILE")
@@ -57,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (attack, _reconstruct),
         (explain, explain_file),
         (plan, plan_file),
+        (audit, audit_mechanism),
         (ledger, show_ledger),
         (explore, show_explorer),
     ):
@@ -64,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.set_defaults(show=show)
     chosen = parser.parse_args(arguments)
     try:
-        chosen.show(chosen)
+        found = chosen.show(chosen)
     except dpmodel.DPModelError as error:
         first, *more = str(error).splitlines()
         print(
@@ -73,7 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except BrokenPipeError:  # the reader (head, a pager) had enough
         sys.stderr.close()
-    return 0
+        return 0
+    return int(found or 0)
 
 
 def _taxonomy(chosen: argparse.Namespace) -> None:

@@ -8,6 +8,7 @@ import re
 import sys
 import webbrowser
 from contextlib import redirect_stdout
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -77,6 +78,44 @@ def show_explorer(chosen: argparse.Namespace) -> None:
 
 
 # ---- ``dpmodel ledger``: what a budget's file says was spent, and whether it can be trusted to be whole
+
+
+def audit_mechanism(chosen: argparse.Namespace) -> int:
+    """Print the report, or it as JSON; 1 where something is wrong or nothing was tried.
+
+    Raises
+    ------
+    SpecificationError
+        If there is no such package or name in it.
+    """
+    from dpmodel import audit
+
+    mechanism = _imported(chosen.mechanism) if ":" in chosen.mechanism else chosen.mechanism
+    models = None if chosen.models is None else _imported(chosen.models)
+    report = audit.mechanism(
+        mechanism() if isinstance(mechanism, type) else mechanism,
+        [models] if callable(models) else models,
+        chosen.epsilon,
+        chosen.delta,
+        neighbors=chosen.neighbors,
+        runs=chosen.runs,
+    )
+    print(report.to_json(indent=2) if chosen.json else report)
+    return 0 if report.ok else 1
+
+
+def _imported(path: str) -> Any:
+    """``package.module:NAME``, also of the folder that the command is run in."""
+    module, _, name = path.partition(":")
+    sys.path.insert(0, "")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise SpecificationError(
+            f"{path}: {error}", remedy="package.module:NAME, installed or in this folder"
+        ) from None
+    finally:
+        sys.path.remove("")
 
 
 def show_ledger(chosen: argparse.Namespace) -> None:

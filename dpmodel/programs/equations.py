@@ -241,7 +241,9 @@ class ExactEquations(Mechanism[Program]):
         One stable partition, and a linear program for each subspace tried.
     """
 
-    serves: ClassVar[Serves] = Serves(Program, ("scalar low", "row low", "row high"), leaves_out=True, exact=True)
+    serves: ClassVar[Serves] = Serves(
+        Program, ("scalar low", "row low", "row high"), leaves_out=True, exact=True, by_stability=True
+    )
     name: str = "exact-equations"
     source: str = "KMMST24, Algorithm 4, tightened"
 

@@ -274,7 +274,7 @@ class CheapestPoint(Mechanism[Program]):
         At most k m dot products, in blocks until the first point passes.
     """
 
-    serves: ClassVar[Serves] = Serves(Program, ("scalar low", "row low", "row high"), leaves_out=True)
+    serves: ClassVar[Serves] = Serves(Program, ("scalar low", "row low", "row high"), leaves_out=True, adds_up=False)
     name: str = "cheapest-point"
     source: str = "Lyu, Su and Li 2017, algorithm 7"
     vertices: Any = field(default=None, compare=False, repr=False)
