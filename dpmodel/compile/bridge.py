@@ -32,7 +32,7 @@ from dpmodel._types import Floats, Integers
 from dpmodel.compile.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, private_mask
 from dpmodel.compile.affine_reader import AtBound, NotAffine, TensorReader, numbering
 from dpmodel.compile.refusals import constraint_label, refuse_blocks, refuse_undisciplined, refuse_unserved
-from dpmodel.compile.table_products import apart, substituted
+from dpmodel.compile.table_products import substituted, without_products
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private
 from dpmodel.numerics.array_program import ConeBlock, ConeKind
@@ -139,7 +139,7 @@ def lower(problem: cp.Problem) -> Lowered:
     refuse_blocks(problem.parameters())
     refuse_unserved(problem)
     maximize = isinstance(problem.objective, cp.Maximize)
-    other, products = apart(problem)
+    other, products = without_products(problem)
     if products:  # what is read then is not what was written
         refuse_undisciplined(problem)
     chain, program, inverse = _stuffed(other, maximize)
@@ -286,7 +286,7 @@ def _stuffed(problem: cp.Problem, maximize: bool) -> tuple[Any, _Program, Any]:
         chain = Chain(reductions=[*flip, *cones, bounds, EliminateZeroSized(), stuffing])
         try:
             program, inverse = chain.apply(problem)
-            return chain, program if isinstance(program, _Program) else _told(program), inverse
+            return chain, program if isinstance(program, _Program) else _as_coordinates(program), inverse
         except Exception as error:  # assertions, numpy's and scipy's errors, whatever an atom raises
             failure = f"{type(error).__name__} in CVXPY's last backend"
     raise UnsupportedModelError(
@@ -323,7 +323,7 @@ def _mostly_zeros(parameter: Any) -> bool:
     return parameter.sparse_idx is not None and parameter.size > 8 * len(parameter.sparse_idx[0])
 
 
-def _told(program: Any) -> _Program:
+def _as_coordinates(program: Any) -> _Program:
     """What CVXPY's stuffing says, as coordinates."""
     q = sp.coo_array(program.q)
     A, m = sp.coo_array((0, 0)) if program.A is None else sp.coo_array(program.A), int(program.constr_size)

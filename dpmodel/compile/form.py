@@ -37,14 +37,14 @@ class StandardForm:
     scalar: LinearMap
     matrix: LinearMap
 
-    def sums_over_rows(self, reach: Floats, size: Floats) -> Floats:
-        """(m,) sums of ``reach_ij size_j`` over the private entries of every row, zeros of ``reach`` left out;
-        ``reach`` in the order of ``matrix_positions``, ``size`` (n,)."""
+    def sums_over_rows(self, cap: Floats, size: Floats) -> Floats:
+        """(m,) sums of ``cap_ij size_j`` over the private entries of every row, zeros of ``cap`` left out;
+        ``cap`` in the order of ``matrix_positions``, ``size`` (n,)."""
         rows, columns = self.matrix_positions()
         with np.errstate(invalid="ignore"):
-            if same_for_all(reach) and reach.size > 1:
-                return self.sums_by_column(reach[0] * size if reach[0] > 0 else np.zeros(size.size))
-            product = np.where(reach > 0, reach * size[columns], 0.0)
+            if same_for_all(cap) and cap.size > 1:
+                return self.sums_by_column(cap[0] * size if cap[0] > 0 else np.zeros(size.size))
+            product = np.where(cap > 0, cap * size[columns], 0.0)
         return sum_by(rows, weights=product, minlength=self.affine.rows)
 
     def sums_by_column(self, numbers: Floats) -> Floats:

@@ -70,9 +70,9 @@ class PublicSet:
             if block.kind not in ("zero", "nonneg") and not keep[block.rows].all():
                 keep[block.rows] = False
         base = base_program(form)
-        ceiling = self.ceiling
-        capped = np.isfinite(ceiling) & ~keep
-        b = np.where(capped, ceiling, base.b)
+        largest = self.largest_sides
+        capped = np.isfinite(largest) & ~keep
+        b = np.where(capped, largest, base.b)
         return base.with_(c=np.zeros(form.affine.variables), d=0.0, b=b, keep=base.keep & (keep | capped))
 
     @cached_property
@@ -110,30 +110,30 @@ class PublicSet:
         return self.form.affine.is_linear()
 
     @property
-    def ceiling(self) -> Floats:
+    def largest_sides(self) -> Floats:
         """(m,) largest right-hand side that any database allows, for inequality rows with public
         coefficients and a private, bounded right-hand side; inf elsewhere."""
         return self._sides[1]
 
     @property
-    def lower_bound(self) -> Floats:
+    def least_sides(self) -> Floats:
         """(m,) least right-hand side that any database allows, in the same rows; -inf elsewhere."""
         return self._sides[0]
 
     @cached_property
     def _sides(self) -> tuple[Floats, Floats]:
         form = self.form
-        lower_bound, ceiling = np.full(form.affine.rows, -np.inf), np.full(form.affine.rows, np.inf)
+        least, largest = np.full(form.affine.rows, -np.inf), np.full(form.affine.rows, np.inf)
         if not form.scalar.nnz:
-            return lower_bound, ceiling
+            return least, largest
         low, high = form.side_range
         fits = form.affine.inequalities()
         if form.matrix.nnz:
             fits[form.matrix_coordinates()[0]] = False
         rows = form.scalar.positions
         rows = rows[fits[rows]]
-        lower_bound[rows], ceiling[rows] = form.b0[rows] + low[rows], form.b0[rows] + high[rows]
-        return lower_bound, ceiling
+        least[rows], largest[rows] = form.b0[rows] + low[rows], form.b0[rows] + high[rows]
+        return least, largest
 
     def require_feasible(self) -> None:
         """Raise InfeasibleError if the public constraints have no common point."""

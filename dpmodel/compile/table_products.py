@@ -34,7 +34,7 @@ class Product:
     factor: cp.Variable
 
 
-def apart(problem: cp.Problem) -> tuple[cp.Problem, tuple[Product, ...]]:
+def without_products(problem: cp.Problem) -> tuple[cp.Problem, tuple[Product, ...]]:
     """``problem`` with variables in place of the products of private tables, and these products; none where a table
     stands anywhere else too."""
     tables = {p.id for p in problem.parameters() if _is_table(p)}

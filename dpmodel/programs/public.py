@@ -172,7 +172,7 @@ def leaves_a_point(model: Program) -> bool:
     """
     if certain_point(model) is not None:
         return True
-    private, lowest = model.form.private_rows, model.public.lower_bound
+    private, lowest = model.form.private_rows, model.public.least_sides
     if model.form.matrix.nnz or not model.affine.is_linear() or (private & model.affine.equalities()).any():
         return False
     base, open_ = base_program(model.form), private & ~np.isfinite(lowest)
@@ -307,8 +307,8 @@ def half_ranges(model: Program) -> tuple[Floats, sp.csr_array | None]:
     return half + in_cones, weights
 
 
-def spread(model: Program, reach: Floats) -> tuple[sp.csr_array, Floats]:
-    """Entrywise reach on A as weights on |x| in linear rows, and as public bounds on ``|N_i x|`` in cones."""
+def spread(model: Program, half: Floats) -> tuple[sp.csr_array, Floats]:
+    """Half ranges of the entries of A as weights on |x| in linear rows, and as public bounds on ``|N_i x|`` in cones."""
     rows, columns = model.form.matrix_positions()
     linear = np.zeros(model.affine.rows, dtype=bool)
     for block in model.affine.cones:
@@ -316,8 +316,8 @@ def spread(model: Program, reach: Floats) -> tuple[sp.csr_array, Floats]:
             linear[block.rows] = True
     keep = linear[rows]
     shape = (model.affine.rows, model.affine.variables)
-    weights = sp.csr_array((reach[keep], (rows[keep], columns[keep])), shape=shape)
-    return weights, np.zeros(model.affine.rows) if keep.all() else box_reach(model, np.where(keep, 0.0, reach))
+    weights = sp.csr_array((half[keep], (rows[keep], columns[keep])), shape=shape)
+    return weights, np.zeros(model.affine.rows) if keep.all() else box_reach(model, np.where(keep, 0.0, half))
 
 
 def regret(model: Program, x: Floats) -> float:
@@ -423,8 +423,8 @@ def spread_of_rows(model: Program) -> Floats:
     half = (high - low) / 2
     if model.form.matrix.nnz:
         below, above = declared_range(model, "matrix")
-        reach = each(lambda a, b: (b - a) / 2, below, above)
-        half = half + model.form.sums_over_rows(reach, model.public.magnitudes())
+        halves = each(lambda a, b: (b - a) / 2, below, above)
+        half = half + model.form.sums_over_rows(halves, model.public.magnitudes())
     if not np.isfinite(half).all():
         return np.where(model.affine.inequalities(), 2 * half, np.inf)
     return 2 * margin(model.affine, half)

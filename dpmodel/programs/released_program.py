@@ -307,9 +307,9 @@ def relaxed_program(
     direction = interior_direction(model.affine)
     equality = model.affine.equalities()
     moved = np.where(equality, total_b, total_b + relax * direction)
-    moved = np.maximum(np.minimum(moved, model.public.ceiling), model.public.lower_bound)
+    moved = np.maximum(np.minimum(moved, model.public.largest_sides), model.public.least_sides)
     band = np.where(equality, np.maximum(relax, 0.0), 0.0)
-    return base_program(model.form).with_(c=total_c, b=moved, A=A, band=band, ceiling=model.public.ceiling)
+    return base_program(model.form).with_(c=total_c, b=moved, A=A, band=band, ceiling=model.public.largest_sides)
 
 
 def whole_sides(model: Program, program: ConeProgram, relax: Floats) -> ConeProgram:

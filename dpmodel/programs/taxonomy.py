@@ -71,7 +71,7 @@ class TaxonomyCell:
     solvable : whether the cell can be solved to useful accuracy.
     relaxed : True if only in the relaxed sense, where a few constraints may be violated.
     mechanisms : names of the registered mechanisms that serve the cell, in ``dpmodel.taxonomy()``.
-    lower_bound : least error of any mechanism, in the terms of `impossibility.lower_bound`, or empty.
+    lower_bound : least error of any mechanism, in the terms of `theorems.lower_bound`, or empty.
     ours : empty for a cell as the paper prints it; else what the paper says, and what this cell adds.
     """
 

@@ -121,7 +121,7 @@ _HIGH["matrix"] = (
 _MOST_LABELS = 12  # labels of one part
 
 
-def reached(affine: AffineMap) -> tuple[dict[str, Any], ...]:
+def entries_moved(affine: AffineMap) -> tuple[dict[str, Any], ...]:
     """A row for each parameter, part and label: how many entries there are, and how many one record reaches at most."""
     sizes = [cone.size for cone in affine.cones]
     rows, row_labels = _codes([cone.label for cone in affine.cones])

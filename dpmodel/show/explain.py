@@ -20,7 +20,7 @@ from dpmodel.errors import DPModelError, ImpossibilityError
 from dpmodel.forecast import ExcessRisk, Forecast, Place, RowsMissed, Violation
 from dpmodel.programs.classifier import Classification
 from dpmodel.programs.theorems import remedies
-from dpmodel.programs.words import reached, sentences
+from dpmodel.programs.words import entries_moved, sentences
 from dpmodel.regressions.model import AnyRegression
 from dpmodel.release import Release
 from dpmodel.released.model import Postprocessing
@@ -353,7 +353,7 @@ def explain(
             ]
     unique, told = tuple(dict.fromkeys(advice)), tuple(sensitivities)
     return Explanation(
-        size, tuple(parameters), told, classification, unique, _told(release), reached(affine),
+        size, tuple(parameters), told, classification, unique, _told(release), entries_moved(affine),
         sentences(classification),
     )  # fmt: skip
 

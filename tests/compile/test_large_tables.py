@@ -16,7 +16,7 @@ from dpmodel.compile import bridge
 from dpmodel.compile.affine_map import AffineMap, largest_group, most_items
 from dpmodel.compile.bridge import lower
 from dpmodel.compile.footprint import AlikeView, entry_sensitivities, footprint
-from dpmodel.compile.table_products import apart
+from dpmodel.compile.table_products import without_products
 
 SHAPE = (7, 4)
 PATTERN = sp.coo_array((np.random.default_rng(3).random(SHAPE) < 0.5) * 1.0)
@@ -135,10 +135,10 @@ def as_it_stands(problem: cp.Problem) -> tuple[cp.Problem, tuple[()]]:
 
 def test_products_kept_apart_give_the_same_standard_form(monkeypatch: pytest.MonkeyPatch) -> None:
     for number, (problem, kept) in enumerate(models()):
-        assert bool(apart(problem)[1]) == kept, number
+        assert bool(without_products(problem)[1]) == kept, number
         ours = lower(problem)
         with monkeypatch.context() as patch:
-            patch.setattr(bridge, "apart", as_it_stands)
+            patch.setattr(bridge, "without_products", as_it_stands)
             theirs = lower(problem)
         assert written_out(ours.affine) == written_out(theirs.affine), number
 
@@ -146,8 +146,8 @@ def test_products_kept_apart_give_the_same_standard_form(monkeypatch: pytest.Mon
 def test_solutions_and_duals_are_written_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The values that a solve gives the variables and constraints are the same ones in the same places."""
     found = []
-    for separate in (apart, as_it_stands):
-        monkeypatch.setattr(bridge, "apart", separate)
+    for separate in (without_products, as_it_stands):
+        monkeypatch.setattr(bridge, "without_products", separate)
         A = dpm.Private(np.eye(6, 4) * 2, name="A", unit="row", bounds=[0, 2])
         x, y = cp.Variable(4, name="x", bounds=[0, 3]), cp.Variable(name="y")
         problem = dpm.Problem(cp.Minimize(cp.sum(x) + y), [y >= 1, A @ x <= 5, cp.sum(x) >= 2 - y])
