@@ -253,10 +253,10 @@ class Program(PublicFacts, Model["Program"]):
 
     # ------------------------------------------------------------------ executing
     def ready(self, chosen: Candidate, serves: Serves) -> None:
-        from dpmodel.programs.unbounded import refuse_foregone
+        from dpmodel.programs.unbounded import refuse_unsolvable
 
         self.public.require_feasible()
-        refuse_foregone(self, chosen, serves.over_all)
+        refuse_unsolvable(self, chosen, serves.over_all)
         require_private_values(private_parameters(self.problem))
 
     def checked(self, outcome: Any) -> Outcome:

@@ -308,7 +308,7 @@ def half_ranges(model: Program) -> tuple[Floats, sp.csr_array | None]:
 
 
 def spread(model: Program, half: Floats) -> tuple[sp.csr_array, Floats]:
-    """Half ranges of the entries of A as weights on |x| in linear rows, and as public bounds on ``|N_i x|`` in cones."""
+    """Half ranges of entries of A as weights on |x| in linear rows, and as public bounds on ``|N_i x|`` in cones."""
     rows, columns = model.form.matrix_positions()
     linear = np.zeros(model.affine.rows, dtype=bool)
     for block in model.affine.cones:

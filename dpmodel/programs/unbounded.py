@@ -29,12 +29,9 @@ _LARGEST = 1e15
 _GAIN, _MISS = 1e-6, 1e-9
 # Second-order and semidefinite cones are met to about 1e-8, which lets directions beside them in by the root of that.
 _CURVED_GAIN = 1e-2
-# What one row says of signs serves the next; what these passes leave open is left to a solver.
-_PASSES = 10
-_END = object()
 
 
-def refuse_foregone(model: Program, chosen: Candidate, over_all: bool) -> None:
+def refuse_unsolvable(model: Program, chosen: Candidate, over_all: bool) -> None:
     """Nothing, or a refusal before the charge. ``over_all`` : as ``Serves``.
 
     Raises
@@ -97,24 +94,13 @@ def _unbounded(model: Program, bounded: bool) -> UnsupportedModelError | None:
     # A bounded public set has no such direction, which plans for private rows have found out.
     if stays() or (form.private_rows.any() and plain_linear(model) is None):
         return None
-    _sign(base, lower, upper)
-    if stays():
-        return None
     cone = _recession(base, lower, upper)
-    fixed = cone.with_(lower=np.where(private, 0.0, cone.lower), upper=np.where(private, 0.0, cone.upper))
-    # What cones imply takes a while, and is found as far as it is needed; of rows, signs have been told.
-    tight = lower.copy(), upper.copy()
-    steps = iter(()) if form.affine.is_linear() else narrowing(cone, *tight)
-
-    def escapes(among: ConeProgram, objective: Floats) -> str:
-        live = np.where(among.upper > among.lower, objective, 0.0)
-        least = float(np.abs(live[live != 0]).min(initial=math.inf))  # at most what is left is held against
-        while _lowest(live, tight) < -_GAIN * least:
-            if next(steps, _END) is _END:
-                return _escapes(model, among, objective) if _falls(live, tight) else ""
-        return ""
-
-    names = escapes(fixed, form.c0)
+    for _ in narrowing(cone, lower, upper):  # what rows and cones imply, as far as it is needed
+        if stays():
+            return None
+    cone = cone.with_(lower=lower, upper=upper)
+    fixed = cone.with_(lower=np.where(private, 0.0, lower), upper=np.where(private, 0.0, upper))
+    names = _escapes(model, fixed, form.c0)
     if names:
         return UnsupportedModelError(
             f"the objective has no bound: {names} can grow for ever in a direction that improves it",
@@ -125,7 +111,7 @@ def _unbounded(model: Program, bounded: bool) -> UnsupportedModelError | None:
     if not (private & (upper > lower)).any():
         return None
     for objective in _objectives(model, cone, private):
-        names = escapes(cone, objective)
+        names = _escapes(model, cone, objective)
         if names:
             whose = _in_objective(model)
             return UnsupportedModelError(
@@ -145,27 +131,6 @@ def _ends(model: Program, base: ConeProgram) -> tuple[Floats, Floats]:
         columns = model.form.matrix_positions()[1]
         lower[columns] = upper[columns] = 0.0
     return lower, upper
-
-
-def _sign(base: ConeProgram, lower: Floats, upper: Floats) -> None:
-    """Cut ``lower`` and ``upper`` at 0 where a linear row ``a'd <= 0`` has no other term that can be negative."""
-    sides = np.zeros(base.b.size, dtype=np.int64)
-    for block in base.cones:
-        sides[block.rows] = {"nonneg": 1, "zero": 2}.get(block.kind, 0)
-    sides = np.repeat(np.where(base.keep, sides, 0), np.diff(base.A.indptr))
-    one, two = np.flatnonzero(sides * base.A.data), np.flatnonzero((sides == 2) & (base.A.data != 0))
-    rows = np.repeat(np.arange(base.b.size), np.diff(base.A.indptr))
-    row = np.concatenate([rows[one], rows[two] + base.b.size])
-    column = np.concatenate([base.A.indices[one], base.A.indices[two]])
-    up = np.concatenate([base.A.data[one] > 0, base.A.data[two] < 0])
-    for _ in range(_PASSES):
-        falls = np.where(up, lower[column] < 0, upper[column] > 0)
-        alone = np.bincount(row, weights=falls, minlength=1)[row] == falls
-        rises, sinks = column[alone & up], column[alone & ~up]
-        if not (upper[rises] > 0).any() and not (lower[sinks] < 0).any():
-            return
-        upper[rises] = np.minimum(upper[rises], 0.0)
-        lower[sinks] = np.maximum(lower[sinks], 0.0)
 
 
 def _recession(base: ConeProgram, lower: Floats, upper: Floats) -> ConeProgram:
@@ -210,11 +175,8 @@ _EQUATION = {"exp": 1, "pow3d": 2}
 def _falls(objective: Floats, box: tuple[Floats, Floats]) -> bool:
     """Whether the objective can fall from zero in a box by more than what a solver leaves open."""
     live = np.where(box[1] > box[0], objective, 0.0)
-    return _lowest(live, box) < -_GAIN * float(np.abs(live).max(initial=0.0))
-
-
-def _lowest(objective: Floats, box: tuple[Floats, Floats]) -> float:
-    return float(np.minimum(objective * box[0], objective * box[1]).sum())
+    lowest = float(np.minimum(live * box[0], live * box[1]).sum())
+    return lowest < -_GAIN * float(np.abs(live).max(initial=0.0))
 
 
 def _escapes(model: Program, cone: ConeProgram, objective: Floats) -> str:

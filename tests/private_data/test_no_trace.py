@@ -21,7 +21,7 @@ from families import PORTFOLIO, REGRESSIONS
 from private_programs import CASES, DIGITS, OTHERS, SECRETS, maximised_integers, scalar, several_parts
 from walking import _CLOSED, _inside, assert_no_trace
 
-from dpmodel.programs.unbounded import refuse_foregone
+from dpmodel.programs.unbounded import refuse_unsolvable
 from dpmodel.solve import execute as conductor
 from dpmodel.solve import kept
 from dpmodel.solve.registry import by_name
@@ -209,7 +209,7 @@ def test_memory_of_the_model_is_not_written_by_a_run():
     a solve makes of public facts before its charge, may write."""
     problem = scalar(SECRETS)
     plan = problem.plan(epsilon=1, delta=1e-6, mechanism="laplace-once")
-    refuse_foregone(problem._last_model[1], plan.chosen, True)
+    refuse_unsolvable(problem._last_model[1], plan.chosen, True)
     memo = problem._last_model[1]._memo
     before = set(memo)
     solve(problem, "laplace-once", {})

@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.compile.public_set import base_program
 from dpmodel.errors import SpecificationError, UnsupportedModelError
-from dpmodel.numerics.cone_program import solve_cone_program
-from dpmodel.programs import unbounded as foregone
 
 RANGES: dict[str, dict[str, Any]] = {
     "undeclared": {},
@@ -133,27 +130,3 @@ def test_a_huge_bound_on_a_variable_stands_for_none() -> None:
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b, x <= 1e20])
     problem.solve(epsilon=1, rng=0)
     assert problem.status == "optimal"
-
-
-def signs_told(seed: int) -> int:
-    """How many ends rows cut at zero; a linear program for each tells that no direction passes it."""
-    rng = np.random.default_rng(seed)
-    x = cp.Variable(6, bounds=[np.where(rng.random(6) < 0.7, 0.0, -np.inf), np.full(6, np.inf)], name="x")
-    b = dpm.Private(shape=3, name="b", unit="entry", linf=1)
-    A, B = rng.integers(-1, 3, (3, 6)), rng.integers(0, 2, (2, 6))
-    model = dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x <= b, B @ x == [1.0, 2.0]])._door(None).data
-    base = base_program(model.form)
-    before = foregone._ends(model, base)
-    after = before[0].copy(), before[1].copy()
-    foregone._sign(base, *after)
-    cone, cut = foregone._recession(base, *before), 0
-    for side, then, now in zip((-1.0, 1.0), before, after, strict=True):
-        for j in np.flatnonzero(then != now):
-            furthest = solve_cone_program(cone.with_(c=-side * np.eye(6)[j])).value
-            assert now[j] == 0 and furthest is not None and furthest >= -1e-9
-            cut += 1
-    return cut
-
-
-def test_signs_that_rows_tell_are_those_of_every_direction() -> None:
-    assert sum(map(signs_told, range(12))) > 12
