@@ -359,7 +359,7 @@ def feasible_point(
         zeros always hold and need no room.
     public : (G, h), rows ``G x <= h`` that x must satisfy; h may be None for zeros.
     nonneg : whether x >= 0 (standard form).
-    bound : U, where all private numbers are whole and at most U in size, which is public, and checked. Such systems
+    bound : U, where all private numbers are integers and at most U in size, which is public, and checked. Such systems
         need no margin (``dp-lp``): equations may hide in them.
     neighbors : "replace-one" (their number is public) or "add-remove" (one row more or less; their number is private).
     budget : a ``Budget`` to charge.

@@ -38,7 +38,7 @@ class Constants:
     thresholds: float = 1.0
 
 
-PUBLISHED = Constants()
+AS_PRINTED = Constants()
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Algorithm10(Mechanism[PrivateInequalities]):
     serves: ClassVar[Serves] = Serves(PrivateInequalities, as_printed=True)
     name: str = "algorithm-10"
     source: str = "KMMST24, Algorithm 10 and Theorems 7 and 8, with Laplace counts accounted for"
-    constants: Constants = PUBLISHED
+    constants: Constants = AS_PRINTED
 
     def eligible(self, model: PrivateInequalities, options: Options) -> Verdict:
         if options.delta == 0:
@@ -158,7 +158,7 @@ class Algorithm10(Mechanism[PrivateInequalities]):
 
     def forecast(self, model: PrivateInequalities, options: Options) -> Forecast:
         plan = schedule(model.cone_dimension, float(model.margin or 0.0), options, self.constants)
-        proved = self.constants == PUBLISHED
+        proved = self.constants == AS_PRINTED
         words = f"at most {plan.missed:.3g} rows missed with probability {1 - options.beta:g}"
         forecast = Forecast(
             statement=words,

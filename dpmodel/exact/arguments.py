@@ -42,11 +42,11 @@ def field_of(field: Any, where: str) -> Field:
     """``field``, if it is one."""
     if isinstance(field, Field) and not isinstance(field, type):
         return field
-    whole = isinstance(field, numbers.Integral) and not isinstance(field, bool)
+    counts = isinstance(field, numbers.Integral) and not isinstance(field, bool)
     raise SpecificationError(
         f"{where}: field is of type {type(field).__name__}, which is no field",
         why="arithmetic is exact, in a field that is public",
-        remedy=f"field=GF({field})" if whole else "field=QQ for rational numbers, or field=GF(q)",
+        remedy=f"field=GF({field})" if counts else "field=QQ for rational numbers, or field=GF(q)",
     )
 
 

@@ -90,10 +90,6 @@ def _onto(B: Floats, y: Floats) -> Floats:
 
 
 # ------------------------------------------------------------------
-# What the mechanisms that search a public cone for a point with a margin share
-
-
-# ------------------------------------------------------------------
 # Private rows on a grid, so that sums, products and counts are exact; and points on a grid to ask them at
 #
 # Why. One row more moves the others in memory, and vectorised products then round them differently. A row near a
@@ -167,13 +163,13 @@ class GridRows:
 
     def second_moments(self) -> PrivateArray:
         """(D, D) the exact sum of ``a a'`` over the rows on the coarser grid."""
-        whole = np.zeros((self.size, self.size), dtype=np.int64)
+        units = np.zeros((self.size, self.size), dtype=np.int64)
         step = max(_MOMENT_BLOCK // max(self.size, 1), 1)
         for start in range(0, self.count, step):
             part = self.rows[start : start + step]
             coarse = np.trunc((part.toarray() if sp.issparse(part) else part) * _MOMENT_GRID)
-            whole += (coarse.T @ coarse).astype(np.int64)
-        return PrivateArray(self.weight * (whole / _MOMENT_GRID**2))
+            units += (coarse.T @ coarse).astype(np.int64)
+        return PrivateArray(self.weight * (units / _MOMENT_GRID**2))
 
     def rescaled(self, by: Floats) -> GridRows:
         """The rows ``a'W`` scaled to unit norm, for a public (D, D) W.
@@ -265,9 +261,9 @@ def lift(model: PrivateInequalities) -> tuple[Floats, float] | None:
 
 
 # ------------------------------------------------------------------ which candidate is released
-def candidates(requested: Floats) -> tuple[Floats, ...]:
+def candidates(iterates: Floats) -> tuple[Floats, ...]:
     """The points of ``NAMES``, up to positive factors (answers are rays), from the (T, D) points asked at."""
-    return requested.sum(axis=0), requested[len(requested) // 2 :].sum(axis=0), requested[-1]
+    return iterates.sum(axis=0), iterates[len(iterates) // 2 :].sum(axis=0), iterates[-1]
 
 
 class Chosen(NamedTuple):
@@ -485,7 +481,7 @@ def forecast_missed(
 
     Parameters
     ----------
-    key : tells simulations of one model and request apart; the answer is computed once.
+    key : distinguishes simulations of one model and budget; the answer is computed once.
     run : ``(rows, weight, seed)`` to the (D,) answer of the mechanism. The rows are capped (at ``most``, or at a number
         that keeps all simulations together below about a second); each then stands for ``weight = expected / rows``
         equal ones (sums and counts are to be multiplied by it), which keeps the ratio of signal and noise. Rows count

@@ -17,7 +17,7 @@ from dpmodel.text import number
 
 
 @dataclass(frozen=True)
-class Published:
+class Printed:
     """``eta`` : perturbation of Lemma 7. ``roundness`` : eta / (d U), margin of the perturbed system.
 
     ``rescalings`` : T of Theorem 1. ``missed`` : Gamma of Theorem 1. Both with every hidden constant set to 1, so lower
@@ -37,7 +37,7 @@ class Published:
         )
 
 
-def published(variables: int, largest: int, epsilon: float, delta: float, beta: float) -> Published:
+def printed(variables: int, largest: int, epsilon: float, delta: float, beta: float) -> Printed:
     """eta = 1 / (2 (d + 1) ((d + 1) U)^(d + 1)), rho = eta / (d U), T = d ln(1/rho) + ln(1/beta) and
 
     Gamma = (d^5 / epsilon) ln(d)^1.5 ln(d L / beta)^2 L^1.5 ln(d L / (beta delta)) sqrt(ln(1/delta)), L = ln(1/rho):
@@ -56,7 +56,7 @@ def published(variables: int, largest: int, epsilon: float, delta: float, beta: 
         * math.log(d * L / (beta * delta))
         * math.sqrt(math.log(1 / delta))
     )
-    return Published(eta, rho, d * L + math.log(1 / beta), missed)
+    return Printed(eta, rho, d * L + math.log(1 / beta), missed)
 
 
 def log_inverse(value: Fraction) -> float:
@@ -73,13 +73,13 @@ class DPLinearProgramAsPrinted(Mechanism[PrivateInequalities]):
     """DP-LP with the printed perturbation and margin; for study.
 
     Source
-        KMMST24, Algorithm 5 with Lemma 7 and Theorem 1 (``published``).
+        KMMST24, Algorithm 5 with Lemma 7 and Theorem 1 (``printed``).
     Privacy
         Nothing is run and nothing is read: the constants rule out every run, and the verdict says by how much.
     Utility
-        ``Published.missed`` rows, hidden constants set to 1.
+        ``Printed.missed`` rows, hidden constants set to 1.
     Cost
-        ``Published.rescalings`` of the whole system in each solve.
+        ``Printed.rescalings`` of the whole system in each solve.
     """
 
     serves: ClassVar[Serves] = Serves(PrivateInequalities, as_printed=True)
@@ -116,8 +116,8 @@ class DPLinearProgramAsPrinted(Mechanism[PrivateInequalities]):
         )
 
 
-def _facts(model: PrivateInequalities, options: Options) -> Published:
-    return published(model.variables, model.largest or 1, options.epsilon, options.delta, options.beta)
+def _facts(model: PrivateInequalities, options: Options) -> Printed:
+    return printed(model.variables, model.largest or 1, options.epsilon, options.delta, options.beta)
 
 
 DP_LP_AS_PRINTED = DPLinearProgramAsPrinted()

@@ -151,13 +151,13 @@ def on_grid(values: npt.NDArray[Any], step: Fraction, what: str) -> Array:
         raise refused(what, "NaN and infinity are on no grid", "fill or drop missing values first")
     try:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            whole = np.rint(wide * float(step.denominator) / float(step.numerator))
+            rounded = np.rint(wide * float(step.denominator) / float(step.numerator))
     except OverflowError:
         raise SpecificationError("grid is out of the range of floating-point numbers") from None
-    if not bool(np.isfinite(whole).all()):
+    if not bool(np.isfinite(rounded).all()):
         raise refused(what, "numbers are too large for the grid", "a coarser grid")
-    if whole.size == 0 or float(np.abs(whole).max()) < EXACT_INTEGERS:
-        return whole.astype(np.int64)
+    if rounded.size == 0 or float(np.abs(rounded).max()) < EXACT_INTEGERS:
+        return rounded.astype(np.int64)
     exact = [int(i) if abs(i) < EXACT_INTEGERS else round(Fraction(x) / step)
-             for i, x in zip(whole.ravel().tolist(), wide.ravel().tolist(), strict=True)]  # fmt: skip
-    return np.array(exact, dtype=object).reshape(whole.shape)
+             for i, x in zip(rounded.ravel().tolist(), wide.ravel().tolist(), strict=True)]  # fmt: skip
+    return np.array(exact, dtype=object).reshape(rounded.shape)

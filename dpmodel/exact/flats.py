@@ -37,18 +37,18 @@ def slack_rows(A: Any, b: Any, largest: int) -> IntegerRows:
     Raises
     ------
     SpecificationError
-        If some number is not whole or larger than ``largest`` in size.
+        If some number is no integer or larger than ``largest`` in size.
     """
     dense = A.toarray() if sp.issparse(A) else np.asarray(A)
     rows = np.hstack([np.asarray(b).reshape(-1, 1), -dense])
-    whole = np.rint(rows.astype(np.float64)) if rows.dtype.kind == "f" else rows
-    if not ((whole == rows).all() and (np.abs(whole) <= largest).all()):
+    integers = np.rint(rows.astype(np.float64)) if rows.dtype.kind == "f" else rows
+    if not ((integers == rows).all() and (np.abs(integers) <= largest).all()):
         raise SpecificationError(
             "the private rows hold numbers that are no integers of the declared size",
             why=f"exact satisfaction is decided over integers of size at most {largest}",
             remedy="scale and round the rows first, or declare the largest size there is",
         )
-    return whole.astype(np.int64)
+    return integers.astype(np.int64)
 
 
 def exact_product(rows: IntegerRows, right: IntegerRows, largest: int) -> IntegerRows:
@@ -68,17 +68,17 @@ def common_denominator(values: npt.NDArray[Any]) -> tuple[IntegerRows, int]:
     """Python integers and one positive integer L with ``integers / L = values`` (Fractions)."""
     flat = [Fraction(v) for v in values.ravel()]
     scale = lcm(*(v.denominator for v in flat)) if flat else 1
-    whole = np.empty(len(flat), dtype=object)
-    whole[:] = [v.numerator * (scale // v.denominator) for v in flat]
-    return whole.reshape(values.shape), scale
+    integers = np.empty(len(flat), dtype=object)
+    integers[:] = [v.numerator * (scale // v.denominator) for v in flat]
+    return integers.reshape(values.shape), scale
 
 
 def satisfied(rows: IntegerRows, x: Fractions, largest: int) -> npt.NDArray[np.bool_]:
     """(n,) which rows (b, -a) have ``a'x <= b``, exactly."""
     point = np.empty(len(x) + 1, dtype=object)
     point[:] = [Fraction(1), *x]
-    whole, _ = common_denominator(point)
-    slack = exact_product(rows, whole[:, None], largest)[:, 0]
+    integers, _ = common_denominator(point)
+    slack = exact_product(rows, integers[:, None], largest)[:, 0]
     holds: npt.NDArray[np.bool_] = np.asarray(slack >= 0, dtype=bool)
     return holds
 

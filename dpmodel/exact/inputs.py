@@ -42,7 +42,7 @@ LARGEST = 1e150
 _HULL = "point_in_hull"
 _MARGIN_REMEDY = (
     "margin=rho0, a public promise in (0, 1], or margin=dict(radius=r, within=R): the rows leave a ball of "
-    "radius r around a point of norm at most R; or bound=U where all numbers are whole, of at most U in size"
+    "radius r around a point of norm at most R; or bound=U where all numbers are integers, of at most U in size"
 )
 
 
@@ -352,8 +352,8 @@ def _python_numbers(array: Any, name: str, where: str) -> Any:
             raise _not_numbers(name, where)
         rounded = isinstance(value, float) and abs(value) >= EXACT_INTEGERS
         exact.append(int(found) if found.denominator == 1 and not rounded else found)
-    whole = all(isinstance(value, int) and abs(value) < 2**62 for value in exact)
-    out = np.empty(len(exact), dtype=np.int64 if whole else object)
+    short = all(isinstance(value, int) and abs(value) < 2**62 for value in exact)
+    out = np.empty(len(exact), dtype=np.int64 if short else object)
     out[:] = exact
     return out.reshape(array.shape)
 
@@ -363,13 +363,13 @@ def _whole(array: Any, largest: int, where: str) -> Any:
     data = array.data if sp.issparse(array) else array
     rounded = data
     if data.dtype.kind == "f":
-        whole = bool((data == np.floor(data)).all()) and _size(data) < EXACT_INTEGERS
-        rounded = data.astype(np.int64) if whole else data
+        exact = bool((data == np.floor(data)).all()) and _size(data) < EXACT_INTEGERS
+        rounded = data.astype(np.int64) if exact else data
     else:
-        whole = data.dtype.kind == "i" or all(isinstance(value, int) for value in data.flat)
-    if not whole or _size(rounded) > largest:
+        exact = data.dtype.kind == "i" or all(isinstance(value, int) for value in data.flat)
+    if not exact or _size(rounded) > largest:
         raise SpecificationError(
-            f"{where}: with bound={largest}, not all numbers are whole and of at most that size",
+            f"{where}: with bound={largest}, not all numbers are integers of at most that size",
             why="the bound is a public promise that is checked on entry (the entries are not shown)",
             remedy="multiply rows by a public denominator, a larger bound, or margin= without bound",
         )
@@ -519,7 +519,7 @@ def _positions(
         exact = np.empty(given.size, dtype=object)
         exact[:] = [_entry(value) for value in given.flat]
         exact = exact.reshape(given.shape)
-    # floor((x - a) / s + 1/2), in integers where x is whole.
+    # floor((x - a) / s + 1/2), in integers where x is one.
     columns = [
         np.array([_nearest(x, a, step, k - 1) for x in exact[:, j]], dtype=np.int64)
         for j, (a, k) in enumerate(zip(low, levels, strict=True))

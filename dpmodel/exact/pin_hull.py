@@ -1,4 +1,4 @@
-"""KMMST24, Algorithm 7 (PinHull): a point in the hull by private cuts of an ellipsoid."""
+"""A point in the hull by the ellipsoid method: private cuts through the centre until one cuts off too many points."""
 
 from __future__ import annotations
 
@@ -27,178 +27,6 @@ from dpmodel.privacy import (
     public_generator,
 )
 from dpmodel.text import number
-
-# Room for the rounding of floats, as a share of the radii.
-_ROUNDING = 1e-9
-
-
-@dataclass(frozen=True, eq=False)
-class Ellipsoid:
-    """``{c + B w : ||w|| <= 1}``.
-
-    ``whole`` (q,), ``bits`` : the centre c = whole / 2^bits, exact. ``shape`` (q, q) : B.
-    """
-
-    whole: tuple[int, ...]
-    bits: int
-    shape: Floats
-
-    @property
-    def centre(self) -> tuple[Fraction, ...]:
-        return tuple(Fraction(entry, 2**self.bits) for entry in self.whole)
-
-    @property
-    def log_volume(self) -> float:
-        return log_ball(len(self.whole)) + float(np.linalg.slogdet(self.shape)[1])
-
-    def cut(self, u: Floats, most_bits: int, inflation: float) -> Ellipsoid:
-        """The least ellipsoid around the half ``<u, z - c> >= 0``, its centre rounded, widened to make up for that.
-
-        Closed form (Groetschel, Lovasz, Schrijver 1988, section 3.1): with g = B'u / ||B'u|| the centre moves by
-        ``B g / (q + 1)``, the radius along g shrinks by q / (q + 1), the others grow by q / sqrt(q^2 - 1); q = 1: the
-        interval is halved. *Rounding.* If the centre moves by eta, a point ``c + B w`` with ||w|| <= 1 is
-        ``c' + B (w - B^-1 eta)``, so radii ``1 + ||B^-1 eta||`` times as large hold it. The centre goes to multiples of
-        2^-bits, bits being as small as keeps that factor below ``1 + inflation``, and at most ``most_bits``.
-        """
-        q = len(self.whole)
-        g = self.shape.T @ u
-        g /= np.linalg.norm(g)
-        along, across = q / (q + 1), q / math.sqrt(q * q - 1) if q > 1 else 1.0
-        shape = self.shape @ (across * np.eye(q) + (along - across) * np.outer(g, g))
-        least = float(np.linalg.svd(shape, compute_uv=False)[-1])
-        bits = math.ceil(math.log2(math.sqrt(q) / (inflation * least)))
-        bits = min(max(bits, 0), most_bits)
-        step = self.shape @ g / (q + 1)
-        exact = [c + Fraction(float(s)) for c, s in zip(self.centre, step, strict=True)]
-        whole = tuple(round(c * 2**bits) for c in exact)
-        moved = np.array([float(Fraction(w, 2**bits) - c) for w, c in zip(whole, exact, strict=True)])
-        factor = 1 + float(np.linalg.norm(np.linalg.solve(shape, moved))) + _ROUNDING
-        return Ellipsoid(whole, bits, factor * shape)
-
-
-def around_box(levels: tuple[int, ...]) -> Ellipsoid:
-    """The least ellipsoid with axes along the coordinates around the box ``0 .. levels[j] - 1``, widened to radius 1/2
-    along axes of one level."""
-    q = len(levels)
-    radii = np.array([max((level - 1) / 2 * math.sqrt(q), 0.5) for level in levels])
-    return Ellipsoid(tuple(level - 1 for level in levels), 1, np.diag(radii) * (1 + _ROUNDING))
-
-
-def log_ball(q: int) -> float:
-    """ln of the volume of the unit ball in q dimensions."""
-    return q / 2 * math.log(math.pi) - math.lgamma(q / 2 + 1)
-
-
-def log_least_simplex(q: int) -> float:
-    """ln(1 / q!): the least volume of a simplex with integer corners (KMMST24, Lemma 12, in grid steps)."""
-    return -math.lgamma(q + 1)
-
-
-def log_cut(q: int) -> float:
-    """ln of the factor by which one cut changes the volume, without widening: below -1 / (2 (q + 1))."""
-    across = math.log(q / math.sqrt(q * q - 1)) if q > 1 else 0.0
-    return math.log(q / (q + 1)) + (q - 1) * across
-
-
-def rounds_needed(levels: tuple[int, ...], inflation: float) -> int:
-    """Cuts after which points of a box that lie in the ellipsoid are in one hyperplane: its volume is below 1 / q!."""
-    q = len(levels)
-    drop = -log_cut(q) - q * math.log1p(inflation + _ROUNDING)
-    excess = around_box(levels).log_volume - log_least_simplex(q)
-    return max(1, math.floor(excess / drop) + 1)
-
-
-# ------------------------------------------------------------------
-# Public numbers of PinHull: rounds by the volume argument, directions, the split of the budget, the threshold
-
-
-# Radii may grow by this share when a centre is rounded.
-INFLATION = 2.0**-9
-# Shares of epsilon: the test that ends the search, the spans, the searches.
-TEST, SPANS, SEARCH = 0.25, 0.3, 0.45
-# Directions tried in each round, by dimension: their logarithm is paid in points, their number in time.
-DIRECTIONS = {1: 2, 2: 4096, 3: 8192, 4: 8192, 5: 8192}
-MOST_AXES = 5
-
-
-@dataclass(frozen=True)
-class PinHullPlan:
-    """``axes``: those with more than one level. ``rounds``: in all dimensions together. ``spans``: how many affine
-    spans, each with ``span_options``. ``search``: epsilon of one search, ``behind``: points that it loses against the
-    best direction. ``test``: epsilon of the tests. ``threshold``: a centre is the answer if the cut through it that was
-    chosen has more points beyond it, but for ``off`` points of noise. ``range_bound``: 1, or 2 for replace-one.
-    ``needed``: points."""
-
-    axes: tuple[int, ...]
-    rounds: int
-    spans: int
-    search: float
-    behind: float
-    test: float
-    threshold: float
-    off: float
-    range_bound: float
-    span_options: Options
-    needed: float
-
-
-def pin_hull_plan(model: PrivatePoints, options: Options) -> PinHullPlan:
-    """From public facts alone; delta > 0."""
-
-    def build() -> PinHullPlan:
-        axes = model.free_axes
-        widest = sorted((model.levels[axis] for axis in axes), reverse=True)
-        rounds = sum(rounds_needed(tuple(widest[:q]), INFLATION) for q in range(1, len(axes) + 1))
-        spans = len(axes) + 1
-        reach = 1.0 if model.neighbors == "add-remove" else 2.0
-        search = per_step(SEARCH * options.epsilon, options.delta / 2, max(rounds, 1), "exponential").value
-        test = TEST * options.epsilon
-        beta = options.beta / 3
-        most = DIRECTIONS[max(len(axes), 1)]
-        behind = exponential_mechanism_error(most, reach, search, beta / max(rounds, 1))
-        off = above_threshold_error(max(rounds, 1), 1.0, test, beta, range_bound=reach)
-        # Twice what the search loses: as many points may lie beyond the best direction when a centre is outside.
-        threshold = off + 2 * behind
-        span_options = replace(
-            options, epsilon=SPANS * options.epsilon / spans, delta=options.delta / 2 / spans, beta=beta / spans
-        )
-        lost = rounds * (threshold + off)
-        for q in range(len(axes) + 1):
-            error = STABLE_SPAN.forecast(span_model(model, np.zeros((0, q), dtype=np.int64)), span_options).error
-            assert isinstance(error, RowsMissed)
-            lost += max(error.missed, error.needed) if math.isfinite(error.needed) else math.inf
-        needed = float(math.ceil(lost)) + 1 if math.isfinite(lost) else math.inf
-        return PinHullPlan(axes, rounds, spans, search, behind, test, threshold, off, reach, span_options, needed)
-
-    return model.cached(("pin-hull", options.epsilon, options.delta, options.beta), build)
-
-
-def span_model(model: PrivatePoints, points: npt.NDArray[np.int64]) -> PrivateVectors:
-    """The vectors (z, 1) of the points that are left; those deleted stand for zero vectors, which are skipped."""
-    q = points.shape[1]
-
-    def read() -> npt.NDArray[np.int64]:
-        return np.column_stack([points, np.ones(len(points), dtype=np.int64)])
-
-    return PrivateVectors(QQ, q + 1, "affine span", model.neighbors, q + 1, model.records, 0, read)
-
-
-def directions(q: int) -> npt.NDArray[np.float64]:
-    """(m, q) public unit vectors, m = ``DIRECTIONS[q]``: evenly spread for q = 2, drawn from a fixed seed for q > 2."""
-    m = DIRECTIONS[q]
-    if q == 1:
-        return np.array([[1.0], [-1.0]])
-    if q == 2:
-        angle = 2 * np.pi * (np.arange(m) + 0.5) / m
-        return np.column_stack([np.cos(angle), np.sin(angle)])
-    drawn = public_generator(q).normal(size=(m // 2, q))
-    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
-    return np.vstack([drawn, -drawn])
-
-
-# ------------------------------------------------------------------
-# A point in the hull by the ellipsoid method: private cuts through the centre until one cuts off too many points
-
 
 # Bits of a direction beyond those that the ellipsoid's flatness takes, the fewest, and the most of a centre.
 _FINE, _LEAST_BITS = 12, 14
@@ -288,7 +116,7 @@ class PinHull(Mechanism[PrivatePoints]):
                 "threshold": plan.threshold,
                 "epsilon of a span": plan.span_options.epsilon,
             },
-            caveats=("a centre just outside the hull may be answered where points crowd in few places",),
+            caveats=("a centre just outside the hull may be answered where points lie in few places",),
             error=RowsMissed(needed=plan.needed),
         )
         return capped(forecast, model.known)
@@ -371,17 +199,17 @@ def _search(
 ) -> tuple[tuple[Fraction, ...] | None, Left]:
     """The rounds of one dimension: a centre that passed the test, or None; and the points that are left."""
     q = len(levels)
-    net, polytope = directions(q), around_box(levels)
+    net, ellipsoid = directions(q), around_box(levels)
     for _ in range(rounds_needed(levels, INFLATION)):
-        if polytope.log_volume < log_least_simplex(q):
+        if ellipsoid.log_volume < log_least_simplex(q):
             break
-        cuts = Cuts.of(net, polytope, levels)
+        cuts = Cuts.of(net, ellipsoid, levels)
         beyond = cuts.beyond(left)
         chosen = exponential_mechanism(-beyond, plan.range_bound, epsilon=plan.search, source=noise)
         if test.test(float(beyond[chosen])):
-            return polytope.centre, left
+            return ellipsoid.centre, left
         left = left.kept(cuts.within(left, chosen))
-        polytope = polytope.cut(cuts.normals[chosen].astype(np.float64), MOST_BITS, INFLATION)
+        ellipsoid = ellipsoid.cut(cuts.normals[chosen].astype(np.float64), MOST_BITS, INFLATION)
     return None, left
 
 
@@ -389,27 +217,28 @@ def _search(
 class Cuts:
     """Half-spaces ``<u, z - c> >= 0`` in integers, so that each point is judged exactly and by itself.
 
-    ``normals`` (m, q) : u, as fine as the flatness of the ellipsoid asks for. ``whole``, ``bits`` : c = whole / 2^bits.
-    ``kind`` : float64 where all sums are below 2^53 and therefore exact, else int64.
+    ``normals`` (m, q) : u, as fine as the flatness of the ellipsoid asks for. ``numerators``, ``bits`` : the centre c =
+    numerators / 2^bits. ``kind`` : float64 where all sums are below 2^53 and therefore exact, else int64.
     """
 
     normals: Integers
-    whole: Integers
+    numerators: Integers
     bits: int
     kind: Any
 
     @classmethod
-    def of(cls, net: Floats, polytope: Ellipsoid, levels: tuple[int, ...]) -> Cuts:
+    def of(cls, net: Floats, ellipsoid: Ellipsoid, levels: tuple[int, ...]) -> Cuts:
         """The directions ``net`` in coordinates in which the ellipsoid is a ball."""
-        derivatives = np.linalg.solve(polytope.shape.T, net.T).T
+        derivatives = np.linalg.solve(ellipsoid.shape.T, net.T).T
         derivatives /= np.abs(derivatives).max(axis=1, keepdims=True)
-        radii = np.linalg.svd(polytope.shape, compute_uv=False)
-        ends = [max(abs(w), abs((k - 1) * 2**polytope.bits - w)) for w, k in zip(polytope.whole, levels, strict=True)]
+        radii = np.linalg.svd(ellipsoid.shape, compute_uv=False)
+        pairs = zip(ellipsoid.numerators, levels, strict=True)
+        ends = [max(abs(w), abs((k - 1) * 2**ellipsoid.bits - w)) for w, k in pairs]
         length = sum(ends).bit_length()
         kind: Any = np.float64 if length + _LEAST_BITS <= 52 else np.int64
         bits = min(_FINE + math.ceil(math.log2(radii[0] / radii[-1])), (52 if kind is np.float64 else 62) - length)
         normals = np.rint(derivatives * 2.0**bits).astype(np.int64)
-        return cls(normals, np.array(polytope.whole, dtype=np.int64), polytope.bits, kind)
+        return cls(normals, np.array(ellipsoid.numerators, dtype=np.int64), ellipsoid.bits, kind)
 
     def beyond(self, left: Left) -> PrivateArray:
         """(m,) how many points have ``<u, z - c> < 0``, integers."""
@@ -426,8 +255,180 @@ class Cuts:
         return np.asarray(self._offsets(left.points) @ self.normals[chosen].astype(self.kind) >= 0, dtype=bool)
 
     def _offsets(self, points: Integers) -> npt.NDArray[Any]:
-        offsets: npt.NDArray[Any] = (points * 2**self.bits - self.whole).astype(self.kind)
+        offsets: npt.NDArray[Any] = (points * 2**self.bits - self.numerators).astype(self.kind)
         return offsets
 
 
 PIN_HULL = PinHull()
+
+
+# ------------------------------------------------------------------
+# Ellipsoids cut through the centre: KMMST24, Algorithm 7, steps 4, 5d and 5e, on a public ellipsoid.
+
+
+# Room for the rounding of floats, as a share of the radii.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Ellipsoid:
+    """``{c + B w : ||w|| <= 1}``.
+
+    ``numerators`` (q,), ``bits`` : the centre c = numerators / 2^bits, exact. ``shape`` (q, q) : B.
+    """
+
+    numerators: tuple[int, ...]
+    bits: int
+    shape: Floats
+
+    @property
+    def centre(self) -> tuple[Fraction, ...]:
+        return tuple(Fraction(entry, 2**self.bits) for entry in self.numerators)
+
+    @property
+    def log_volume(self) -> float:
+        return log_ball(len(self.numerators)) + float(np.linalg.slogdet(self.shape)[1])
+
+    def cut(self, u: Floats, most_bits: int, inflation: float) -> Ellipsoid:
+        """The least ellipsoid around the half ``<u, z - c> >= 0``, its centre rounded, widened to make up for that.
+
+        Closed form (Groetschel, Lovasz, Schrijver 1988, section 3.1): with g = B'u / ||B'u|| the centre moves by
+        ``B g / (q + 1)``, the radius along g shrinks by q / (q + 1), the others grow by q / sqrt(q^2 - 1); q = 1: the
+        interval is halved. *Rounding.* If the centre moves by eta, a point ``c + B w`` with ||w|| <= 1 is
+        ``c' + B (w - B^-1 eta)``, so radii ``1 + ||B^-1 eta||`` times as large hold it. The centre goes to multiples of
+        2^-bits, bits being as small as keeps that factor below ``1 + inflation``, and at most ``most_bits``.
+        """
+        q = len(self.numerators)
+        g = self.shape.T @ u
+        g /= np.linalg.norm(g)
+        along, across = q / (q + 1), q / math.sqrt(q * q - 1) if q > 1 else 1.0
+        shape = self.shape @ (across * np.eye(q) + (along - across) * np.outer(g, g))
+        least = float(np.linalg.svd(shape, compute_uv=False)[-1])
+        bits = math.ceil(math.log2(math.sqrt(q) / (inflation * least)))
+        bits = min(max(bits, 0), most_bits)
+        step = self.shape @ g / (q + 1)
+        exact = [c + Fraction(float(s)) for c, s in zip(self.centre, step, strict=True)]
+        numerators = tuple(round(c * 2**bits) for c in exact)
+        moved = np.array([float(Fraction(w, 2**bits) - c) for w, c in zip(numerators, exact, strict=True)])
+        factor = 1 + float(np.linalg.norm(np.linalg.solve(shape, moved))) + _ROUNDING
+        return Ellipsoid(numerators, bits, factor * shape)
+
+
+def around_box(levels: tuple[int, ...]) -> Ellipsoid:
+    """The least ellipsoid with axes along the coordinates around the box ``0 .. levels[j] - 1``, widened to radius 1/2
+    along axes of one level."""
+    q = len(levels)
+    radii = np.array([max((level - 1) / 2 * math.sqrt(q), 0.5) for level in levels])
+    return Ellipsoid(tuple(level - 1 for level in levels), 1, np.diag(radii) * (1 + _ROUNDING))
+
+
+def log_ball(q: int) -> float:
+    """ln of the volume of the unit ball in q dimensions."""
+    return q / 2 * math.log(math.pi) - math.lgamma(q / 2 + 1)
+
+
+def log_least_simplex(q: int) -> float:
+    """ln(1 / q!): the least volume of a simplex with integer corners (KMMST24, Lemma 12, in grid steps)."""
+    return -math.lgamma(q + 1)
+
+
+def log_cut(q: int) -> float:
+    """ln of the factor by which one cut changes the volume, without widening: below -1 / (2 (q + 1))."""
+    across = math.log(q / math.sqrt(q * q - 1)) if q > 1 else 0.0
+    return math.log(q / (q + 1)) + (q - 1) * across
+
+
+def rounds_needed(levels: tuple[int, ...], inflation: float) -> int:
+    """Cuts after which points of a box that lie in the ellipsoid are in one hyperplane: its volume is below 1 / q!."""
+    q = len(levels)
+    drop = -log_cut(q) - q * math.log1p(inflation + _ROUNDING)
+    excess = around_box(levels).log_volume - log_least_simplex(q)
+    return max(1, math.floor(excess / drop) + 1)
+
+
+# ------------------------------------------------------------------
+# Public numbers of PinHull: rounds by the volume argument, directions, the split of the budget, the threshold
+
+
+# Radii may grow by this share when a centre is rounded.
+INFLATION = 2.0**-9
+# Shares of epsilon: the test that ends the search, the spans, the searches.
+TEST, SPANS, SEARCH = 0.25, 0.3, 0.45
+# Directions tried in each round, by dimension: their logarithm is paid in points, their number in time.
+DIRECTIONS = {1: 2, 2: 4096, 3: 8192, 4: 8192, 5: 8192}
+MOST_AXES = 5
+
+
+@dataclass(frozen=True)
+class PinHullPlan:
+    """``axes``: those with more than one level. ``rounds``: in all dimensions together. ``spans``: how many affine
+    spans, each with ``span_options``. ``search``: epsilon of one search, ``behind``: points that it loses against the
+    best direction. ``test``: epsilon of the tests. ``threshold``: a centre is the answer if the cut through it that was
+    chosen has more points beyond it, but for ``off`` points of noise. ``range_bound``: 1, or 2 for replace-one.
+    ``needed``: points."""
+
+    axes: tuple[int, ...]
+    rounds: int
+    spans: int
+    search: float
+    behind: float
+    test: float
+    threshold: float
+    off: float
+    range_bound: float
+    span_options: Options
+    needed: float
+
+
+def pin_hull_plan(model: PrivatePoints, options: Options) -> PinHullPlan:
+    """From public facts alone; delta > 0."""
+
+    def build() -> PinHullPlan:
+        axes = model.free_axes
+        widest = sorted((model.levels[axis] for axis in axes), reverse=True)
+        rounds = sum(rounds_needed(tuple(widest[:q]), INFLATION) for q in range(1, len(axes) + 1))
+        spans = len(axes) + 1
+        range_bound = 1.0 if model.neighbors == "add-remove" else 2.0
+        search = per_step(SEARCH * options.epsilon, options.delta / 2, max(rounds, 1), "exponential").value
+        test = TEST * options.epsilon
+        beta = options.beta / 3
+        most = DIRECTIONS[max(len(axes), 1)]
+        behind = exponential_mechanism_error(most, range_bound, search, beta / max(rounds, 1))
+        off = above_threshold_error(max(rounds, 1), 1.0, test, beta, range_bound=range_bound)
+        # Twice what the search loses: as many points may lie beyond the best direction when a centre is outside.
+        threshold = off + 2 * behind
+        span_options = replace(
+            options, epsilon=SPANS * options.epsilon / spans, delta=options.delta / 2 / spans, beta=beta / spans
+        )
+        lost = rounds * (threshold + off)
+        for q in range(len(axes) + 1):
+            error = STABLE_SPAN.forecast(span_model(model, np.zeros((0, q), dtype=np.int64)), span_options).error
+            assert isinstance(error, RowsMissed)
+            lost += max(error.missed, error.needed) if math.isfinite(error.needed) else math.inf
+        needed = float(math.ceil(lost)) + 1 if math.isfinite(lost) else math.inf
+        return PinHullPlan(axes, rounds, spans, search, behind, test, threshold, off, range_bound, span_options, needed)
+
+    return model.cached(("pin-hull", options.epsilon, options.delta, options.beta), build)
+
+
+def span_model(model: PrivatePoints, points: npt.NDArray[np.int64]) -> PrivateVectors:
+    """The vectors (z, 1) of the points that are left; those deleted stand for zero vectors, which are skipped."""
+    q = points.shape[1]
+
+    def read() -> npt.NDArray[np.int64]:
+        return np.column_stack([points, np.ones(len(points), dtype=np.int64)])
+
+    return PrivateVectors(QQ, q + 1, "affine span", model.neighbors, q + 1, model.records, 0, read)
+
+
+def directions(q: int) -> npt.NDArray[np.float64]:
+    """(m, q) public unit vectors, m = ``DIRECTIONS[q]``: evenly spread for q = 2, drawn from a fixed seed for q > 2."""
+    m = DIRECTIONS[q]
+    if q == 1:
+        return np.array([[1.0], [-1.0]])
+    if q == 2:
+        angle = 2 * np.pi * (np.arange(m) + 0.5) / m
+        return np.column_stack([np.cos(angle), np.sin(angle)])
+    drawn = public_generator(q).normal(size=(m // 2, q))
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    return np.vstack([drawn, -drawn])

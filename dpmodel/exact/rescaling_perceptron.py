@@ -1,4 +1,4 @@
-"""What a budgeted rescaling perceptron does, as a function of public facts: rounds, noise, thresholds."""
+"""The rescaling perceptron on a budget: a point of a public cone that satisfies nearly all private inequalities."""
 
 from __future__ import annotations
 
@@ -26,93 +26,6 @@ from dpmodel.forecast import Forecast, RowsMissed, capped
 from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.privacy import NoiseSource
 from dpmodel.privacy.spend import Spend
-
-# Shares of the budget; the rounds have the rest. Chosen on simulated instances.
-_RESCALING, _COUNTS = 0.2, 0.1
-_MARKS = 4
-# A rescaling releases D (D + 1) / 2 numbers and takes eigenvalues.
-MOST_RESCALED = 300
-
-
-@dataclass(frozen=True, eq=False)
-class SearchPlan:
-    """A public schedule.
-
-    ``rounds`` : T. ``requested`` : rows with ``<a, y> < requested`` (unit y, in rescaled coordinates) count as
-    violated.
-    ``slack`` : the same where finished candidates are counted. ``count_weight`` : k of the release (sum, k
-    count). ``sigmas`` (T,) : of its noise, round by round. ``rescaling`` : standard deviation of the noise on the
-    second moments, or None without a rescaling. ``marks`` : rounds after which a candidate is counted, with noise of
-    ``mark_sigma``.
-    ``enough`` : the search ends at a noisy count of at most this.
-    """
-
-    rounds: int
-    requested: float
-    slack: float
-    count_weight: float
-    sigmas: Floats
-    rescaling: float | None
-    marks: tuple[int, ...]
-    mark_sigma: float
-    enough: float
-
-
-def release_sensitivity(replace_one: bool, count_weight: float) -> float:
-    """Largest 2-norm by which one record moves (sum of the violated rows, k times their number).
-
-    Which rows are violated is decided row by row, given released numbers. A row that comes or goes moves the release by
-    (a, k) or 0, so by ``sqrt(1 + k^2)`` at most. A row a that is replaced by a' moves it by (a - a', 0) if both are
-    violated, by (a, k) or (a', k) if one is: by at most ``max(2, sqrt(1 + k^2))``.
-    """
-    one = math.hypot(1.0, count_weight)
-    return (max(2.0, one) if replace_one else one) * (1 + ROUNDING)
-
-
-def moments_sensitivity(replace_one: bool) -> float:
-    """Largest Frobenius norm by which one record moves ``sum a a'``: 1, or sqrt 2 as <aa', bb'> = <a, b>^2 >= 0."""
-    return (math.sqrt(2.0) if replace_one else 1.0) * (1 + ROUNDING)
-
-
-def needs_rescaling(margin: float, size: int) -> bool:
-    """Whether the margin is below ``1 / sqrt(D)``, the size of inner products of random directions.
-
-    Wider margins are found by plain steps. Below, in simulations, a rescaling was worth its share of the budget.
-    """
-    return 1 < size <= MOST_RESCALED and margin * math.sqrt(size) < 1
-
-
-def plan_search(model: PrivateInequalities, options: Options, rescaling: str = "auto") -> SearchPlan:
-    """The schedule for this margin, dimension, neighbor relation and budget."""
-    size, margin = model.cone_dimension, float(model.margin or 0.0)
-    replace_one = model.neighbors == "replace-one"
-    spend = Spend.of(options.epsilon, options.delta, gaussian_only=True)
-    rescales = needs_rescaling(margin, size) if rescaling == "auto" else rescaling == "always"
-    rounds = math.ceil(np.clip(3 / margin, 40, 300))
-    # Counts serve step lengths and need less precision than sums; where rows are replaced they cost nothing more.
-    weight = math.sqrt(3.0) if replace_one else size**-0.25
-    share = 1 - _COUNTS - (_RESCALING if rescales else 0.0)
-    each = np.arange(1, rounds + 1, dtype=np.float64)
-    each *= share / each.sum()
-    marks = tuple(int(m) for m in np.unique(np.geomspace(rounds / 4, rounds, _MARKS).astype(int)))
-    mark_sigma = spend.part(_COUNTS).gaussian_sigma(1.0, len(marks))
-    return SearchPlan(
-        rounds=rounds,
-        requested=max(0.5 * margin, min(2 * margin, 0.25 / math.sqrt(size))),
-        slack=0.01 * margin,
-        count_weight=weight,
-        sigmas=spend.gaussian_sigma(release_sensitivity(replace_one, weight)) / np.sqrt(each),
-        rescaling=spend.part(_RESCALING).gaussian_sigma(moments_sensitivity(replace_one)) if rescales else None,
-        marks=marks,
-        mark_sigma=mark_sigma,
-        # Ending saves time alone, so only counts that hardly any violated row is left under do it.
-        enough=-mark_sigma,
-    )
-
-
-# ------------------------------------------------------------------
-# The rescaling perceptron on a budget: a point of a public cone that satisfies nearly all private inequalities
-
 
 _SEEDS = 15  # the quantile 1 - beta of so many is their largest for beta below 1/14
 # Runs on real one-hot rows (UCI Mushroom, the only such set looked at) missed up to four times what synthetic rows say.
@@ -142,7 +55,7 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
     Privacy
         Private rows enter through three kinds of release, all Gaussian. (1) The second moments, if the plan rescales:
         one record moves them by at most ``moments_sensitivity`` in Frobenius norm. (2) Each round, (sum, k count) of
-        the rows, rescaled and of unit norm, with ``<a, u> < requested``. Given the released numbers, which fix W and u,
+        the rows, rescaled and of unit norm, with ``<a, u> < threshold``. Given the released numbers, which fix W and u,
         this is a map and a filter row by row, so one record moves it by at most ``release_sensitivity``. (3) At the
         marks, a count: one record moves it by at most 1. The schedule follows from public facts; costs ``change^2 / (2
         deviation^2)`` add up to ``mu^2 / 2`` with the exact Gaussian mu of (epsilon, delta) (``Spend``), whatever is
@@ -206,7 +119,7 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
                     float(plan.sigmas[-1]),
                 ),
                 "count weight": plan.count_weight,
-                "violated below": plan.requested,
+                "violated below": plan.threshold,
                 "standard deviation of the second moments": plan.rescaling,
                 "counted after rounds": plan.marks,
                 "standard deviation of those counts": plan.mark_sigma,
@@ -263,7 +176,7 @@ def search(
     for t in range(plan.rounds):
         if t % max(plan.rounds // 20, 1) == 0:
             progress(f"rescaling perceptron, {plan.rounds} rounds", t / plan.rounds)
-        violated, sigma = work.below(grid_direction(y), plan.requested), float(plan.sigmas[t])
+        violated, sigma = work.below(grid_direction(y), plan.threshold), float(plan.sigmas[t])
         noisy = draw(np.append(work.sum(violated), plan.count_weight * work.number(violated)), sigma)
         length = max(noisy[-1] / plan.count_weight, _DAMPING * sigma * math.sqrt(size))
         y = onto(y + noisy[:-1] / length)
@@ -317,3 +230,90 @@ def _simulate(model: PrivateInequalities, plan: SearchPlan, rows: Floats, weight
 
 
 RESCALING_PERCEPTRON = RescalingPerceptron()
+
+
+# ------------------------------------------------------------------
+# What a budgeted rescaling perceptron does, as a function of public facts: rounds, noise, thresholds.
+
+
+# Shares of the budget; the rounds have the rest. Chosen on simulated instances.
+_RESCALING, _COUNTS = 0.2, 0.1
+_MARKS = 4
+# A rescaling releases D (D + 1) / 2 numbers and takes eigenvalues.
+MOST_RESCALED = 300
+
+
+@dataclass(frozen=True, eq=False)
+class SearchPlan:
+    """A public schedule.
+
+    ``rounds`` : T. ``threshold`` : rows with ``<a, y> < threshold`` (unit y, in rescaled coordinates) count as
+    violated.
+    ``slack`` : the same where finished candidates are counted. ``count_weight`` : k of the release (sum, k
+    count). ``sigmas`` (T,) : of its noise, round by round. ``rescaling`` : standard deviation of the noise on the
+    second moments, or None without a rescaling. ``marks`` : rounds after which a candidate is counted, with noise of
+    ``mark_sigma``.
+    ``enough`` : the search ends at a noisy count of at most this.
+    """
+
+    rounds: int
+    threshold: float
+    slack: float
+    count_weight: float
+    sigmas: Floats
+    rescaling: float | None
+    marks: tuple[int, ...]
+    mark_sigma: float
+    enough: float
+
+
+def release_sensitivity(replace_one: bool, count_weight: float) -> float:
+    """Largest 2-norm by which one record moves (sum of the violated rows, k times their number).
+
+    Which rows are violated is decided row by row, given released numbers. A row that comes or goes moves the release by
+    (a, k) or 0, so by ``sqrt(1 + k^2)`` at most. A row a that is replaced by a' moves it by (a - a', 0) if both are
+    violated, by (a, k) or (a', k) if one is: by at most ``max(2, sqrt(1 + k^2))``.
+    """
+    one = math.hypot(1.0, count_weight)
+    return (max(2.0, one) if replace_one else one) * (1 + ROUNDING)
+
+
+def moments_sensitivity(replace_one: bool) -> float:
+    """Largest Frobenius norm by which one record moves ``sum a a'``: 1, or sqrt 2 as <aa', bb'> = <a, b>^2 >= 0."""
+    return (math.sqrt(2.0) if replace_one else 1.0) * (1 + ROUNDING)
+
+
+def needs_rescaling(margin: float, size: int) -> bool:
+    """Whether the margin is below ``1 / sqrt(D)``, the size of inner products of random directions.
+
+    Wider margins are found by plain steps. Below, in simulations, a rescaling was worth its share of the budget.
+    """
+    return 1 < size <= MOST_RESCALED and margin * math.sqrt(size) < 1
+
+
+def plan_search(model: PrivateInequalities, options: Options, rescaling: str = "auto") -> SearchPlan:
+    """The schedule for this margin, dimension, neighbor relation and budget."""
+    size, margin = model.cone_dimension, float(model.margin or 0.0)
+    replace_one = model.neighbors == "replace-one"
+    spend = Spend.of(options.epsilon, options.delta, gaussian_only=True)
+    rescales = needs_rescaling(margin, size) if rescaling == "auto" else rescaling == "always"
+    rounds = math.ceil(np.clip(3 / margin, 40, 300))
+    # Counts serve step lengths and need less precision than sums; where rows are replaced they cost nothing more.
+    weight = math.sqrt(3.0) if replace_one else size**-0.25
+    share = 1 - _COUNTS - (_RESCALING if rescales else 0.0)
+    each = np.arange(1, rounds + 1, dtype=np.float64)
+    each *= share / each.sum()
+    marks = tuple(int(m) for m in np.unique(np.geomspace(rounds / 4, rounds, _MARKS).astype(int)))
+    mark_sigma = spend.part(_COUNTS).gaussian_sigma(1.0, len(marks))
+    return SearchPlan(
+        rounds=rounds,
+        threshold=max(0.5 * margin, min(2 * margin, 0.25 / math.sqrt(size))),
+        slack=0.01 * margin,
+        count_weight=weight,
+        sigmas=spend.gaussian_sigma(release_sensitivity(replace_one, weight)) / np.sqrt(each),
+        rescaling=spend.part(_RESCALING).gaussian_sigma(moments_sensitivity(replace_one)) if rescales else None,
+        marks=marks,
+        mark_sigma=mark_sigma,
+        # Ending saves time alone, so only counts that hardly any violated row is left under do it.
+        enough=-mark_sigma,
+    )

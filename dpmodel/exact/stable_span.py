@@ -1,8 +1,4 @@
-"""Tails of integer noise behind the stable span: exact thresholds and bounds on weighted sums.
-
-A count Z has P(Z = k) ~ exp(-|k| / scale), q = exp(-1 / scale). Everything is computed in logarithms, where tails of
-any size are safe.
-"""
+"""The span of nearly all vectors: noisy counts of the sets of a stable partition, and the subspaces that stand out."""
 
 from __future__ import annotations
 
@@ -26,6 +22,320 @@ from dpmodel.marks.records import Neighbors
 from dpmodel.privacy import DiscreteNoiseSource, NoiseSource
 from dpmodel.privacy.sampling import LARGEST_SCALE
 from dpmodel.text import number
+
+
+@dataclass(frozen=True)
+class StableSpan(Mechanism[PrivateVectors]):
+    """Count the sets of each dimension in a stable partition, with noise, and tell the span of one that has many.
+
+    Algorithm. KMMST24, Algorithm 1 splits the non-zero vectors, in the order of the records, into independent sets;
+    sets of equal size span the same subspace, and these are nested: V_1 < V_2 < ... . M(k) is the number of sets of
+    at least k vectors. Released are ``N(k) = M(k) + Z_k`` for k = 1 .. r and r + 1 (r = ``rank``; M(d + 1) = 0 needs no
+    noise), Z_k discrete Laplace. Level k *passes* if ``N(k) - N(k + 1) >= gap`` (``top`` for k = d). One of the levels
+    up to r that pass is chosen, and the canonical basis of V_k is released, or {0} where no set has k vectors. The
+    choice: the largest; with ``corrupted`` = c the least k with ``N(k + 1) <= c sum_j N(j) + allowance``, since at
+    least M(k + 1) vectors lie outside V_k; for equations, of the levels from there on downwards the largest that exists
+    and is consistent, and if there is none the first that exists.
+
+    Source
+        KMMST24, Algorithms 1 and 2 and Theorem A, with other noise and another threshold.
+    Privacy
+        Let D' be D with one vector v more, the order of the others kept. If v = 0 nothing changes: zero vectors are
+        left out. Otherwise, by the proof of Proposition 2, the partition of D' has the same sets but for one, which has
+        k vectors instead of k - 1 (k - 1 = 0: it is new), up to exchanges that change no span; so
+
+        (1) M changes at k alone, by 1: all N together are epsilon-DP with noise of scale 1/epsilon.
+        (2) m(k), the number of sets of size k, rises by 1, m(k - 1) falls by 1. V_j is the same in D and D' wherever
+            both have a set of size j: the counts of subspaces differ in two subspaces only, one of each of these
+            dimensions, and sets of one size share their span. So V_j exists on one side only (and is released as "none"
+            on the other) for j = k if m(k) is 0 in D and 1 in D', and for j = k - 1 if m(k - 1) is 1 in D and 0 in
+            D'. Let B be the set of these j, at most {k, k - 1}.
+
+        Consider the release of all of N with all V_j that pass and exist, of which the algorithm is a function.
+        Outside the event P that some j in B passes, it is the same function of N on D and D', and P is an event of N.
+        So, for any set S of outputs,
+        ``Pr_D'[S] <= Pr_D'[S and not P] + Pr_D'[P] <= e^epsilon Pr_D[S] + Pr_D'[P]``, and the same with D and D'
+        exchanged. On either side one level of B has one set and the other none, and level j passes with probability
+        ``T(gap - m(j))``, T the tail of the difference of two noises (``top`` and the tail of one for j = d). So
+        ``delta = T(gap - 1) + T(gap)``, with the larger of the two tails at each place; ``thresholds`` takes the least
+        integers for which this is at most delta. T has a closed form (``log_tail_two``); the bound is attained
+        up to the probability that both pass, by files of one vector and of two that are independent.
+
+        Replace-one: D and D' are D0 with one vector more each (none, if it is zero: then the case above applies). M
+        differs from that of D0 at k in D and at l in D', so noise of scale 2/epsilon makes N epsilon-DP. Levels where
+        V_j is not the same: if k = l, level k alone, where D and D' have one set each: T(gap - 1). If
+        ``|k - l| >= 2``: k and l - 1 with one set in D, k - 1 and l with none, and the reverse in D':
+        2 T(gap - 1) + 2 T(gap). If l = k - 1: level k - 1 has one set more than in D0 in D' and one less in D, so it
+        differs if D0 has exactly one: then D' has two and D none; levels k and k - 2 have one set in D and none in D':
+        at most max(2 T(gap - 1) + T(gap), T(gap - 2) + 2 T(gap)). So
+        ``delta = 2 T(gap) + max(2 T(gap - 1), T(gap - 2))``, no more than two steps of add-remove in a row need.
+
+        ``rank``, ``corrupted`` and ``expected`` are public, and privacy does not rest on the first being right: a set
+        of more than r + 1 vectors counts in every M(k) read and its change in none of them.
+    Utility
+        Vectors outside V_K lie in sets of more than K vectors, so there are at most
+        ``K M(K + 1) + sum_(k > K) M(k)`` (Abel). If all levels k > K fail, N telescopes:
+        ``N(k) <= sum_(j = k .. r) (gap_j - 1) + N(r + 1)``. Together: at most
+        ``sum_(k > K) k (gap_k - 1) - (K + 1) Z_(K+1) - sum_(K + 1 < k <= r) Z_k + r Z_(r+1)``, with M(r + 1) = 0 and
+        the last term absent for r = d. Chernoff bounds for the sums of noise, over all K at once, and the chance that a
+        level without sets passes make the forecast, a theorem; K = 0 gives the records needed for an answer other than
+        {0}. With ``corrupted`` the forecast is a prediction, for vectors in general position.
+    Cost
+        The partition, and one draw of noise per dimension.
+    """
+
+    serves: ClassVar[Serves] = Serves(PrivateVectors)
+    name: str = "stable-span"
+    source: str = "KMMST24, Algorithms 1 and 2, tightened"
+
+    def eligible(self, model: PrivateVectors, options: Options) -> Verdict:
+        return eligible(model, options)
+
+    def forecast(self, model: PrivateVectors, options: Options) -> Forecast:
+        rule = thresholds(options.epsilon, options.delta, model.neighbors)
+        if model.corrupted is None:
+            key = (self.name, options.epsilon, options.delta, options.beta)
+            bound = model.cached(key, lambda: _bound(model, options, rule))
+            words = statement(model, options, bound)
+        else:
+            bound = _predicted(model, options, rule, model.corrupted)
+            words = predicted_statement(bound)
+        forecast = Forecast(
+            statement=words,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            beta=options.beta,
+            proved=model.corrupted is None,
+            work=f"one partition in dimension {model.dimension}",
+            noise={"scale": rule.scale, "threshold": rule.gap, "threshold_full_dimension": rule.top},
+            caveats=_caveats(model),
+            error=RowsMissed(missed=bound.missed, needed=bound.needed),
+        )
+        return capped(forecast, model.known)
+
+    def run(
+        self, model: PrivateVectors, options: Options, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Found:
+        partition, counts, rule = _released(model, options, noise, progress)
+        order = preferred(counts, model, rule, options.beta)
+        chosen = _chosen(partition, order, model)
+        if chosen is None:
+            return Found("nothing", no_subspace(model), notes=(_nothing(rule),))
+        level, basis = chosen
+        low, high = outside(counts, level, model, rule.scale, options.beta)
+        # The variance of one discrete Laplace draw of scale s is 2 q / (1 - q)^2 with q = e^(-1/s).
+        variance = 2 * math.exp(-1 / rule.scale) / math.expm1(-1 / rule.scale) ** 2
+        sigma = math.sqrt(variance * (min(model.rank, counts.size) - level))
+        notes = (CONSISTENT_PART,) if level != order[0] else ()
+        return Found("found", basis, float(high), notes, float(low), sigma)
+
+
+STABLE_SPAN = StableSpan()
+# Partitions and forecasts take seconds there.
+MOST_DIMENSIONS = 10_000
+
+
+def _released(
+    model: PrivateVectors, options: Options, noise: NoiseSource, progress: Progress
+) -> tuple[Partition, Integers, Thresholds]:
+    """The partition (private), the noisy counts N(1), N(2), ... and the rule by which levels pass."""
+    source = discrete(noise)
+    rule = thresholds(options.epsilon, options.delta, model.neighbors)
+    progress("splitting the vectors into independent sets", 0.1)
+    partition = stable_partition(model.field, model.read_rows())
+    counts = source.discrete_laplace(sets_of_at_least(partition.counts)[1 : _counted(model) + 1], rule.scale)
+    progress("releasing the subspace", 0.9)
+    return partition, counts, rule
+
+
+# A note of released answers to which the forecast does not apply.
+CONSISTENT_PART = (
+    "the equations that stand out contradict each other; this is the largest consistent part that stands out by itself"
+)
+
+
+def eligible(model: PrivateVectors, options: Options) -> Verdict:
+    """Whether a stable span may be released at all."""
+    if not isinstance(model, PrivateVectors):
+        return Verdict(False, "serves vectors, points and equations that are to be kept exactly, one per record")
+    if options.delta <= 0:
+        return Verdict(
+            False, "an exact subspace cannot be hidden at delta = 0: without the record that it needs it never appears"
+        )
+    if 8 / options.epsilon > LARGEST_SCALE:
+        return Verdict(False, "epsilon is too small: the noise would leave the integers of 64 bits")
+    if model.rank > MOST_DIMENSIONS:
+        return Verdict(
+            False, f"serves spans of up to {MOST_DIMENSIONS:,} dimensions; a smaller public rank= counts instead"
+        )
+    return YES
+
+
+def discrete(noise: NoiseSource) -> DiscreteNoiseSource:
+    """The source, if it has integer noise."""
+    if not isinstance(noise, DiscreteNoiseSource):
+        raise SpecificationError(
+            "this source has no integer noise",
+            why="counts of sets are integers, and so must be their noise",
+            remedy="rng=None, a seed, or a source with discrete_laplace",
+        )
+    return noise
+
+
+def no_subspace(model: PrivateVectors) -> Basis:
+    """The basis of {0}."""
+    field: Field = model.field
+    return field.echelon(np.zeros((0, model.dimension), dtype=np.int64))
+
+
+def sets_of_at_least(counts: Integers) -> Integers:
+    """(d + 1,) M(k), from (d + 1,) numbers of sets of k vectors."""
+    return np.asarray(np.cumsum(counts[::-1])[::-1], dtype=np.int64)
+
+
+def passing(noisy: Integers, model: PrivateVectors, rule: Thresholds) -> Mask:
+    """(..., r) which levels 1 .. r pass, from (..., r or r + 1) noisy M(1), M(2), ... ."""
+    full = model.rank == model.dimension
+    above = np.zeros_like(noisy[..., :1]) if full else noisy[..., -1:]
+    levels = noisy[..., : model.rank]
+    mask = levels - np.concatenate([levels[..., 1:], above], axis=-1) >= rule.gap
+    if full:
+        mask[..., -1] = levels[..., -1] >= rule.top
+    return np.asarray(mask)
+
+
+def preferred(noisy: Integers, model: PrivateVectors, rule: Thresholds, beta: float) -> list[int]:
+    """Levels that pass in the order in which they are wanted, from noisy counts alone."""
+    levels = [int(k) + 1 for k in np.flatnonzero(passing(noisy, model, rule))[::-1]]
+    if model.corrupted is None:
+        return levels
+    # At least M(k + 1) vectors lie outside V_k: each set of more than k vectors has one.
+    beyond = np.append(noisy[1 : model.rank], 0)
+    most = model.corrupted * max(int(noisy[: model.rank].sum()), 0) + _allowance(rule, beta)
+    few = [k for k in levels if beyond[k - 1] <= most]
+    first = few[-1] if few else (levels[0] if levels else 0)
+    return [k for k in levels if k <= first]
+
+
+def outside(noisy: Integers, level: int, model: PrivateVectors, scale: float, beta: float) -> tuple[int, int]:
+    """Fewest vectors outside V_level, by the noisy counts as they are, and most, except with probability beta.
+
+    A set of j > level vectors has at least j - level and at most j of them outside, so with M(j) sets of j vectors or
+    more they are between ``sum_{j > level} M(j)`` and that plus ``level M(level + 1)``. The noise of these counts is
+    symmetric, with weights level + 1, 1, 1, ...; the level is chosen by noisy counts, so each of the ``rank`` levels
+    gets beta / rank.
+    """
+    above = noisy[level : model.rank]
+    if not above.size:
+        return 0, 0
+    low, most = int(above.sum()), int(above.sum()) + level * int(above[0])
+    weights: Noises = [(level + 1.0, scale, 1), *([(1.0, scale, above.size - 1)] if above.size > 1 else [])]
+    margin = union_bound(np.zeros(1), [weights], beta / model.rank)
+    return max(low, 0), max(math.ceil(most + margin), low, 0)
+
+
+def _chosen(partition: Partition, order: list[int], model: PrivateVectors) -> tuple[int, Basis] | None:
+    """The level told, with its basis: a function of the subspaces that pass and exist."""
+    if model.task != "equations":
+        level = order[0] if order else 0
+        return (level, partition.basis(level)) if level and partition.counts[level] else None
+    first: tuple[int, Basis] | None = None
+    for level in order:
+        if partition.counts[level]:
+            basis = partition.basis(level)
+            if consistent(basis):
+                return level, basis
+            first = first or (level, basis)
+    return first
+
+
+def consistent(basis: Basis) -> bool:
+    """Whether equations (a, -b) that span this subspace have a solution: (0, 1) is not among them."""
+    return not basis.pivots or basis.pivots[-1] != basis.ambient - 1
+
+
+def _counted(model: PrivateVectors) -> int:
+    """How many of M(1), M(2), ... get noise and are read."""
+    return min(model.rank + 1, model.dimension)
+
+
+def _allowance(rule: Thresholds, beta: float) -> float:
+    return rule.scale * math.log(4 / beta)
+
+
+def needed_at_least(model: PrivateVectors, options: Options) -> float:
+    """Vectors that any statement needs, without what the noise adds: little work, also in many dimensions."""
+    rule = thresholds(options.epsilon, options.delta, model.neighbors)
+    return float(level_sums(_gaps(model, rule) - 1)[0]) + 1
+
+
+def _gaps(model: PrivateVectors, rule: Thresholds) -> Floats:
+    """(r,) the threshold of every level."""
+    gaps = np.full(model.rank, float(rule.gap))
+    if model.rank == model.dimension:
+        gaps[-1] = rule.top
+    return gaps
+
+
+def _bound(model: PrivateVectors, options: Options, rule: Thresholds) -> SpanBound:
+    r, full = model.rank, model.rank == model.dimension
+    gaps = _gaps(model, rule)
+    false = (r - 1) * math.exp(log_tail_two(rule.scale, rule.gap))
+    false += math.exp(log_tail_one(rule.scale, rule.top) if full else log_tail_two(rule.scale, rule.gap))
+    above: Noises = [] if full else [(float(r), rule.scale, 1)]
+    sums: Sums = [
+        [(K + 1.0, rule.scale, 1), *([(1.0, rule.scale, r - K - 1)] if r - K > 1 else []), *above] for K in range(r)
+    ]
+    return span_bound(level_sums(gaps - 1), sums, options.beta - false)
+
+
+def _predicted(model: PrivateVectors, options: Options, rule: Thresholds, share: float) -> SpanBound:
+    """With a share c outside a subspace of s dimensions, each set of s + 1 vectors uses one of them up (general
+    position), so (1 - c (s + 1)) n / s sets of s are left."""
+    s = min(model.rank, model.dimension - 1) if model.task == "equations" else model.rank
+    left = (1 - share * (s + 1)) / s if s else 0.0
+    if left <= 0:
+        return NOTHING
+    needed = math.ceil((rule.gap + 2 * _allowance(rule, options.beta)) / left)
+    return SpanBound(float(needed), float(math.ceil(share * max(model.expected, needed))))
+
+
+def _caveats(model: PrivateVectors) -> tuple[str, ...]:
+    found = []
+    if model.rank < model.dimension:
+        found.append(
+            f"if the vectors span more than {model.rank} dimensions (rank), privacy holds and the bound does not"
+        )
+    if model.task == "equations":
+        found.append(
+            "if the equations that stand out contradict each other, the largest part of them that stands out and is "
+            "consistent is released instead, which may miss more"
+        )
+    if model.corrupted is not None:
+        found.append("corrupted= is a guess: the vectors outside are assumed to be in general position")
+    return tuple(found)
+
+
+def _nothing(rule: Thresholds) -> str:
+    return f"no dimension has {number(rule.gap)} sets more than the next by the noisy counts: only {{0}} is released"
+
+
+def release_flag(
+    model: PrivateVectors, options: Options, noise: NoiseSource, progress: Progress = no_progress
+) -> list[Basis]:
+    """All subspaces that pass and exist, in the order in which they are wanted; the privacy argument is
+    ``StableSpan``'s, which covers all of them together."""
+    partition, counts, rule = _released(model, options, noise, progress)
+    order = preferred(counts, model, rule, options.beta)
+    return [partition.basis(level) for level in order if partition.counts[level]]
+
+
+# ------------------------------------------------------------------
+# Tails of integer noise behind the stable span: exact thresholds and bounds on weighted sums.
+#
+# A count Z has P(Z = k) ~ exp(-|k| / scale), q = exp(-1 / scale). Everything is computed in logarithms, where tails of
+# any size are safe.
+
 
 # Weighted sums of independent noises: weight or weights, scale, how many with each weight.
 Noises = list[tuple[float | Floats, float, int]]
@@ -194,9 +504,9 @@ def span_bound(allowed: Floats, sums: Sums, beta: float) -> SpanBound:
     """
     if beta <= 0:
         return NOTHING
-    whole = math.floor(union_bound(allowed[:1], sums[:1], beta / 2))
+    nothing = math.floor(union_bound(allowed[:1], sums[:1], beta / 2))
     rest = math.floor(union_bound(allowed[1:], sums[1:], beta / 2))
-    return SpanBound(max(whole, rest) + 1.0, float(rest))
+    return SpanBound(max(nothing, rest) + 1.0, float(rest))
 
 
 def level_sums(values: Floats) -> Floats:
@@ -225,313 +535,3 @@ def predicted_statement(bound: SpanBound) -> str:
         f"predicted to miss the corrupted vectors only, about {number(bound.missed)}, if {number(bound.needed)} or "
         "more vectors are not zero"
     )
-
-
-# ------------------------------------------------------------------
-# The span of nearly all vectors: noisy counts of the sets of a stable partition, and the subspaces that stand out
-
-
-@dataclass(frozen=True)
-class StableSpan(Mechanism[PrivateVectors]):
-    """Count the sets of each dimension in a stable partition, with noise, and tell the span of one that has many.
-
-    Algorithm. KMMST24, Algorithm 1 splits the non-zero vectors, in the order of the records, into independent sets;
-    sets of equal size span the same subspace, and these are nested: V_1 < V_2 < ... . M(k) is the number of sets of
-    at least k vectors. Released are ``N(k) = M(k) + Z_k`` for k = 1 .. r and r + 1 (r = ``rank``; M(d + 1) = 0 needs no
-    noise), Z_k discrete Laplace. Level k *passes* if ``N(k) - N(k + 1) >= gap`` (``top`` for k = d). One of the levels
-    up to r that pass is chosen, and the canonical basis of V_k is released, or {0} where no set has k vectors. The
-    choice: the largest; with ``corrupted`` = c the least k with ``N(k + 1) <= c sum_j N(j) + allowance``, since at
-    least M(k + 1) vectors lie outside V_k; for equations, of the levels from there on downwards the largest that exists
-    and is consistent, and if there is none the first that exists.
-
-    Source
-        KMMST24, Algorithms 1 and 2 and Theorem A, with other noise and another threshold.
-    Privacy
-        Let D' be D with one vector v more, the order of the others kept. If v = 0 nothing changes: zero vectors are
-        left out. Otherwise, by the proof of Proposition 2, the partition of D' has the same sets but for one, which has
-        k vectors instead of k - 1 (k - 1 = 0: it is new), up to exchanges that change no span; so
-
-        (1) M changes at k alone, by 1: all N together are epsilon-DP with noise of scale 1/epsilon.
-        (2) m(k), the number of sets of size k, rises by 1, m(k - 1) falls by 1. V_j is the same in D and D' wherever
-            both have a set of size j: the counts of subspaces differ in two subspaces only, one of each of these
-            dimensions, and sets of one size share their span. So V_j exists on one side only (and is told as "none"
-            on the other) for j = k if m(k) is 0 in D and 1 in D', and for j = k - 1 if m(k - 1) is 1 in D and 0 in
-            D'. Let B be the set of these j, at most {k, k - 1}.
-
-        Consider the release of all of N with all V_j that pass and exist, of which the algorithm is a function.
-        Outside the event P that some j in B passes, it is the same function of N on D and D', and P is an event of N.
-        So, for any set S of outputs,
-        ``Pr_D'[S] <= Pr_D'[S and not P] + Pr_D'[P] <= e^epsilon Pr_D[S] + Pr_D'[P]``, and the same with D and D'
-        exchanged. On either side one level of B has one set and the other none, and level j passes with probability
-        ``T(gap - m(j))``, T the tail of the difference of two noises (``top`` and the tail of one for j = d). So
-        ``delta = T(gap - 1) + T(gap)``, with the larger of the two tails at each place; ``thresholds`` takes the least
-        integers for which this is at most delta. T has a closed form (``log_tail_two``); the bound is attained
-        up to the probability that both pass, by files of one vector and of two that are independent.
-
-        Replace-one: D and D' are D0 with one vector more each (none, if it is zero: then the case above applies). M
-        differs from that of D0 at k in D and at l in D', so noise of scale 2/epsilon makes N epsilon-DP. Levels where
-        V_j is not the same: if k = l, level k alone, where D and D' have one set each: T(gap - 1). If
-        ``|k - l| >= 2``: k and l - 1 with one set in D, k - 1 and l with none, and the reverse in D':
-        2 T(gap - 1) + 2 T(gap). If l = k - 1: level k - 1 has one set more than in D0 in D' and one less in D, so it
-        differs if D0 has exactly one: then D' has two and D none; levels k and k - 2 have one set in D and none in D':
-        at most max(2 T(gap - 1) + T(gap), T(gap - 2) + 2 T(gap)). So
-        ``delta = 2 T(gap) + max(2 T(gap - 1), T(gap - 2))``, no more than two steps of add-remove in a row need.
-
-        ``rank``, ``corrupted`` and ``expected`` are public, and privacy does not rest on the first being right: a set
-        of more than r + 1 vectors counts in every M(k) read and its change in none of them.
-    Utility
-        Vectors outside V_K lie in sets of more than K vectors, so there are at most
-        ``K M(K + 1) + sum_(k > K) M(k)`` (Abel). If all levels k > K fail, N telescopes:
-        ``N(k) <= sum_(j = k .. r) (gap_j - 1) + N(r + 1)``. Together: at most
-        ``sum_(k > K) k (gap_k - 1) - (K + 1) Z_(K+1) - sum_(K + 1 < k <= r) Z_k + r Z_(r+1)``, with M(r + 1) = 0 and
-        the last term absent for r = d. Chernoff bounds for the sums of noise, over all K at once, and the chance that a
-        level without sets passes make the forecast, a theorem; K = 0 gives the records needed for an answer other than
-        {0}. With ``corrupted`` the forecast is a prediction, for vectors in general position.
-    Cost
-        The partition, and one draw of noise per dimension.
-    """
-
-    serves: ClassVar[Serves] = Serves(PrivateVectors)
-    name: str = "stable-span"
-    source: str = "KMMST24, Algorithms 1 and 2, tightened"
-
-    def eligible(self, model: PrivateVectors, options: Options) -> Verdict:
-        return eligible(model, options)
-
-    def forecast(self, model: PrivateVectors, options: Options) -> Forecast:
-        rule = thresholds(options.epsilon, options.delta, model.neighbors)
-        if model.corrupted is None:
-            key = (self.name, options.epsilon, options.delta, options.beta)
-            bound = model.cached(key, lambda: _bound(model, options, rule))
-            words = statement(model, options, bound)
-        else:
-            bound = _predicted(model, options, rule, model.corrupted)
-            words = predicted_statement(bound)
-        forecast = Forecast(
-            statement=words,
-            epsilon=options.epsilon,
-            delta=options.delta,
-            beta=options.beta,
-            proved=model.corrupted is None,
-            work=f"one partition in dimension {model.dimension}",
-            noise={"scale": rule.scale, "threshold": rule.gap, "threshold_full_dimension": rule.top},
-            caveats=_caveats(model),
-            error=RowsMissed(missed=bound.missed, needed=bound.needed),
-        )
-        return capped(forecast, model.known)
-
-    def run(
-        self, model: PrivateVectors, options: Options, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Found:
-        partition, counts, rule = _released(model, options, noise, progress)
-        order = preferred(counts, model, rule, options.beta)
-        chosen = _chosen(partition, order, model)
-        if chosen is None:
-            return Found("nothing", no_subspace(model), notes=(_nothing(rule),))
-        level, basis = chosen
-        low, high = outside(counts, level, model, rule.scale, options.beta)
-        # The variance of one discrete Laplace draw of scale s is 2 q / (1 - q)^2 with q = e^(-1/s).
-        variance = 2 * math.exp(-1 / rule.scale) / math.expm1(-1 / rule.scale) ** 2
-        sigma = math.sqrt(variance * (min(model.rank, counts.size) - level))
-        notes = (CONSISTENT_PART,) if level != order[0] else ()
-        return Found("found", basis, float(high), notes, float(low), sigma)
-
-
-STABLE_SPAN = StableSpan()
-# Partitions and forecasts take seconds there.
-MOST_DIMENSIONS = 10_000
-
-
-def _released(
-    model: PrivateVectors, options: Options, noise: NoiseSource, progress: Progress
-) -> tuple[Partition, Integers, Thresholds]:
-    """The partition (private), the noisy counts N(1), N(2), ... and the rule by which levels pass."""
-    source = discrete(noise)
-    rule = thresholds(options.epsilon, options.delta, model.neighbors)
-    progress("splitting the vectors into independent sets", 0.1)
-    partition = stable_partition(model.field, model.read_rows())
-    counts = source.discrete_laplace(sets_of_at_least(partition.counts)[1 : _counted(model) + 1], rule.scale)
-    progress("releasing the subspace", 0.9)
-    return partition, counts, rule
-
-
-# A note of released answers to which the forecast does not apply.
-CONSISTENT_PART = (
-    "the equations that stand out contradict each other; this is the largest consistent part that stands out by itself"
-)
-
-
-def eligible(model: PrivateVectors, options: Options) -> Verdict:
-    """Whether a stable span may be released at all."""
-    if not isinstance(model, PrivateVectors):
-        return Verdict(False, "serves vectors, points and equations that are to be kept exactly, one per record")
-    if options.delta <= 0:
-        return Verdict(
-            False, "an exact subspace cannot be hidden at delta = 0: without the record that it needs it never appears"
-        )
-    if 8 / options.epsilon > LARGEST_SCALE:
-        return Verdict(False, "epsilon is too small: the noise would leave the integers of 64 bits")
-    if model.rank > MOST_DIMENSIONS:
-        return Verdict(
-            False, f"serves spans of up to {MOST_DIMENSIONS:,} dimensions; a smaller public rank= counts instead"
-        )
-    return YES
-
-
-def discrete(noise: NoiseSource) -> DiscreteNoiseSource:
-    """The source, if it has integer noise."""
-    if not isinstance(noise, DiscreteNoiseSource):
-        raise SpecificationError(
-            "this source has no integer noise",
-            why="counts of sets are whole, and so must be their noise",
-            remedy="rng=None, a seed, or a source with discrete_laplace",
-        )
-    return noise
-
-
-def no_subspace(model: PrivateVectors) -> Basis:
-    """The basis of {0}."""
-    field: Field = model.field
-    return field.echelon(np.zeros((0, model.dimension), dtype=np.int64))
-
-
-def sets_of_at_least(counts: Integers) -> Integers:
-    """(d + 1,) M(k), from (d + 1,) numbers of sets of k vectors."""
-    return np.asarray(np.cumsum(counts[::-1])[::-1], dtype=np.int64)
-
-
-def passing(noisy: Integers, model: PrivateVectors, rule: Thresholds) -> Mask:
-    """(..., r) which levels 1 .. r pass, from (..., r or r + 1) noisy M(1), M(2), ... ."""
-    full = model.rank == model.dimension
-    above = np.zeros_like(noisy[..., :1]) if full else noisy[..., -1:]
-    levels = noisy[..., : model.rank]
-    mask = levels - np.concatenate([levels[..., 1:], above], axis=-1) >= rule.gap
-    if full:
-        mask[..., -1] = levels[..., -1] >= rule.top
-    return np.asarray(mask)
-
-
-def preferred(noisy: Integers, model: PrivateVectors, rule: Thresholds, beta: float) -> list[int]:
-    """Levels that pass in the order in which they are wanted, from noisy counts alone."""
-    levels = [int(k) + 1 for k in np.flatnonzero(passing(noisy, model, rule))[::-1]]
-    if model.corrupted is None:
-        return levels
-    # At least M(k + 1) vectors lie outside V_k: each set of more than k vectors has one.
-    beyond = np.append(noisy[1 : model.rank], 0)
-    most = model.corrupted * max(int(noisy[: model.rank].sum()), 0) + _allowance(rule, beta)
-    few = [k for k in levels if beyond[k - 1] <= most]
-    first = few[-1] if few else (levels[0] if levels else 0)
-    return [k for k in levels if k <= first]
-
-
-def outside(noisy: Integers, level: int, model: PrivateVectors, scale: float, beta: float) -> tuple[int, int]:
-    """Fewest vectors outside V_level, by the noisy counts as they are, and most, except with probability beta.
-
-    A set of j > level vectors has at least j - level and at most j of them outside, so with M(j) sets of j vectors or
-    more they are between ``sum_{j > level} M(j)`` and that plus ``level M(level + 1)``. The noise of these counts is
-    symmetric, with weights level + 1, 1, 1, ...; the level is chosen by noisy counts, so each of the ``rank`` levels
-    gets beta / rank.
-    """
-    above = noisy[level : model.rank]
-    if not above.size:
-        return 0, 0
-    low, most = int(above.sum()), int(above.sum()) + level * int(above[0])
-    weights: Noises = [(level + 1.0, scale, 1), *([(1.0, scale, above.size - 1)] if above.size > 1 else [])]
-    margin = union_bound(np.zeros(1), [weights], beta / model.rank)
-    return max(low, 0), max(math.ceil(most + margin), low, 0)
-
-
-def _chosen(partition: Partition, order: list[int], model: PrivateVectors) -> tuple[int, Basis] | None:
-    """The level told, with its basis: a function of the subspaces that pass and exist."""
-    if model.task != "equations":
-        level = order[0] if order else 0
-        return (level, partition.basis(level)) if level and partition.counts[level] else None
-    first: tuple[int, Basis] | None = None
-    for level in order:
-        if partition.counts[level]:
-            basis = partition.basis(level)
-            if consistent(basis):
-                return level, basis
-            first = first or (level, basis)
-    return first
-
-
-def consistent(basis: Basis) -> bool:
-    """Whether equations (a, -b) that span this subspace have a solution: (0, 1) is not among them."""
-    return not basis.pivots or basis.pivots[-1] != basis.ambient - 1
-
-
-def _counted(model: PrivateVectors) -> int:
-    """How many of M(1), M(2), ... get noise and are read."""
-    return min(model.rank + 1, model.dimension)
-
-
-def _allowance(rule: Thresholds, beta: float) -> float:
-    return rule.scale * math.log(4 / beta)
-
-
-def needed_at_least(model: PrivateVectors, options: Options) -> float:
-    """Vectors that any statement needs, without what the noise adds: little work, also in many dimensions."""
-    rule = thresholds(options.epsilon, options.delta, model.neighbors)
-    return float(level_sums(_gaps(model, rule) - 1)[0]) + 1
-
-
-def _gaps(model: PrivateVectors, rule: Thresholds) -> Floats:
-    """(r,) the threshold of every level."""
-    gaps = np.full(model.rank, float(rule.gap))
-    if model.rank == model.dimension:
-        gaps[-1] = rule.top
-    return gaps
-
-
-def _bound(model: PrivateVectors, options: Options, rule: Thresholds) -> SpanBound:
-    r, full = model.rank, model.rank == model.dimension
-    gaps = _gaps(model, rule)
-    false = (r - 1) * math.exp(log_tail_two(rule.scale, rule.gap))
-    false += math.exp(log_tail_one(rule.scale, rule.top) if full else log_tail_two(rule.scale, rule.gap))
-    above: Noises = [] if full else [(float(r), rule.scale, 1)]
-    sums: Sums = [
-        [(K + 1.0, rule.scale, 1), *([(1.0, rule.scale, r - K - 1)] if r - K > 1 else []), *above] for K in range(r)
-    ]
-    return span_bound(level_sums(gaps - 1), sums, options.beta - false)
-
-
-def _predicted(model: PrivateVectors, options: Options, rule: Thresholds, share: float) -> SpanBound:
-    """With a share c outside a subspace of s dimensions, each set of s + 1 vectors uses one of them up (general
-    position), so (1 - c (s + 1)) n / s sets of s are left."""
-    s = min(model.rank, model.dimension - 1) if model.task == "equations" else model.rank
-    left = (1 - share * (s + 1)) / s if s else 0.0
-    if left <= 0:
-        return NOTHING
-    needed = math.ceil((rule.gap + 2 * _allowance(rule, options.beta)) / left)
-    return SpanBound(float(needed), float(math.ceil(share * max(model.expected, needed))))
-
-
-def _caveats(model: PrivateVectors) -> tuple[str, ...]:
-    found = []
-    if model.rank < model.dimension:
-        found.append(
-            f"if the vectors span more than {model.rank} dimensions (rank), privacy holds and the bound does not"
-        )
-    if model.task == "equations":
-        found.append(
-            "if the equations that stand out contradict each other, the largest part of them that stands out and is "
-            "consistent is released instead, which may miss more"
-        )
-    if model.corrupted is not None:
-        found.append("corrupted= is a guess: the vectors outside are assumed to be in general position")
-    return tuple(found)
-
-
-def _nothing(rule: Thresholds) -> str:
-    return f"no dimension has {number(rule.gap)} sets more than the next by the noisy counts: only {{0}} is released"
-
-
-def release_flag(
-    model: PrivateVectors, options: Options, noise: NoiseSource, progress: Progress = no_progress
-) -> list[Basis]:
-    """All subspaces that pass and exist, in the order in which they are wanted; the privacy argument is
-    ``StableSpan``'s, which covers all of them together."""
-    partition, counts, rule = _released(model, options, noise, progress)
-    order = preferred(counts, model, rule, options.beta)
-    return [partition.basis(level) for level in order if partition.counts[level]]

@@ -15,8 +15,8 @@ from dpmodel._types import Floats
 from dpmodel.contract import Options
 from dpmodel.exact.algorithm_10 import (
     ALGORITHM_10,
+    AS_PRINTED,
     MOST_ROUNDS,
-    PUBLISHED,
     Algorithm10,
     Constants,
     average_sigma,
@@ -130,7 +130,7 @@ def test_the_audited_law_is_that_of_the_code() -> None:
 # ---------------------------------------------------------------------- the published constants
 @pytest.mark.parametrize("size", [1, 2, 10])
 def test_constants_of_the_proofs(size: int) -> None:
-    plan = schedule(size, 1e-9, ONE, PUBLISHED)
+    plan = schedule(size, 1e-9, ONE, AS_PRINTED)
     assert plan.flat == pytest.approx(1 / (500 * size))
     assert plan.inner == math.ceil(8 * (500 * size) ** 2 * math.log(3 * math.sqrt(size)))
     assert plan.steps == 9_000_000 * size**2
@@ -142,7 +142,7 @@ def test_constants_of_the_proofs(size: int) -> None:
 @pytest.mark.parametrize("size", [2, 8])
 def test_thresholds_give_the_noise_that_the_proofs_need(size: int) -> None:
     """Where m >= threshold / 2, sigma keeps the inequalities of Lemmas 30 and 31."""
-    plan = schedule(size, 1e-4, ONE, PUBLISHED)
+    plan = schedule(size, 1e-4, ONE, AS_PRINTED)
     log = math.log(plan.rounds / ONE.beta)  # a smaller logarithm than the plan's
 
     def sigma_at(threshold: float) -> float:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import dpmodel as dpm
 from dpmodel import linalg
+from dpmodel.solve.registry import KINDS
 
 DOCS = (Path(__file__).parents[2] / "docs" / "guide" / "linear-algebra.md").read_text()
 
@@ -44,5 +44,5 @@ def test_every_function_and_mechanism_named_exists() -> None:
         assert hasattr(linalg, name), name
     for name in re.findall(r"`learn\.(\w+)`", DOCS):
         assert hasattr(pytest.importorskip("dpmodel.learn"), name), name
-    known = {each.name for kind in dpm.plan.registry.KINDS.values() for each in kind.mechanisms}
+    known = {each.name for kind in KINDS.values() for each in kind.mechanisms}
     assert set(re.findall(r"`((?:stable-span|dp-lp)[a-z-]*)`", DOCS)) <= known

@@ -11,7 +11,7 @@ import pytest
 from dpmodel.contract import Options
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.exact.dp_lp import DP_LP, DPLinearProgram
-from dpmodel.exact.dp_lp_as_printed import DP_LP_AS_PRINTED, published
+from dpmodel.exact.dp_lp_as_printed import DP_LP_AS_PRINTED, printed
 from dpmodel.exact.dp_lp_forecast import synthetic_program
 from dpmodel.exact.flats import satisfied, slack_rows
 from dpmodel.exact.model import PrivateInequalities
@@ -141,13 +141,13 @@ def test_eligible_reads_public_facts() -> None:
 
 
 def test_published_constants_are_computed_exactly_and_refused_with_numbers() -> None:
-    facts = published(3, 10, 1.0, 1e-6, 0.05)
+    facts = printed(3, 10, 1.0, 1e-6, 0.05)
     assert facts.eta == Fraction(1, 2 * 4 * 40**4) and facts.roundness == facts.eta / 30
     log = np.log(2 * 4 * 40**4 * 30)
     gamma = 3**5 * np.log(3) ** 1.5 * np.log(3 * log / 0.05) ** 2 * log**1.5
     gamma *= np.log(3 * log / 0.05e-6) * np.sqrt(np.log(1e6))
     assert facts.missed == pytest.approx(gamma) and facts.rescalings == pytest.approx(3 * log + np.log(20))
-    wide = published(40, 10**6, 1.0, 1e-6, 0.05)  # far below the least double
+    wide = printed(40, 10**6, 1.0, 1e-6, 0.05)  # far below the least double
     assert wide.eta > 0 and float(wide.eta) < 1e-300
     assert np.isfinite(wide.missed)
     model = system(np.zeros((10, 3), int), np.zeros(10, int), expected=5000)

@@ -20,27 +20,27 @@ from dpmodel.exact.pin_hull import (
 INFLATION = 2.0**-9
 
 
-def inside(polytope: Ellipsoid, points: np.ndarray) -> np.ndarray:
-    centre = np.array([float(c) for c in polytope.centre])
-    return np.linalg.norm(np.linalg.solve(polytope.shape, (points - centre).T), axis=0)
+def inside(ellipsoid: Ellipsoid, points: np.ndarray) -> np.ndarray:
+    centre = np.array([float(c) for c in ellipsoid.centre])
+    return np.linalg.norm(np.linalg.solve(ellipsoid.shape, (points - centre).T), axis=0)
 
 
 @pytest.mark.parametrize("q", [1, 2, 3, 5])
 def test_cuts_keep_their_half_and_lose_volume(q: int) -> None:
     rng = np.random.default_rng(q)
-    polytope = around_box(tuple(rng.integers(2, 50, size=q).tolist()))
+    ellipsoid = around_box(tuple(rng.integers(2, 50, size=q).tolist()))
     for _ in range(20):
         w = rng.normal(size=(300, q))
         w /= np.linalg.norm(w, axis=1, keepdims=True)
-        centre = np.array([float(c) for c in polytope.centre])
-        points = centre + w @ polytope.shape.T
+        centre = np.array([float(c) for c in ellipsoid.centre])
+        points = centre + w @ ellipsoid.shape.T
         u = rng.normal(size=q)
         half = points[(points - centre) @ u >= 0]
-        after = polytope.cut(u, 60, INFLATION)
+        after = ellipsoid.cut(u, 60, INFLATION)
         assert (inside(after, half) <= 1).all()
-        sensitivity = after.log_volume - polytope.log_volume
+        sensitivity = after.log_volume - ellipsoid.log_volume
         assert log_cut(q) <= sensitivity <= log_cut(q) + q * math.log1p(INFLATION + 1e-9) + 1e-12
-        polytope = after
+        ellipsoid = after
 
 
 def test_the_factor_of_a_cut() -> None:
@@ -60,23 +60,23 @@ def test_nothing_smaller_holds_the_half_ball() -> None:
 
 
 def test_box_and_rounds() -> None:
-    polytope = around_box((101, 1))
-    assert polytope.centre == (50, 0)
-    assert (inside(polytope, np.array([[0, 0], [100, 0]])) <= 1).all()
+    ellipsoid = around_box((101, 1))
+    assert ellipsoid.centre == (50, 0)
+    assert (inside(ellipsoid, np.array([[0, 0], [100, 0]])) <= 1).all()
     for levels in ((11,), (101, 101), (11, 11, 11)):
         q, rounds = len(levels), rounds_needed(levels, INFLATION)
-        polytope = around_box(levels)
+        ellipsoid = around_box(levels)
         for _ in range(rounds):
-            polytope = polytope.cut(np.eye(q)[0], 28, INFLATION)
-            polytope = Ellipsoid(polytope.whole, polytope.bits, polytope.shape)
+            ellipsoid = ellipsoid.cut(np.eye(q)[0], 28, INFLATION)
+            ellipsoid = Ellipsoid(ellipsoid.numerators, ellipsoid.bits, ellipsoid.shape)
         # by then no full-dimensional simplex of grid points fits (bits permitting)
         if q == 1:
-            assert polytope.log_volume < log_least_simplex(q)
+            assert ellipsoid.log_volume < log_least_simplex(q)
         assert rounds <= 2 * (q + 1) * (around_box(levels).log_volume - log_least_simplex(q)) + 2
     assert log_ball(2) == pytest.approx(math.log(math.pi))
 
 
 def test_centres_are_dyadic() -> None:
-    polytope = around_box((5, 5)).cut(np.array([1.0, 2.0]), 6, INFLATION)
-    assert polytope.bits <= 6
-    assert all((c * 2**6).denominator == 1 and isinstance(c, Fraction) for c in polytope.centre)
+    ellipsoid = around_box((5, 5)).cut(np.array([1.0, 2.0]), 6, INFLATION)
+    assert ellipsoid.bits <= 6
+    assert all((c * 2**6).denominator == 1 and isinstance(c, Fraction) for c in ellipsoid.centre)

@@ -98,10 +98,10 @@ def test_the_regret_bound_holds_step_by_step() -> None:
             direction += float(extra @ (y - z))
             size_of_noise += float(extra @ extra)
             squares += float(draw.answer @ draw.answer)
-            y = y + draw.answer / max(math.sqrt(squares), plan.lower_bound)
+            y = y + draw.answer / max(math.sqrt(squares), plan.least_norm)
             y = grid_point(y / max(1.0, float(np.linalg.norm(y))))
         signal = 3 * math.sqrt(n * active) - (margin - plan.level) * active
-        noise = 3 * max(math.sqrt(size_of_noise), plan.lower_bound)
+        noise = 3 * max(math.sqrt(size_of_noise), plan.least_norm)
         assert total <= (signal + noise + direction) * (1 + 1e-4)
         q = 2 * plan.scale * math.sqrt(plan.steps)
         assert total <= plan.steps * plan.level * proved_missed(model, OPTIONS, plan)

@@ -102,7 +102,7 @@ def test_run_spends_what_the_plan_says() -> None:
 def transcript(rows: Floats, plan: SearchPlan) -> tuple[Floats, Floats]:
     """Exact values and standard deviations of all releases of one run in which every row is violated in every round."""
     source = Transcript(5)
-    always = replace(plan, requested=2.0, slack=2.0, enough=-math.inf)
+    always = replace(plan, threshold=2.0, slack=2.0, enough=-math.inf)
     search(GridRows.of(rows), always, np.zeros((0, rows.shape[1])), True, source.gaussian)
     values = np.concatenate([draw.values[0] for draw in source.draws])
     return values, np.concatenate([np.full(draw.values[0].size, draw.arguments[0]) for draw in source.draws])
