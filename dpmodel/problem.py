@@ -22,7 +22,6 @@ from dpmodel.compile.rows import FewRows, few_rows, row_maker, rows_read
 from dpmodel.contract import AllBut, Exact, Model, Options, Penalty, Search, Target, checked_solver_options
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private
-from dpmodel.models.postprocessing import Published, classify_postprocessing
 from dpmodel.numerics.cone_program import SolverFailure, solve_cone_program
 from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.privacy import Budget
@@ -157,7 +156,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         """
         published = self._postprocessing()
         if published is not None:
-            return classify_postprocessing(published)
+            return published.classification
         if self._regression() is not None:
             model = self._model(None)
             assert not isinstance(model, Postprocessing)
@@ -229,7 +228,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 plan, unplanned = None, {"unplanned": refusal(error)}
         published = self._postprocessing()
         if published is not None:
-            told = explain_postprocessing(published, classify_postprocessing(published), self._release)
+            told = explain_postprocessing(published, self._release)
         elif self._regression() is not None:
             model = self._model(None)
             assert isinstance(model, AnyRegression)
@@ -510,8 +509,6 @@ class Problem(cp.Problem):  # type: ignore[misc]
     def _door(self, solver: str | None) -> Model[Any]:
         """The model as planner and conductor see it."""
         data = self._model(solver)
-        if isinstance(data, Postprocessing):
-            return Published(data, self)
         if isinstance(data, AnyRegression):
             return data.within(self)
         return data

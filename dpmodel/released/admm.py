@@ -23,8 +23,9 @@ from dpmodel.marks.layout import sum_by
 from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.privacy import NoiseSource
 from dpmodel.released.decision import free_of_charge
+from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.general_solver import diagnose
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.projection import MarginProjector
 from dpmodel.released.structure import margins_of, table_shape
 from dpmodel.released.tree_of import form_of_nodes, tree_problem

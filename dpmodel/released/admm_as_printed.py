@@ -15,7 +15,8 @@ from dpmodel.forecast import Forecast
 from dpmodel.privacy import NoiseSource
 from dpmodel.released.admm import relaxed_linear
 from dpmodel.released.decision import free_of_charge
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.form import LikelihoodForm
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.x_updates import DENSE, dense_update, sparse_update
 
 

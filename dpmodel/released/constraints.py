@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cvxpy as cp
 import numpy as np
@@ -15,7 +15,10 @@ from dpmodel.compile.affine_reader import Affine, AffineReader, NotAffine, flat
 from dpmodel.compile.refusals import constraint_label
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.privacy import public_generator
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.form import LikelihoodForm
+
+if TYPE_CHECKING:
+    from dpmodel.released.model import Postprocessing
 
 _SERVED = ("nonneg", "nonpos", "pos", "neg", "bounds", "boolean", "integer")
 

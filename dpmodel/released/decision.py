@@ -15,7 +15,8 @@ anything else, large              admm-tables under table margins, else admm
 from __future__ import annotations
 
 from dpmodel.forecast import Forecast, Place
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.form import LikelihoodForm
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.structure import structure
 
 FEW = 10_000  # coefficients up to which a general solver takes a fraction of a second

@@ -15,8 +15,9 @@ from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.forecast import Forecast
 from dpmodel.privacy import NoiseSource
 from dpmodel.released.decision import free_of_charge
+from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.messages import TreePlan, messages, tree_plan
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.tree_of import tree_problem
 from dpmodel.released.trees import Generation, TreeProblem, TreeProjector
 

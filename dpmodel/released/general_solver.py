@@ -21,7 +21,8 @@ from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
 from dpmodel.privacy import NoiseSource
 from dpmodel.released.constraints import contradiction
 from dpmodel.released.decision import free_of_charge
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.form import LikelihoodForm
+from dpmodel.released.model import Postprocessing
 
 # Solvers in CVXPY that take squares together with integers.
 _MIXED_SQUARES = ("GUROBI", "MOSEK", "SCIP", "CPLEX", "XPRESS", "COPT")

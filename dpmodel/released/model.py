@@ -1,117 +1,44 @@
-"""A post-processing problem in arrays: a likelihood of published numbers under public linear constraints."""
+"""Post-processing of published numbers: planned and solved like every problem, but nothing private is read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from dpmodel._types import Floats, Mask
+from dpmodel.compile.bridge import evaluate_objective, write_values
+from dpmodel.contract import Candidate, Model, Options, Outcome, Ran, Serves, public_options, reasons
+from dpmodel.errors import DPModelError, UnsupportedModelError
+from dpmodel.forecast import Place
 from dpmodel.marks.noisy import Noisy
 from dpmodel.memo import PublicFacts
+from dpmodel.programs.classifier import Classification
+from dpmodel.release import Accuracy, Guarantee, Release, checked_point, values_of
+from dpmodel.released.constraints import contradiction, require_consistent
+from dpmodel.released.form import LikelihoodForm
+from dpmodel.text import number
+
+FREE = Options(0.0, 0.0)
+_BIASED = "non-negativity is a constraint: it lowers the error of cells and biases totals of sparse data upwards"
 
 
 @dataclass(frozen=True, eq=False)
-class LikelihoodForm:
-    """Minimise over x in R^n
-
-        sum_i absolute_i |(M x - value)_i| + square_i (M x - value)_i^2  +  linear'x + constant
-        subject to  E x = e,  G x <= g,  lower <= x <= upper,  x_j whole where integer_j.
-
-    ``matrix`` M : (k, n) CSR; ``value, absolute, square`` : (k,), weights >= 0. ``linear`` : (n,).
-    ``equality`` E : (p, n) CSR, ``equality_value`` : (p,); ``inequality`` G : (q, n) CSR, ``inequality_value`` : (q,).
-    ``lower, upper`` : (n,), infinite where free. ``integer`` : (n,) bool.
-    """
-
-    matrix: sp.csr_array
-    value: Floats
-    absolute: Floats
-    square: Floats
-    linear: Floats
-    constant: float
-    equality: sp.csr_array
-    equality_value: Floats
-    inequality: sp.csr_array
-    inequality_value: Floats
-    lower: Floats
-    upper: Floats
-    integer: Mask
-
-    @staticmethod
-    def of(
-        matrix: Any,
-        value: Any,
-        *,
-        absolute: Any = 0.0,
-        square: Any = 0.0,
-        linear: Any = 0.0,
-        constant: float = 0.0,
-        equality: Any = None,
-        equality_value: Any = 0.0,
-        inequality: Any = None,
-        inequality_value: Any = 0.0,
-        lower: Any = -np.inf,
-        upper: Any = np.inf,
-        integer: Any = False,
-    ) -> LikelihoodForm:
-        """With everything left out filled in, and scalars spread."""
-        M = sp.csr_array(matrix, dtype=np.float64)
-        k, n = M.shape
-        E = sp.csr_array((0, n)) if equality is None else sp.csr_array(equality, dtype=np.float64)
-        G = sp.csr_array((0, n)) if inequality is None else sp.csr_array(inequality, dtype=np.float64)
-
-        def full(item: Any, size: int) -> Floats:
-            return np.array(np.broadcast_to(np.asarray(item, dtype=np.float64), (size,)))
-
-        return LikelihoodForm(
-            M,
-            full(value, k),
-            full(absolute, k),
-            full(square, k),
-            full(linear, n),
-            float(constant),
-            E,
-            full(equality_value, E.shape[0]),
-            G,
-            full(inequality_value, G.shape[0]),
-            full(lower, n),
-            full(upper, n),
-            np.array(np.broadcast_to(np.asarray(integer, dtype=bool), (n,))),
-        )
-
-    @property
-    def size(self) -> int:
-        """Number of variables n."""
-        return int(self.matrix.shape[1])
-
-    def objective(self, x: Floats) -> float:
-        """The objective at x."""
-        r = self.matrix @ x - self.value
-        loss = float(self.absolute @ np.abs(r) + self.square @ np.square(r))
-        return loss + float(self.linear @ x) + self.constant
-
-    def violation(self, x: Floats) -> float:
-        """Largest violation of any constraint (integrality aside) at x, in the constraint's own unit."""
-        return max(
-            float(np.abs(self.equality @ x - self.equality_value).max(initial=0.0)),
-            float((self.inequality @ x - self.inequality_value).max(initial=0.0)),
-            float((self.lower - x).max(initial=0.0)),
-            float((x - self.upper).max(initial=0.0)),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Postprocessing(PublicFacts):
+class Postprocessing(PublicFacts, Model["Postprocessing"]):
     """A problem that reads published numbers only. It costs no privacy.
 
     ``form`` : the problem in arrays, or None where it has terms or constraints outside it (then only the general
     solver serves it). ``problem`` : the user's CVXPY problem, or None when a helper built the form. ``measurements`` :
     the published data it speaks of, ``rows`` : for each the rows of ``form.matrix`` (slices; empty without a form).
     ``columns`` : (variable, slice of x) of the user's variables, each flattened column by column. ``shape`` : axes of
-    x when it is a contingency table (flattened in C order), or None. ``words`` : one line on what it is.
+    x when it is a contingency table (flattened in C order), or None. ``description`` : one line on what it is.
     """
+
+    reads = False
+    words = "post-processing"
+    error = Place
+    remedy = "a convex likelihood under convex constraints, without integer variables"
 
     form: LikelihoodForm | None
     measurements: tuple[Noisy, ...]
@@ -119,21 +46,91 @@ class Postprocessing(PublicFacts):
     problem: Any = None
     columns: tuple[tuple[Any, slice], ...] = ()
     shape: tuple[int, ...] | None = None
-    words: str = ""
+    description: str = ""
+
+    @property
+    def data(self) -> Postprocessing:  # type: ignore[override]
+        """What mechanisms get to see: the same."""
+        return self
+
+    @property
+    def classification(self) -> Classification:
+        """No cell of the taxonomy: nothing private is read, so nothing is spent."""
+        what = self.description[:1].upper() + self.description[1:]
+        return Classification((), f"{what}. No private data is read: it costs epsilon = 0, delta = 0 (LWK15).")
+
+    def check(self, given: Options) -> tuple[Model[Any], Options]:
+        """A budget may be given, is checked, and nothing of it is spent."""
+        filled = replace(given, epsilon=1.0 if given.epsilon is None else given.epsilon)
+        return self, replace(public_options(filled, self.words), epsilon=0.0, delta=0.0)
+
+    def preferred(self, options: Options) -> str:
+        """Who asks for one of CVXPY's solvers, or gives it options, gets it: that is what general-solver is for."""
+        return "general-solver" if options.solver is not None or options.solver_options else "auto"
+
+    def nothing_applies(self, options: Options, candidates: Sequence[Candidate]) -> DPModelError:
+        return UnsupportedModelError(f"no solver serves this {self.words}", why=reasons(candidates), remedy=self.remedy)
+
+    def ready(self, chosen: Candidate, serves: Serves) -> None:
+        require_consistent(self)
+
+    def checked(self, outcome: Any) -> Outcome:
+        if isinstance(outcome, Outcome) and outcome.status == "infeasible":
+            raise contradiction(self)
+        size = sum(where.stop - where.start for _, where in self.columns)
+        return checked_point(outcome, size if self.form is None else self.form.size)
+
+    def finish(self, ran: Ran) -> Release:
+        outcome, values = ran.outcome, {}
+        if outcome.x is not None:
+            values = {
+                variable: np.reshape(outcome.x[where], variable.shape, order="F") for variable, where in self.columns
+            }
+        write_values(self.problem, values, outcome.status)
+        if values:
+            ran = replace(ran, outcome=replace(outcome, value=evaluate_objective(self.problem)))
+        return self.release(ran, values_of(self.problem) if values else {})
+
+    def release(self, ran: Ran, variables: Mapping[str, Any], notes: Sequence[str] = ()) -> Release:
+        """The release of a solved model: guarantee (0, 0), and what the published numbers cost as far as they tell."""
+        forecast, outcome = ran.forecast, ran.outcome
+        said = [*outcome.notes, *notes, *published(self.measurements)]
+        if self.form is not None and bool((self.form.lower >= 0).any()) and self.form.absolute.any():
+            said.append(_BIASED)
+        exact = outcome.status == "optimal"
+        statement = forecast.statement if exact else f"the solver stopped early ({outcome.status})"
+        if outcome.x is None:
+            statement = "no solution: the likelihood and the constraints leave the objective without a minimum"
+        return Release(
+            mechanism=ran.mechanism,
+            guarantee=Guarantee(0.0, 0.0, record="post-processing of published numbers"),
+            accuracy=Accuracy(
+                alpha=forecast.error.alpha if exact else None,
+                beta=0.0 if exact else None,
+                proved=forecast.proved and exact,
+                statement=statement,
+            ),
+            status=outcome.status,
+            value=None if outcome.x is None else outcome.value,
+            variables=variables,
+            timings=ran.timings,
+            classification=(self.description,),
+            plan=ran.plan,
+            notes=tuple(dict.fromkeys(said)),
+        )
 
 
-def canonical(matrix: sp.csr_array) -> sp.csr_array:
-    """Sorted, without duplicates or stored zeros; the matrix itself if it is so already."""
-    if matrix.has_canonical_format and matrix.data.all():
-        return matrix
-    clean = matrix.copy()
-    clean.sum_duplicates()
-    clean.eliminate_zeros()
-    return clean
-
-
-def picks(columns: Any, size: int) -> sp.csr_array:
-    """(k, size) matrix that picks entries."""
-    columns = np.asarray(columns, dtype=np.int64)
-    k = columns.size
-    return sp.csr_array((np.ones(k), columns, np.arange(k + 1)), shape=(k, size))
+def published(measurements: Sequence[Noisy]) -> list[str]:
+    """One line per set of published numbers: its distribution, and what publishing it cost, if that was declared."""
+    lines = []
+    for place, noisy in enumerate(measurements):
+        least, most = (number(float(end)) for end in (noisy.scale.min(), noisy.scale.max()))
+        size = least if least == most else f"{least} to {most}"
+        cost = "its own cost was not declared"
+        if noisy.epsilon is not None:
+            cost = f"it cost epsilon {number(noisy.epsilon)}, delta {number(noisy.delta or 0.0)} when it was published"
+        if noisy.record.startswith("NOT PRIVATE"):
+            cost += "; NOT PRIVATE (seeded noise for tests)"
+        name = noisy.name or f"published numbers {place + 1}"
+        lines.append(f"{name}: {noisy.size} with {noisy.noise.name} noise of scale {size}; {cost}")
+    return lines

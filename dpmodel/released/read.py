@@ -30,8 +30,9 @@ from dpmodel.marks.noisy import Noisy
 from dpmodel.marks.private import Private
 from dpmodel.privacy import public_generator
 from dpmodel.released.constraints import Constraints, Origins, Outside
+from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.likelihood import Published
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.model import Postprocessing
 
 
 @dataclass(eq=False)
@@ -420,7 +421,7 @@ def recognise_postprocessing(problem: cp.Problem) -> Postprocessing | None:
         problem=problem,
         columns=columns,
         shape=tuple(reversed(variables[0].shape)) if table else None,
-        words=_words(measurements, form, int(starts[-1])),
+        description=_words(measurements, form, int(starts[-1])),
     )
     if origins is not None:
         model.cached("origins", lambda: origins)

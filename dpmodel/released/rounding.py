@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from dpmodel._types import Floats, Integers, Mask
 from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError
 from dpmodel.privacy import PublicGenerator, public_generator
-from dpmodel.released.model import LikelihoodForm
+from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.trees import Generation, Tree
 
 _WHOLE = 1e-6  # how far from its bounds HiGHS may leave a row

@@ -12,7 +12,8 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers, Mask
 from dpmodel.errors import InfeasibleError
 from dpmodel.released.constraints import bounds_cross, require_consistent
-from dpmodel.released.model import LikelihoodForm, Postprocessing, canonical
+from dpmodel.released.form import LikelihoodForm, canonical
+from dpmodel.released.model import Postprocessing
 
 _MEETS = 1e-9  # relative crossing of bounds that counts as rounding
 

@@ -11,7 +11,8 @@ from scipy.sparse.csgraph import connected_components
 
 from dpmodel._types import Floats, Integers, Mask
 from dpmodel.errors import InfeasibleError
-from dpmodel.released.model import LikelihoodForm, Postprocessing, canonical, picks
+from dpmodel.released.form import LikelihoodForm, canonical, picks
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.trees import Tree, TreeProblem, ordered
 
 _GLANCE = 4096  # Coefficients looked at before anything is built: most models that are no trees fail here.

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from dpmodel._types import Floats
-from dpmodel.released.model import LikelihoodForm
+from dpmodel.released.form import LikelihoodForm
 
 Map = Callable[[Floats], Floats]
 Repair = Callable[[Floats], Floats | None]

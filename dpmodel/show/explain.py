@@ -396,9 +396,7 @@ def explain_regression(model: AnyRegression, release: Release | None) -> Explana
     return Explanation(size, parameters, told, classification, (), _told(release), sentences=said)
 
 
-def explain_postprocessing(
-    model: Postprocessing, classification: Classification, release: Release | None
-) -> Explanation:
+def explain_postprocessing(model: Postprocessing, release: Release | None) -> Explanation:
     """The same for a post-processing: how large it is, and which published numbers it speaks of."""
     size = "Likelihood of published numbers, solved as CVXPY solves it."
     if model.form is not None:
@@ -415,4 +413,4 @@ def explain_postprocessing(
         }
         for place, noisy in enumerate(model.measurements)
     )
-    return Explanation(size, parameters, (), classification, (), _told(release))
+    return Explanation(size, parameters, (), model.classification, (), _told(release))

@@ -20,7 +20,6 @@ LEVEL = {
     "linalg": 85,  # learn stands on it
     "problem": 80,
     "solve": 60,  # with "show", which says what plans and releases are: two folders of one room
-    "models": 55,
     "as_printed": 52,
     # Families stand beside each other.
     "programs": 51,
@@ -44,7 +43,7 @@ LEVEL = {
     "_types": 0,
     "text": 6,
 }
-FAMILIES = {"programs", "regressions", "released", "exact", "mechanisms", "models"}
+FAMILIES = {"programs", "regressions", "released", "exact", "mechanisms"}
 
 
 def room_of(module: str) -> str:

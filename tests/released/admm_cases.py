@@ -8,7 +8,7 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.released.model import LikelihoodForm
+from dpmodel.released.form import LikelihoodForm
 
 
 def reference(form: LikelihoodForm, tolerance: float = 1e-9) -> float:

@@ -9,7 +9,8 @@ from released.admm_cases import random_form, reference, table
 from dpmodel.contract import Options
 from dpmodel.privacy import noise_source
 from dpmodel.released.admm import ADMM, prepare, splits_of
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.form import LikelihoodForm
+from dpmodel.released.model import Postprocessing
 
 KINDS = ("laplace", "gaussian", "elastic", "mixed")
 

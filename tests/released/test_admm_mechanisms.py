@@ -13,7 +13,8 @@ from dpmodel.errors import SpecificationError
 from dpmodel.privacy import noise_source
 from dpmodel.released.admm import ADMM, ADMM_TABLES, Admm, prepare_tables, prepare_tree
 from dpmodel.released.admm_as_printed import ADMM_AS_PRINTED, AdmmAsPrinted
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.form import LikelihoodForm
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.tree_of import form_of_nodes
 from dpmodel.released.trees import Tree, TreeProblem
 

@@ -8,9 +8,9 @@ import scipy.sparse as sp
 from released.admm_cases import table
 
 from dpmodel.contract import Options
-from dpmodel.models.postprocessing import Published
 from dpmodel.released.faces.refits import solver_of
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.form import LikelihoodForm
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.tree_of import form_of_nodes
 from dpmodel.released.trees import Tree, TreeProblem
 from dpmodel.solve.planner import make_plan
@@ -47,7 +47,7 @@ FORMS = {
 def test_the_first_that_serves_is_taken(name: str, form: LikelihoodForm) -> None:
     model = Postprocessing(form, ())
     assert solver_of(model).name == name
-    plan = make_plan(Published(model), Options(0.0, 0.0))
+    plan = make_plan(model, Options(0.0, 0.0))
     assert plan.chosen.mechanism == name
     places = [each.forecast.error.place for each in plan.candidates if each.eligible and each.forecast is not None]
     assert plan.chosen.forecast.error.place == min(places)

@@ -14,8 +14,9 @@ from dpmodel.contract import Mechanism, Options
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.privacy import SeededSource
 from dpmodel.released.exact_tree import EXACT_TREE, ExactTree, integer_problem, solve_exact_tree
+from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.messages import tree_plan, whole_weights
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.tree_of import tree_problem
 from dpmodel.released.trees import Tree, TreeProblem
 

@@ -15,9 +15,10 @@ from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.privacy.distributions import Gaussian, Laplace
 from dpmodel.released import general_solver
 from dpmodel.released.constraints import require_consistent
+from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.general_solver import GENERAL_SOLVER, GeneralSolver
 from dpmodel.released.likelihood import neg_log_likelihood, published
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.read import recognise_postprocessing
 from dpmodel.released.trees import Tree
 

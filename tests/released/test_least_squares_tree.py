@@ -14,13 +14,14 @@ from dpmodel.contract import Mechanism, Options
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.privacy import SeededSource
 from dpmodel.released import least_squares_tree
+from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.least_squares_tree import (
     LEAST_SQUARES_TREE,
     LeastSquaresTree,
     descended,
     node_targets,
 )
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.trees import Tree, TreeProblem, TreeProjector
 
 OPTIONS = Options(epsilon=0.0, delta=0.0)

@@ -238,7 +238,7 @@ def test_near_misses_have_no_form_and_stay_post_processing(name):
     objective, constraints = NO_FORM[name]
     model = recognised(objective, constraints)
     assert model.form is None and model.rows == () and model.measurements == (NOISY,)
-    assert "general solver" in model.words
+    assert "general solver" in model.description
 
 
 # ------------------------------------------------------------------ what is and is not post-processing

@@ -12,7 +12,7 @@ from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy.distributions import Laplace
 from dpmodel.released.faces import errors
 from dpmodel.released.faces.errors import _fill, _sparse
-from dpmodel.released.model import LikelihoodForm
+from dpmodel.released.form import LikelihoodForm
 
 
 def drawn(seed):

@@ -12,7 +12,8 @@ from released.admm_cases import reference
 from dpmodel.contract import Mechanism, Options
 from dpmodel.errors import InfeasibleError
 from dpmodel.privacy import SeededSource
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.form import LikelihoodForm
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.projection import PROJECTION, MarginProjector, Projection, margin_of, solve
 from dpmodel.released.structure import structure
 

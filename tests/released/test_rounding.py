@@ -13,7 +13,7 @@ from scipy.optimize import milp
 
 from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError
 from dpmodel.released import rounding
-from dpmodel.released.model import LikelihoodForm
+from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.rounding import round_form, round_total
 
 SEEDS = 60  # the mean of so many draws is within 0.41 at the stated alarm; the many-draws tests are finer

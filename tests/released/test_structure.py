@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 from dpmodel.errors import InfeasibleError
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.form import LikelihoodForm
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.structure import Chains, Margins, Sums, margins_of, separable, structure
 
 

@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.form import LikelihoodForm
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.tree_of import tree_of, tree_problem
 from dpmodel.released.trees import Tree
 

@@ -16,13 +16,13 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Labels
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.marks.noisy import Noisy
-from dpmodel.models.postprocessing import FREE, Published, release_of
 from dpmodel.problem import Problem
 from dpmodel.release import Accuracy, Release
 from dpmodel.released.faces.refits import Setting, worse_than_published
+from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.least_squares_tree import LeastSquaresTree
 from dpmodel.released.likelihood import distribution_weights, neg_log_likelihood
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.model import FREE, Postprocessing
 from dpmodel.released.read import require_one_publication
 from dpmodel.solve.execute import Executed, execute
 from dpmodel.solve.plan import Plan
@@ -40,7 +40,7 @@ def solve_published(model: Postprocessing, mechanism: str | AnyMechanism = "auto
     InfeasibleError
         When no point satisfies the public constraints.
     """
-    done = execute(Published(model), FREE, mechanism, label="post-processing", progress=progress)
+    done = execute(model, FREE, mechanism, label="post-processing", progress=progress)
     if done.failure is not None:
         raise done.failure
     return done
@@ -82,7 +82,7 @@ class Consistent:
         """The solvers that apply, compared by the time that they are expected to take; below, the levels or marginals
         that the fit is forecast to leave less accurate than they were published, and what rounding takes."""
         _check_round(round)
-        plan = make_plan(Published(self.model), FREE, self.setting.solver(mechanism))
+        plan = make_plan(self.model, FREE, self.setting.solver(mechanism))
         rounding = () if round is None else (self._rounding_words(round),)
         return replace(
             plan, lower_bounds=(*plan.lower_bounds, *worse_than_published(self.model, self.setting), *rounding)
@@ -126,7 +126,7 @@ class Consistent:
             outcome = replace(outcome, x=whole, value=self._form.objective(whole))
             notes.append(self._rounded_words(round))
         variables = {} if outcome.x is None else self._variables(outcome.x)
-        release = release_of(self.model, replace(done.ran(), outcome=outcome), variables, notes)
+        release = self.model.release(replace(done.ran(), outcome=outcome), variables, notes)
         if variables:
             release = replace(release, labels=self._labels())
         if outcome.x is not plain:
@@ -198,7 +198,7 @@ class Consistent:
 
     def __repr__(self) -> str:
         done = "not solved yet" if self.release is None else f"{self.release.status}, by {self.release.mechanism}"
-        return f"<{type(self).__name__}: {self.model.words}; {done}>"
+        return f"<{type(self).__name__}: {self.model.description}; {done}>"
 
     @property
     def _form(self) -> LikelihoodForm:

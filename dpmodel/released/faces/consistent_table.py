@@ -388,7 +388,7 @@ def consistent_table(
             lower=low,
             upper=high,
         )
-        return Postprocessing(form_, measurements, rows, shape=shape, words=words)
+        return Postprocessing(form_, measurements, rows, shape=shape, description=words)
 
     return FittedTable(*settled(build, alpha, form), domain=public, over=wide, tables=tables)
 

@@ -22,7 +22,8 @@ from dpmodel.privacy import PublicGenerator, public_generator
 from dpmodel.problem import Problem
 from dpmodel.released.faces.consistent import Consistent
 from dpmodel.released.faces.refits import form_of, measured_rows, noise_of, refits, solution_of
-from dpmodel.released.model import LikelihoodForm, Postprocessing, picks
+from dpmodel.released.form import LikelihoodForm, picks
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.tree_of import tree_problem
 from dpmodel.released.trees import TreeProjector
 from dpmodel.solve.progress import Report, shown

@@ -19,7 +19,7 @@ from dpmodel.marks.noisy import Noisy
 from dpmodel.released.faces.consistent import Consistent, Round, box, checked_noisy, flattened, public_array
 from dpmodel.released.faces.refits import AUTO
 from dpmodel.released.faces.tree_query import TreeOfSums, known_nodes, rounded_tree
-from dpmodel.released.model import picks
+from dpmodel.released.form import picks
 from dpmodel.released.trees import Tree
 
 Names = tuple[Hashable, ...]

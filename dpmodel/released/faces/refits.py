@@ -14,15 +14,15 @@ from dpmodel._types import Floats, Integers
 from dpmodel.contract import Mechanism
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.noisy import Noisy
-from dpmodel.models.postprocessing import FREE
 from dpmodel.privacy import noise_source, public_generator
 from dpmodel.released.admm import ADMM, ADMM_TABLES
 from dpmodel.released.decision import coefficients, order
 from dpmodel.released.exact_tree import EXACT_TREE
+from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.general_solver import GENERAL_SOLVER
 from dpmodel.released.least_squares_tree import LEAST_SQUARES_TREE, LeastSquaresTree
 from dpmodel.released.likelihood import checked_setting
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.model import FREE, Postprocessing
 from dpmodel.released.projection import PROJECTION
 from dpmodel.released.read import name_of
 from dpmodel.released.tree_of import tree_problem

@@ -32,7 +32,8 @@ from dpmodel.released.faces.consistent import (
     refuse_contradiction,
 )
 from dpmodel.released.faces.refits import AUTO, Setting, settled
-from dpmodel.released.model import Postprocessing, picks
+from dpmodel.released.form import picks
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.rounding import round_tree
 from dpmodel.released.trees import Tree, TreeProblem
 
@@ -159,7 +160,8 @@ class TreeOfSums:
         def build(setting: Setting) -> Postprocessing:
             bounds = {"equality": tree.consistency, "lower": low, "upper": high}
             arrays, measurements, places = assembled(rows, setting, self.size, **bounds)
-            model = Postprocessing(arrays, measurements, places, words=f"post-processing: {words}; it costs no privacy")
+            description = f"post-processing: {words}; it costs no privacy"
+            model = Postprocessing(arrays, measurements, places, description=description)
             model.cached("consistent", lambda: True)
             node = arrays.matrix.indices.astype(np.int64)
             noise = (arrays.value, arrays.absolute, arrays.square)

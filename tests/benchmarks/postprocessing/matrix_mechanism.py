@@ -28,7 +28,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.form import LikelihoodForm
+from dpmodel.released.model import Postprocessing
 from dpmodel.released.tree_of import tree_problem
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, spread
 from tests.benchmarks.postprocessing.baselines import haar

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from dpmodel.models.postprocessing import FREE
 from dpmodel.privacy import ExactSource
 from dpmodel.released.admm import Admm, prepare_tables, prepare_tree
 from dpmodel.released.exact_tree import Ties, solve_exact_tree
-from dpmodel.released.model import LikelihoodForm, Postprocessing
+from dpmodel.released.form import LikelihoodForm
+from dpmodel.released.model import FREE, Postprocessing
 from dpmodel.released.trees import TreeProblem
 
 Floats = npt.NDArray[np.float64]

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from dpmodel.released.model import LikelihoodForm
+from dpmodel.released.form import LikelihoodForm
 from tests.benchmarks.measuring import Expectations, Table, header, parser, quartiles, short, spread
 from tests.benchmarks.postprocessing.baselines import margin_matrix
 from tests.benchmarks.postprocessing.solvers import GENERAL, admm_table, laddered, timed

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pandas as pd
 import scipy.sparse as sp
 
-from dpmodel.released.model import LikelihoodForm
+from dpmodel.released.form import LikelihoodForm
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, spread
 from tests.benchmarks.postprocessing.baselines import Privlet, margin_matrix, mwem
 from tests.benchmarks.postprocessing.solvers import admm_table, clarabel, highs
