@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +16,7 @@ from dpmodel.compile.affine_map import ThetaBlock
 from dpmodel.contract import finite_number
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.records import DEFAULT_RECORDS, record_words, refuse_unnamed
+from dpmodel.memo import key_of
 from dpmodel.programs.classifier import Cell, Classification
 from dpmodel.regressions.features import Features, Label, RowBounds
 from dpmodel.regressions.model import PrivateOutputs, PrivateRegression
@@ -92,12 +93,12 @@ def private_regression(recognised: Recognised, clip: float = math.inf) -> Privat
 def private_outputs(outputs: Outputs, clip: float = math.inf) -> PrivateOutputs:
     """The model of several outputs. Errors as ``private_regression``."""
     refuse_unnamed(parameter for each in outputs.parts for parameter in each.private)
-    parts: list[PrivateRegression] = []
+    parts, memos = list[PrivateRegression](), dict[Hashable, Any]()
     for each in outputs.parts:
         part = private_regression(each, clip)
-        alike = next((known for known in parts if _alike(known, part)), None)
+        facts = _facts(part)
         # Forecasts and settings follow from public facts: outputs of which these are equal share what is found.
-        parts.append(part if alike is None else replace(part, _memo=alike._memo))
+        parts.append(part if facts is None else replace(part, _memo=memos.setdefault(facts, part._memo)))
     return PrivateOutputs(
         parts=tuple(parts),
         classification=_together(parts),
@@ -107,27 +108,17 @@ def private_outputs(outputs: Outputs, clip: float = math.inf) -> PrivateOutputs:
     )
 
 
-def _alike(a: PrivateRegression, b: PrivateRegression) -> bool:
-    """Whether all public facts are the same numbers. Sets without a closed form are not compared."""
-    if a.penalty.other is not None or b.penalty.other is not None or isinstance(a.domain, ConvexSet):
-        return False
-    return all(_same(getattr(a, name), getattr(b, name)) for name in _FACTS)
+def _facts(model: PrivateRegression) -> Hashable | None:
+    """All public facts of a model that are numbers, as a key. Sets without a closed form are not compared."""
+    if model.penalty.other is not None or isinstance(model.domain, ConvexSet):
+        return None
+    return key_of([getattr(model, name) for name in _FACTS])
 
 
 _FACTS = (
     *("loss", "count", "scale", "row", "domain", "penalty", "total"),
     *("largest_weight", "offset_bound", "offset_range"),
 )
-
-
-def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, np.ndarray):
-        return isinstance(b, np.ndarray) and np.array_equal(a, b)
-    if isinstance(a, tuple):
-        return isinstance(b, tuple) and len(a) == len(b) and all(map(_same, a, b))
-    if is_dataclass(a):
-        return type(a) is type(b) and all(_same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
-    return bool(a == b or (a != a and b != b))  # nan where a loss has no parameter
 
 
 def _together(parts: Sequence[PrivateRegression]) -> Classification:

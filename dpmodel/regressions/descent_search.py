@@ -19,15 +19,15 @@ from dpmodel.regressions.noisy_gradient import (
     Settings,
     StepNoise,
     curvature,
-    descended,
+    descend,
     descent_metric,
     projects_exactly,
 )
 from dpmodel.regressions.populations import Populations, Trials, simulated_reaches
 from dpmodel.regressions.synthetic import choosers, populations_of
 
-# (B, p) coefficients for every way of averaging, from populations side by side and a noisy gradient.
-Run = Callable[[Populations, Gradient], Mapping[Averaging, Floats]]
+# (B, p) coefficients for every way of averaging, from trials side by side and a noisy gradient.
+Run = Callable[[Trials, Gradient], Mapping[Averaging, Floats]]
 
 # Derivatives without a bound of their own are tried clipped at these shares of their bound at the labels' size.
 _CLIPPED_LOSSES = ("squared", "huber", "squared_hinge")
@@ -74,13 +74,12 @@ def simulated(
         max(model.row.label_bound, 1.0),
         noises[0].predictions,
     )
-    rows = trials.rows
 
     def gradient(w: Floats) -> Floats:
-        return metric.sums(rows.gradients(w, clip)) + (fixed + noise(scale * reaches(w)))
+        return metric.sums(trials.rows.gradients(w, clip)) + (fixed + noise(scale * reaches(w)))
 
     with np.errstate(over="ignore", invalid="ignore"):
-        means = {kind: trials.excess(point).mean(axis=1) for kind, point in run(rows, gradient).items()}
+        means = {kind: trials.excess(point).mean(axis=1) for kind, point in run(trials, gradient).items()}
     return {kind: np.where(np.isfinite(value), value, math.inf) for kind, value in means.items()}
 
 
@@ -265,14 +264,10 @@ class Search:
     def _simulated(
         self, settings: Sequence[Settings], populations: Populations, seeds: Sequence[int]
     ) -> dict[Averaging, Floats]:
-        metric, each = descent_metric(self.model), len(seeds) * populations.count
-        step, momentum = (
-            np.repeat([getattr(one, name) for one in settings], each)[:, None] for name in ("step", "momentum")
-        )
-
-        def run(rows: Populations, gradient: Gradient) -> dict[Averaging, Floats]:
-            project = self.model.domain.projected
-            return descended(self.model, metric, settings[0].steps, step, momentum, gradient, rows.start, project)
+        def run(trials: Trials, gradient: Gradient) -> dict[Averaging, Floats]:
+            step, momentum = (trials.each([getattr(one, name) for one in settings]) for name in ("step", "momentum"))
+            start, metric = trials.rows.start, descent_metric(self.model)
+            return descend(self.model, metric, settings[0], gradient, start, step, momentum)
 
         return simulated([self.noise(one) for one in settings], populations, seeds, run)
 

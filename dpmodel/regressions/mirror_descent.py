@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import brentq
 
 from dpmodel._types import Floats
 from dpmodel.contract import Options, Outcome, Progress, Verdict, counted
@@ -36,11 +35,11 @@ from dpmodel.regressions.noisy_gradient import (
     plain_metric,
     private_gradient,
 )
-from dpmodel.regressions.populations import Populations, side_by_side
+from dpmodel.regressions.populations import Populations, Trials, side_by_side
 from dpmodel.regressions.sets import Domain, Simplex
 from dpmodel.regressions.synthetic import choosing_populations, extreme_populations, populations_of
 
-_ROUNDS = 8  # of false position where points are simulated
+_ROUGH, _FINE = 8, 100  # rounds of false position where points are simulated, and released
 Shape = Literal["ball", "simplex", "solid"]
 
 
@@ -69,12 +68,13 @@ class MirrorMap(ABC):
     def dual(self) -> float: ...
 
     @abstractmethod
-    def point(self, g: Floats) -> Floats:
-        """(p,) the point of the set where ``<g, w> + psi(w)`` is least."""
+    def points(self, g: Floats, rounds: int = _ROUGH) -> Floats:
+        """(B, p) for every row of g the point of the set where ``<g, w> + psi(w)`` is least; few ``rounds`` for the
+        accuracy that a simulation needs."""
 
-    @abstractmethod
-    def simulated(self, g: Floats) -> Floats:
-        """(B, p) the same for every row of g, to the accuracy that a simulation needs."""
+    def point(self, g: Floats) -> Floats:
+        """(p,) the same for one g, to the last digits."""
+        return np.asarray(self.points(g[None], _FINE)[0])
 
     def noise_norm(self, beta: float) -> float:
         """Size that the dual norm of p standard normals exceeds with probability at most ``beta``.
@@ -110,10 +110,7 @@ class Entropic(MirrorMap):
     def dual(self) -> float:
         return math.inf
 
-    def point(self, g: Floats) -> Floats:
-        return np.asarray(self.simulated(g[None])[0])
-
-    def simulated(self, g: Floats) -> Floats:
+    def points(self, g: Floats, rounds: int = _ROUGH) -> Floats:
         scores = np.concatenate([g, -g], axis=1) if self.shape == "ball" else g
         if self.shape == "solid":
             scores = np.hstack([scores, np.zeros((g.shape[0], 1))])
@@ -143,36 +140,17 @@ class PNorm(MirrorMap):
     def dual(self) -> float:
         return self.r / (self.r - 1)
 
-    def point(self, g: Floats) -> Floats:
+    def points(self, g: Floats, rounds: int = _ROUGH) -> Floats:
         """Stationarity: w is the gradient of the conjugate ``||s||_q^2 / 2`` at ``s = soft(-g, t)`` (ball) or
-        ``s = (-g - t)_+`` (simplices), t >= 0 unless the sum is fixed; its 1-norm falls in t, which Brent's method
-        sets to the radius. Sizes and t are measured from the largest size, so that large gradients round nothing away.
+        ``s = (-g - t)_+`` (simplices), t >= 0 unless the sum is fixed. Its 1-norm falls in t, which false position (the
+        Illinois rule) sets to the radius. Sizes and t are measured from the largest size, so that large gradients round
+        nothing away.
         """
         u = np.asarray(-g, dtype=np.float64)
         signs, sizes = (np.sign(u), np.abs(u)) if self.shape == "ball" else (1.0, u)
-        top = float(sizes.max())
+        top = sizes.max(axis=1, keepdims=True)
         # At t = -radius the largest entry of s is the radius, and sum |w| >= ||s||_q >= radius; a little more, so that
         # rounding does not undercut it.
-        low = -self.radius * (1 + 1e-9)
-        if self.shape != "simplex":
-            w = self._conjugate_derivative(np.maximum(sizes, 0.0))
-            if float(w.sum()) <= self.radius:
-                return np.asarray(signs * w)
-            low = max(low, -top)
-        down = sizes - top
-
-        def spare(t: float) -> float:
-            return float(self._cut(down, t).sum()) - self.radius
-
-        t = brentq(spare, low, 0.0, xtol=1e-300, rtol=1e-14) if spare(low) > 0 else low
-        w = self._cut(down, t)
-        return np.asarray(signs * w * (self.radius / float(w.sum())))
-
-    def simulated(self, g: Floats) -> Floats:
-        """By false position (the Illinois rule), a few times for all rows at once."""
-        u = np.asarray(-g, dtype=np.float64)
-        signs, sizes = (np.sign(u), np.abs(u)) if self.shape == "ball" else (1.0, u)
-        top = sizes.max(axis=1, keepdims=True)
         down, low = sizes - top, np.full_like(top, -self.radius * (1 + 1e-9))
         if self.shape != "simplex":
             low = np.maximum(low, -top)
@@ -185,8 +163,8 @@ class PNorm(MirrorMap):
         w, over = at(low)
         inside = over <= 0  # the sum may be less than the radius there, but on a simplex
         under, before = np.full_like(over, -self.radius), np.zeros_like(over)
-        for _ in range(_ROUNDS):
-            t = low + (high - low) * over / np.maximum(over - under, 1e-300)
+        for _ in range(rounds):
+            t = low + (high - low) * (np.maximum(over, 0.0) / np.maximum(over - under, 1e-300))
             t = np.where(inside, low, np.clip(t, low, high))
             w, rest = at(t)
             up = rest > 0
@@ -195,29 +173,19 @@ class PNorm(MirrorMap):
             over = np.where(up, rest, np.where(before == -1, over / 2, over))
             under = np.where(up, np.where(before == 1, under / 2, under), rest)
             before = np.where(up, 1, -1)
+            if (inside | (np.abs(rest) <= 1e-15 * self.radius)).all():
+                break
         total = w.sum(axis=1, keepdims=True)
         share = np.divide(self.radius, total, out=np.ones_like(total), where=total > 0)
         return np.asarray(signs * w * (share if self.shape == "simplex" else np.where(inside, 1.0, share)))
 
     def _conjugates(self, s: Floats) -> Floats:
-        """``_conjugate_derivative`` of every row of s."""
+        """(B, p) ``||s||_q^(2-q) s^(q-1)`` for s >= 0, of every row of s."""
         top = s.max(axis=1, keepdims=True)
         scaled, q = s / np.where(top > 0, top, 1.0), self.dual
         power = scaled ** (q - 1)
         norm = (power * scaled).sum(axis=1, keepdims=True) ** (1 / q)
         return np.asarray(top * np.where(norm > 0, norm, 1.0) ** (2 - q) * power)
-
-    def _cut(self, sizes: Floats, t: float) -> Floats:
-        return self._conjugate_derivative(np.maximum(sizes - t, 0.0))
-
-    def _conjugate_derivative(self, s: Floats) -> Floats:
-        """(p,) ``||s||_q^(2-q) s^(q-1)`` for s >= 0."""
-        top = float(s.max(initial=0.0))
-        if top == 0:
-            return np.zeros_like(s)
-        scaled, q = s / top, self.dual
-        norm = float((scaled**q).sum()) ** (1 / q)
-        return np.asarray(top * norm ** (2 - q) * scaled ** (q - 1))
 
 
 def mirror_maps(domain: Domain) -> dict[str, MirrorMap]:
@@ -331,7 +299,8 @@ class MirrorDescent(PureToo):
             step()
             return gradient(w)
 
-        points = mirror_descend(model, mirror_maps(model.domain)[plan.map], settings, told)
+        point = mirror_maps(model.domain)[plan.map].point
+        points = mirror_descend(model, point, settings.steps, settings.step, told, np.zeros(model.size))
         return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))
 
 
@@ -359,10 +328,10 @@ def _plan(model: PrivateRegression, requested: MirrorDescent, epsilon: float, de
         name: str, settings: Sequence[Settings], among: Populations, seeds: Sequence[int]
     ) -> dict[Averaging, Floats]:
         """(settings, populations)"""
-        each = np.repeat([one.step for one in settings], len(seeds) * among.count)[:, None]
 
-        def run(rows: Populations, gradient: Gradient) -> dict[Averaging, Floats]:
-            return mirrored(model, maps[name].simulated, steps, each, gradient, np.zeros_like(rows.mean))
+        def run(trials: Trials, gradient: Gradient) -> dict[Averaging, Floats]:
+            step, zeros = trials.each([one.step for one in settings]), np.zeros_like(trials.rows.mean)
+            return mirror_descend(model, maps[name].points, steps, step, gradient, zeros)
 
         return simulated([step_noise(model, spend, one) for one in settings], among, seeds, run)
 
@@ -414,13 +383,6 @@ def _derivative(model: PrivateRegression, chosen: MirrorMap) -> float:
 
 
 def mirror_descend(
-    model: PrivateRegression, chosen: MirrorMap, settings: Settings, gradient: Gradient
-) -> dict[Averaging, Floats]:
-    """``mirrored`` with these settings."""
-    return mirrored(model, chosen.point, settings.steps, settings.step, gradient, np.zeros(model.size))
-
-
-def mirrored(
     model: PrivateRegression,
     point: Callable[[Floats], Floats],
     steps: int,

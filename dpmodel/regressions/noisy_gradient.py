@@ -340,45 +340,31 @@ def part_middles(part: Rows, loss: Loss, bound: float) -> PrivateArray:
 
 
 def descend(
-    model: PrivateRegression, metric: Metric, settings: Settings, gradient: Gradient
-) -> dict[Averaging, Floats]:
-    """``descended`` from the public point with these settings."""
-    return descended(
-        model,
-        metric,
-        settings.steps,
-        settings.step,
-        settings.momentum,
-        gradient,
-        public_point(model),
-        model.domain.project,
-    )
-
-
-def descended(
     model: PrivateRegression,
     metric: Metric,
-    steps: int,
-    step: float | Floats,
-    momentum: float | Floats,
+    settings: Settings,
     gradient: Gradient,
-    start: Floats,
-    project: Callable[[Floats], Floats],
+    start: Floats | None = None,
+    step: float | Floats | None = None,
+    momentum: float | Floats | None = None,
 ) -> dict[Averaging, Floats]:
     """Projected descent with Nesterov's momentum: coefficients, for every way of averaging.
 
     ``gradient`` : noisy gradient of the data part in the metric's coordinates, at coefficients w. Public terms: the
     quadratic penalty and others by (sub)gradient; the l1 penalty by shrinking where constraints are on single
-    coefficients, else by subgradient. ``start`` : (p,), or (B, p) with ``step`` and ``momentum`` (B, 1) for B descents
-    side by side, which ``project`` knows.
+    coefficients, else by subgradient. ``start`` : (p,), the public point by default; or (B, p), with ``step`` and
+    ``momentum`` (B, 1) in place of those of ``settings``, for B descents side by side.
     """
+    step, momentum = settings.step if step is None else step, settings.momentum if momentum is None else momentum
+    project = model.domain.project if start is None else model.domain.projected
+    start = public_point(model) if start is None else start
     penalty, domain = model.penalty, model.domain
     shrinks = domain.kind in SEPARABLE and bool(penalty.l1.any())
     projects = domain.kind != "free"
     v = metric.coordinates(start)
     threshold = step * penalty.l1 * metric.scales
     velocity, requested, reached = np.zeros_like(v), list[Floats](), list[Floats]()
-    for _ in range(steps):
+    for _ in range(settings.steps):
         u = v + momentum * velocity
         w = metric.coefficients(u)
         move = gradient(w)

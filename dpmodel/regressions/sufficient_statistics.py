@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import scipy.linalg
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.contract import YES, Options, Outcome, Progress, Verdict
 from dpmodel.forecast import Forecast
+from dpmodel.numerics.accelerated import accelerated
 from dpmodel.privacy import NoiseSource, public_generator
 from dpmodel.privacy.spend import Spend
 from dpmodel.regressions.excess import PureToo, excess_forecast
@@ -43,10 +45,10 @@ _CONIC = 300
 
 def solvable(model: PrivateRegression) -> bool:
     """Whether some way below serves this set and penalty."""
-    return model.public is not None or _by_steps(model.domain, model.penalty)
+    return model.public is not None or _steps_serve(model.domain, model.penalty)
 
 
-def _by_steps(domain: Domain, penalty: Penalty) -> bool:
+def _steps_serve(domain: Domain, penalty: Penalty) -> bool:
     return penalty.other is None and (domain.kind == "free" or not penalty.l1.any())
 
 
@@ -55,10 +57,10 @@ def minimise(model: PrivateRegression, P: Floats, q: Floats) -> Floats:
     domain, penalty = model.domain, model.penalty
     if domain.kind == "free" and penalty.smooth:
         return solve_normal(P + np.diag(penalty.ridge), q - penalty.linear / 2)
-    steps = _by_steps(domain, penalty)
+    steps = _steps_serve(domain, penalty)
     if model.public is not None and not (steps and domain.kind in SIMPLE and model.size > _CONIC):
         return model.public.minimise_quadratic(P, q)
-    return accelerated(domain, penalty, P, q)
+    return by_steps(domain, penalty, P, q)
 
 
 def solve_normal(P: Floats, q: Floats) -> Floats:
@@ -74,25 +76,21 @@ def solve_normal(P: Floats, q: Floats) -> Floats:
     return scale * (np.linalg.pinv(H, rcond=1e-12, hermitian=True) @ h)
 
 
-def accelerated(
+def by_steps(
     domain: Domain, penalty: Penalty, P: Floats, q: Floats, steps: int = 5000, tolerance: float = 1e-9
 ) -> Floats:
-    """Nesterov's proximal gradient with restarts, over ``domain.project`` or soft thresholding."""
+    """(p,) where ``w'Pw - 2 q'w + penalty(w)`` is least over the set, by accelerated proximal steps."""
     ridge = penalty.ridge
-    top = float(np.linalg.eigvalsh(P + np.diag(ridge)).max(initial=0.0))
-    step = 0.5 / max(top * (1 + 1e-9), 1e-300)
+    step = 0.5 / max(float(np.linalg.eigvalsh(P + np.diag(ridge)).max(initial=0.0)) * (1 + 1e-9), 1e-300)
+
+    def proximal(w: Floats) -> Floats:
+        moved = w - step * (2 * (P @ w + ridge * w - q) + penalty.linear)
+        return domain.project(penalty.shrink(moved, step) if domain.kind == "free" else moved)
+
     w = domain.project(domain.center())
-    ahead, momentum = w, 1.0
-    for _ in range(steps):
-        gradient = 2 * (P @ ahead + ridge * ahead - q) + penalty.linear
-        moved = ahead - step * gradient
-        new = domain.project(penalty.shrink(moved, step) if domain.kind == "free" else moved)
-        if float((ahead - new) @ (new - w)) > 0:
-            momentum = 1.0
-        following = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
-        ahead, sensitivity = new + (momentum - 1) / following * (new - w), float(np.linalg.norm(new - w))
-        w, momentum = new, following
-        if sensitivity <= tolerance * (float(np.linalg.norm(w)) + 1e-300) and momentum > 2:
+    for k, new in enumerate(islice(accelerated(w, proximal), steps)):
+        change, w = float(np.linalg.norm(new - w)), new
+        if k > 2 and change <= tolerance * (float(np.linalg.norm(w)) + 1e-300):
             break
     return w
 
@@ -191,13 +189,13 @@ def quick_minimise(model: PrivateRegression, P: Floats, q: Floats) -> Floats:
     domain, penalty = model.domain, model.penalty
     smooth = penalty.smooth or penalty.other is not None
     if domain.kind == "free" and not smooth:
-        return accelerated(domain, penalty, P, q, _STEPS, 1e-4)
+        return by_steps(domain, penalty, P, q, _STEPS, 1e-4)
     free = solve_normal(P + np.diag(penalty.ridge), q - penalty.linear / 2)
     if domain.kind == "free":
         return free
     if domain.kind not in SIMPLE:
         return domain.project(free)
-    return accelerated(domain, replace(penalty, l1=np.zeros_like(penalty.l1)), P, q, _STEPS, 1e-4)
+    return by_steps(domain, replace(penalty, l1=np.zeros_like(penalty.l1)), P, q, _STEPS, 1e-4)
 
 
 def in_units(layout: Layout, population: Population) -> Statistics:

@@ -37,7 +37,7 @@ from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.sets import L1Ball, L2Ball
 from dpmodel.regressions.sufficient_statistics import (
     SUFFICIENT_STATISTICS,
-    accelerated,
+    by_steps,
     noise_bounds,
     reach_of,
     spread_of,
@@ -266,7 +266,7 @@ def with_public(model: PrivateRegression, radius: float | None) -> PrivateRegres
 
 
 def test_solvers_agree() -> None:
-    """Closed form, accelerated steps and CVXPY on the same released quadratic."""
+    """Closed form, by_steps steps and CVXPY on the same released quadratic."""
     generator = np.random.default_rng(8)
     A = generator.standard_normal((30, 6))
     P, q = A.T @ A, A.T @ generator.standard_normal(30)
@@ -276,7 +276,7 @@ def test_solvers_agree() -> None:
     ball = L1Ball(6, 0.3)
     model = with_public(made(p=6, domain=ball), 0.3)
     assert model.public is not None
-    np.testing.assert_allclose(model.public.minimise_quadratic(P, q), accelerated(ball, model.penalty, P, q), atol=2e-5)
+    np.testing.assert_allclose(model.public.minimise_quadratic(P, q), by_steps(ball, model.penalty, P, q), atol=2e-5)
 
 
 def test_constrained_solutions_stay_in_the_set() -> None:
@@ -335,7 +335,7 @@ def test_the_proved_bound_holds_on_any_data() -> None:
     options = Options(2.0, 1e-5)
     forecast = SUFFICIENT_STATISTICS.forecast(model, options)
     assert forecast.proved and math.isfinite(forecast.error.alpha)
-    best = objective(model, accelerated(model.domain, model.penalty, *_moments(model)))
+    best = objective(model, by_steps(model.domain, model.penalty, *_moments(model)))
     losses = [
         objective(model, SUFFICIENT_STATISTICS.run(model, options, SeededSource(seed)).x) - best  # type: ignore[arg-type]
         for seed in range(300)
