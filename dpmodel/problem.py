@@ -7,27 +7,23 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, TypeVar, cast
 
 import cvxpy as cp
 
-from dpmodel.compile.bridge import Lowered, forget_cached_forms, forget_solution, lower
-from dpmodel.compile.footprint import Footprint, footprint
-from dpmodel.compile.form import public_theta, public_values, standard_form
+from dpmodel.compile.bridge import forget_cached_forms, forget_solution
+from dpmodel.compile.form import public_values
 from dpmodel.compile.mathematics import model_html, model_latex, model_text
-from dpmodel.compile.public_set import PublicSet, base_program
-from dpmodel.compile.refusals import warn_of_leaves, warn_of_no_private, where_used
-from dpmodel.compile.rows import FewRows, few_rows, row_maker, rows_read
+from dpmodel.compile.refusals import warn_of_leaves, warn_of_no_private
 from dpmodel.contract import AllBut, Exact, Model, Options, Penalty, Search, Target, checked_solver_options
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private
-from dpmodel.numerics.cone_program import SolverFailure, solve_cone_program
-from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.privacy import Budget
-from dpmodel.programs.classifier import Classification, classify
+from dpmodel.programs.classifier import Classification
 from dpmodel.programs.expressions import ExpressionTree, expression_tree
-from dpmodel.programs.model import Program, RecordsProgram
+from dpmodel.programs.model import Program
+from dpmodel.programs.read import Compiled, compiled
 from dpmodel.regressions.build import checked_clip, private_outputs, private_regression
 from dpmodel.regressions.model import AnyRegression
 from dpmodel.regressions.multinomial import recognise_blocks, recognise_regression
@@ -94,8 +90,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         super().__init__(objective, constraints)
         self._lock = threading.RLock()
         self._clip = None if clip is None else checked_clip(clip)
-        self._lowered: tuple[Lowered, Footprint, Classification] | None = None
-        self._few: FewRows | None = None  # what was lowered in its place, where records own the same rows each
+        self._lowered: Compiled | None = None
         # None: not looked at yet. Regressions are recognised on the tree and never lowered.
         self._recognised: tuple[bytes | None, Recognised | Outputs | None] | None = None
         self._published: tuple[bytes | None, Postprocessing | None] | None = None
@@ -162,7 +157,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             assert not isinstance(model, Postprocessing)
             return model.classification
         self._refuse_clip()
-        return self._compiled()[2]
+        return self._compiled().classification
 
     @_alone
     def plan(
@@ -234,8 +229,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
             assert isinstance(model, AnyRegression)
             told = explain_regression(model, self._release)
         else:
-            lowered, sensitivity, classification = self._compiled()
-            told = explain(lowered.affine, sensitivity, classification, self._release, self._few)
+            lowered, sensitivity, classification, few = self._compiled()
+            told = explain(lowered.affine, sensitivity, classification, self._release, few)
         return replace(told, choice=None if plan is None else plan.explain(), **unplanned)
 
     @_alone
@@ -403,15 +398,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             super().solve(solver=solver, **dict(options or {}))
             note = "nothing is private: solved as CVXPY does, without noise"
         else:  # CVXPY would ask for the values of private parameters that the solution does not depend on
-            solution = solve_cone_program(base_program(model.form), solver=solver, options=options)
-            if solution.status == SOLVER_ERROR:
-                raise SolverFailure("no solver had an answer", why=solution.notes[0], remedy="another solver=")
-            value = None if solution.value is None or model.form.offset.nnz else solution.value
-            value = -value if value is not None and model.affine.maximize else value
-            self._compiled()[0].write_back(self, solution.x, solution.dual, solution.status, value)
-            note = "no private parameter reaches c, b or A: the solution does not depend on private data"
-            if model.form.offset.nnz:
-                note += ", and the objective value, which does, is not released"
+            note = model.solve_public(solver, options)
         self._release = Release(
             mechanism="none",
             guarantee=Guarantee(0.0, 0.0, record="nothing in this problem is private"),
@@ -424,24 +411,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
         return self._release.value
 
     # ------------------------------------------------------------------ compiling
-    def _compiled(self) -> tuple[Lowered, Footprint, Classification]:
+    def _compiled(self) -> Compiled:
         if self._lowered is None:
-            self._few = few_rows(self)
-            lowered = lower(self) if self._few is None else self._few.lowered
-            if lowered.affine.variables == 0 and lowered.affine.private_blocks:
-                raise UnsupportedModelError(
-                    "a problem without variables",
-                    why="a mechanism releases a solution, and there is nothing to solve for",
-                    remedy="a variable that the private parameters have a say in",
-                )
-            originals = {} if self._few is None else self._few.originals
-            labels = {} if originals else {cone.constraint: cone.label for cone in lowered.affine.cones}
-            places = {
-                b.name: where_used(self, originals.get(id(b.parameter), b.parameter), labels)
-                for b in lowered.affine.private_blocks
-            }
-            sensitivity = footprint(lowered.affine)
-            self._lowered = lowered, sensitivity, classify(lowered.affine, sensitivity, places)
+            self._lowered = compiled(self)
         return self._lowered
 
     def _public_key(self) -> bytes | None:
@@ -481,21 +453,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._refuse_clip()
         if published is not None:
             return published
-        lowered, _, classification = self._compiled()
-        affine = lowered.affine
-        if affine.is_linear() and not (affine.boolean.size or affine.integer.size):
-            solver = None  # HiGHS keeps its basis between questions about the public set, and plans do not depend on it
-        key = (solver, public_theta(affine).tobytes())
+        key = self._compiled().key(solver)
         if self._last_model is None or self._last_model[0] != key:
-            form, few = standard_form(affine), self._few
-            public = PublicSet(form, solver)
-            if few is None:
-                program = Program(form, classification, public, problem=self, lowered=lowered)
-            else:
-                read = partial(rows_read, few, row_maker(form, few))
-                facts = form, classification, public, few.count, few.few, few.in_blocks, read
-                program = RecordsProgram(*facts, problem=self, lowered=lowered)
-            self._last_model = key, program
+            self._last_model = key, self._compiled().program(self, key[0])
         return self._last_model[1]
 
     def _refuse_clip(self) -> None:
@@ -540,7 +500,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         # Compiled facts speak of this object's leaves: copies and pickles compile anew.
-        state["_few"] = state["_lowered"] = state["_last_model"] = state["_recognised"] = state["_published"] = None
+        state["_lowered"] = state["_last_model"] = state["_recognised"] = state["_published"] = None
         state.pop("__deepcopy__", None)  # the guard that CVXPY leaves behind would switch deepcopy off
         del state["_lock"]
         return state

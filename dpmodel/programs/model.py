@@ -15,7 +15,7 @@ from dpmodel._types import PrivateArray
 from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.bridge import Lowered, evaluate_objective
 from dpmodel.compile.form import StandardForm, private_theta, require_private_values
-from dpmodel.compile.public_set import PublicSet
+from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.compile.rows import BlockRows, MemoryRows, cached_rows
 from dpmodel.contract import YES, Candidate, Exact, Model, Options, Outcome, Ran, Serves, Verdict, reasons
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
@@ -24,7 +24,8 @@ from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
 from dpmodel.marks.rows import MOST_BLOCKS
 from dpmodel.memo import PublicFacts
-from dpmodel.numerics.cone_program import probe_solver
+from dpmodel.numerics.cone_program import SolverFailure, probe_solver, solve_cone_program
+from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.programs.classifier import Classification
 from dpmodel.programs.theorems import impossibility_error
 from dpmodel.release import Release, checked_point, collect, named_constraints, private_parameters
@@ -294,6 +295,18 @@ class Program(PublicFacts, Model["Program"]):
             notes,
             {} if outcome.x is None else _duals(problem, outcome),
         )
+
+    def solve_public(self, solver: str | None, solver_options: Mapping[str, Any] | None) -> str:
+        """Solve where nothing private reaches c, b or A, write the solution back and say so: nothing is read."""
+        assert self.lowered is not None
+        solution = solve_cone_program(base_program(self.form), solver=solver, options=solver_options)
+        if solution.status == SOLVER_ERROR:
+            raise SolverFailure("no solver had an answer", why=solution.notes[0], remedy="another solver=")
+        value, hidden = solution.value, bool(self.form.offset.nnz)
+        value = None if value is None or hidden else -value if self.affine.maximize else value
+        self.lowered.write_back(self.problem, solution.x, solution.dual, solution.status, value)
+        note = "no private parameter reaches c, b or A: the solution does not depend on private data"
+        return note + ", and the objective value, which does, is not released" if hidden else note
 
     def _refuse_impossible(self, options: Options) -> None:
         """Raise the impossibility theorem of the first cell that cannot be solved."""

@@ -45,7 +45,7 @@ def opened(model: Model) -> tuple[Program, list[Private], Declared]:
 
     problem = model.write(make, public)
     # Lowered also where it is a regression, which would not be.
-    lowered, _, cells = dpm.Problem(problem.objective, problem.constraints)._compiled()
+    lowered, _, cells, _ = dpm.Problem(problem.objective, problem.constraints)._compiled()
     form = standard_form(lowered.affine)
     return Program(form, cells, PublicSet(form, None)), made, declared
 
