@@ -25,7 +25,6 @@ from dpmodel.privacy.spend import Spend
 
 # Points whose rows reach this multiple of their norm below zero count as inside.
 _INSIDE = 1e-13
-_POLISH = 3
 
 Projector = Callable[[Floats], Floats]
 
@@ -78,7 +77,7 @@ def _onto(B: Floats, y: Floats) -> Floats:
     p = y / size if size > 0 else y.copy()
     if not size or (B @ p).min() >= -_INSIDE:
         return y.copy()
-    for _ in range(_POLISH):  # rounding of the first solve is mended by the next, which starts next to the cone
+    for _ in range(3):  # rounding of the first solve is mended by the next, which starts next to the cone
         multipliers = np.asarray(nnls(B.T, -p, maxiter=30 * sum(B.shape))[0], dtype=np.float64)
         p = p + B.T @ multipliers
         left = float(np.linalg.norm(p))
@@ -89,15 +88,7 @@ def _onto(B: Floats, y: Floats) -> Floats:
     return p * size if (B @ p).min() >= -1e-12 else np.zeros_like(y)
 
 
-# ------------------------------------------------------------------
-# Private rows on a grid, so that sums, products and counts are exact; and points on a grid to ask them at
-#
-# Why. One row more moves the others in memory, and vectorised products then round them differently. A row near a
-# threshold would be active in one data set and not in the other, so that sums moved by more than one row. Here rows are
-# rounded to multiples of 2^-24 and points to multiples of 2^-28. By Cauchy and Schwarz all partial sums of a product
-# are at most 1.01, hence multiples of 2^-52 below 2: exact in double precision in whatever order. What a row does
-# depends on this row and on the point alone. Sums of up to 2^28 rows are exact too, and more are added up in integers.
-# Second moments are those of rows cut towards zero to multiples of 2^-15, added up in units of 2^-30 in the same way.
+# ------------------------------------------------------------------ private rows on a grid
 
 
 ROW_GRID, POINT_GRID, _MOMENT_GRID = 2.0**24, 2.0**28, 2.0**15
@@ -112,6 +103,14 @@ class GridRows:
 
     ``live`` (n,) : which are not zero. Zero rows always hold and do nothing. ``weight``, ``public`` : for synthetic
     rows of simulations, each of which may stand for several equal ones, and whose rescaling may take the quick way.
+
+    Why. One row more moves the others in memory, and vectorised products then round them differently. A row near a
+    threshold would be active in one data set and not in the other, so that sums moved by more than one row. Here
+    rows are rounded to multiples of 2^-24 and points to multiples of 2^-28. By Cauchy and Schwarz all partial sums
+    of a product are at most 1.01, hence multiples of 2^-52 below 2: exact in double precision in whatever order.
+    What a row does depends on this row and on the point alone. Sums of up to 2^28 rows are exact too, and more are
+    added up in integers. Second moments are those of rows cut towards zero to multiples of 2^-15, added up in units
+    of 2^-30 in the same way.
     """
 
     rows: Any
@@ -423,9 +422,6 @@ SEEDS = 21
 _FAR, _LEAN = 0.1, 1.0
 # Multiplications of one forecast, all simulations together, and the fewest rows that a simulation has.
 _WORK, _FEWEST = 4e8, 200
-_ROWS_PER_DIMENSION = 8
-_MANY, _SEEDS_OF_MANY = 100, 7
-_TRIES = 20
 
 # (rows, weight, seed) -> cone point; every row stands for ``weight`` equal ones.
 Simulation = Callable[[Floats, float, int], Floats]
@@ -526,16 +522,16 @@ def _runs(
     """Simulated runs for each kind, and rows of each."""
     # With few rows per dimension nearly any direction fits; many dimensions get fewer runs instead.
     size = model.cone_dimension
-    seeds = seeds if size <= _MANY else min(seeds, _SEEDS_OF_MANY)
+    seeds = seeds if size <= 100 else min(seeds, 7)
     work = seeds * len(kinds) * max(steps, 1) * size
-    cap = max(int(_WORK / work), _FEWEST, _ROWS_PER_DIMENSION * size) if most is None else most
+    cap = max(int(_WORK / work), _FEWEST, 8 * size) if most is None else most
     return seeds, max(min(model.expected, cap), 1)
 
 
 def _direction(model: PrivateInequalities, draw: PublicGenerator) -> Floats:
     """(D,) a unit vector of the cone; any where the cone seems to be the apex alone (the promise cannot hold then)."""
     onto = projector(model.cone)
-    for _ in range(_TRIES):
+    for _ in range(20):
         z = draw.standard_normal(model.cone_dimension)
         inside = onto(z)
         norm = float(np.linalg.norm(inside))

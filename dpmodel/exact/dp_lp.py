@@ -39,8 +39,6 @@ from dpmodel.text import number
 _MOST_RECORDS, _MOST_VARIABLES, _LARGEST = 2**25, 20, 2**53
 # Share of epsilon for the spans (of delta: half), and of the rest (in rho) for each selection and for the count.
 SPANS, SELECTION, COUNT = 0.25, 0.02, 0.04
-# Binary places of the coordinates of answers.
-_BITS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,7 +297,7 @@ def _local(region: Region, x: Fractions) -> Floats:
 
 def _candidate(region: Region, w: Floats) -> Candidate:
     z = np.linalg.solve(region.metric, w) + region.middle
-    return Candidate(region, region.flat.point(region.rounded(z, _BITS)))
+    return Candidate(region, region.flat.point(region.rounded(z, bits=40)))
 
 
 def _lowered(region: Region, basis: FractionRows, public: FractionRows, x: Fractions) -> Candidate | None:

@@ -67,8 +67,6 @@ def synthetic_program(
 SEEDS, MOST = 3, 5_000
 # Numbers of records tried for the least that helps.
 SIZES = tuple(125 * 2**k for k in range(6))
-# Synthetic points lie in [0, 10]^d.
-_BOX = 10
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ def simulated_need(mechanism: DPLinearProgram, setting: Setting) -> float:
 
 def _worst(mechanism: DPLinearProgram, setting: Setting, n: int, hidden: int, seeds: int) -> int:
     d, U = setting.variables, setting.largest
-    public = box(d, 0, _BOX)
+    public = box(d, 0, 10)
     first = region_of(public[:0], public, d)
     assert first is not None
     worst = 0

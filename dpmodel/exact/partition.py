@@ -145,8 +145,6 @@ def kernel_of(field: Any, d: int) -> Kernel:
 _EXCHANGES = 32
 _BLOCK = 512
 _MOST_NUMBERS = 2**23
-# Lanes that fit into memory; more would be needed only for numbers of thousands of digits.
-_MOST_LANES = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +232,7 @@ def _over_rationals(rows: Array) -> _Run | None:
         primes: list[int] = []
         while not primes or math.prod(primes) ** 2 <= needed:
             prime = next(pool, None)
-            if prime is None or len(primes) == _MOST_LANES:
+            if prime is None or len(primes) == 1024:  # lanes that fit into memory; numbers of thousands of digits
                 return None
             primes.append(prime)
         run = _Run(PrimeLanes(np.array(primes, dtype=np.int64)), r, trusted, needed)

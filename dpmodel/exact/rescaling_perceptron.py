@@ -30,14 +30,6 @@ from dpmodel.privacy.spend import Spend
 _SEEDS = 15  # the quantile 1 - beta of so many is their largest for beta below 1/14
 # Runs on real one-hot rows (UCI Mushroom, the only such set looked at) missed up to four times what synthetic rows say.
 _CAUTION = 4.0
-# Steps are the mean of the violated rows, shrunk where these are few: by this many norms of the noise on their sum.
-_DAMPING = 3.0
-# The part of the noise's size that is added to the eigenvalues of noisy second moments.
-_RIDGE = 0.2
-# A candidate other than the last one must have a smaller count by so many standard deviations of a difference.
-_SURELY = 2.0
-# Least x0 of a unit cone point (x0, x) that stands for the point x / x0.
-_LEAST_FIRST = 1e-9
 Rescaling = Literal["auto", "always", "never"]
 
 
@@ -178,7 +170,8 @@ def search(
             progress(f"rescaling perceptron, {plan.rounds} rounds", t / plan.rounds)
         violated, sigma = work.below(grid_direction(y), plan.threshold), float(plan.sigmas[t])
         noisy = draw(np.append(work.sum(violated), plan.count_weight * work.number(violated)), sigma)
-        length = max(noisy[-1] / plan.count_weight, _DAMPING * sigma * math.sqrt(size))
+        # Steps are the mean of the violated rows, shrunk where these are few beside three norms of the noise.
+        length = max(noisy[-1] / plan.count_weight, 3.0 * sigma * math.sqrt(size))
         y = onto(y + noisy[:-1] / length)
         kept[t + 1] = kept[t] + y
         done = t + 1
@@ -186,7 +179,7 @@ def search(
             mean = (kept[done] - kept[done // 2]) / (done - done // 2)
             point = home(mean if W is None else W @ mean)
             norm = float(np.linalg.norm(point))
-            if not norm > 0 or not (homogeneous or point[0] > _LEAST_FIRST * norm):
+            if not norm > 0 or not (homogeneous or point[0] > 1e-9 * norm):
                 continue
             point = point / norm
             missed = rows.number(rows.below(grid_direction(point), plan.slack))
@@ -197,7 +190,8 @@ def search(
     if not found:
         return Searched(None, math.nan, done)
     best, last = min(found, key=lambda pair: pair[0]), found[-1]
-    surely = best[0] < last[0] - _SURELY * math.sqrt(2.0) * plan.mark_sigma
+    # Another candidate needs a count smaller by two standard deviations of a difference.
+    surely = best[0] < last[0] - 2.0 * math.sqrt(2.0) * plan.mark_sigma
     count, answer = best if surely else last
     return Searched(answer, count, done)
 
@@ -216,8 +210,8 @@ def _rescaling(rows: GridRows, sigma: float, draw: Draw) -> Floats:
     noisy[upper] = draw(rows.second_moments()[upper] * factor, sigma) / factor
     noisy = noisy + np.triu(noisy, 1).T
     values, vectors = np.linalg.eigh(noisy)
-    # The noise has norm about standard deviation sqrt(2 D).
-    scales = 1 / np.sqrt(np.maximum(values, 0.0) + _RIDGE * sigma * math.sqrt(2.0 * size))
+    # The noise has norm about standard deviation sqrt(2 D), of which a fifth is added to the eigenvalues.
+    scales = 1 / np.sqrt(np.maximum(values, 0.0) + 0.2 * sigma * math.sqrt(2.0 * size))
     W: Floats = (vectors * (scales / scales.max())) @ vectors.T
     return (W + W.T) / 2
 
@@ -238,9 +232,6 @@ RESCALING_PERCEPTRON = RescalingPerceptron()
 
 # Shares of the budget; the rounds have the rest. Chosen on simulated instances.
 _RESCALING, _COUNTS = 0.2, 0.1
-_MARKS = 4
-# A rescaling releases D (D + 1) / 2 numbers and takes eigenvalues.
-MOST_RESCALED = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,9 +277,10 @@ def moments_sensitivity(replace_one: bool) -> float:
 def needs_rescaling(margin: float, size: int) -> bool:
     """Whether the margin is below ``1 / sqrt(D)``, the size of inner products of random directions.
 
-    Wider margins are found by plain steps. Below, in simulations, a rescaling was worth its share of the budget.
+    A rescaling releases D (D + 1) / 2 numbers and takes eigenvalues: in up to 300 dimensions. Wider margins are found
+    by plain steps. Below, in simulations, a rescaling was worth its share of the budget.
     """
-    return 1 < size <= MOST_RESCALED and margin * math.sqrt(size) < 1
+    return 1 < size <= 300 and margin * math.sqrt(size) < 1
 
 
 def plan_search(model: PrivateInequalities, options: Options, rescaling: str = "auto") -> SearchPlan:
@@ -303,7 +295,7 @@ def plan_search(model: PrivateInequalities, options: Options, rescaling: str = "
     share = 1 - _COUNTS - (_RESCALING if rescales else 0.0)
     each = np.arange(1, rounds + 1, dtype=np.float64)
     each *= share / each.sum()
-    marks = tuple(int(m) for m in np.unique(np.geomspace(rounds / 4, rounds, _MARKS).astype(int)))
+    marks = tuple(int(m) for m in np.unique(np.geomspace(rounds / 4, rounds, 4).astype(int)))
     mark_sigma = spend.part(_COUNTS).gaussian_sigma(1.0, len(marks))
     return SearchPlan(
         rounds=rounds,

@@ -341,11 +341,6 @@ def release_flag(
 Noises = list[tuple[float | Floats, float, int]]
 Sums = list[Noises]
 
-# Logarithms here are good to about 1e-12; thresholds keep this distance from delta.
-_SAFE = 1e-9
-# Points of the grid on which Chernoff's exponent is minimised: every one of them is a valid bound.
-_GRID = 48
-
 
 def log_tail_one(scale: float, k: int) -> float:
     """``ln P[Z >= k]``, k >= 0: the tail is ``q^k / (1 + q)``."""
@@ -399,7 +394,9 @@ def thresholds(epsilon: float, delta: float, neighbors: Neighbors) -> Thresholds
     scale = (1 if neighbors == "add-remove" else 2) / epsilon * (1 + 2.0**-50)
 
     def holds(gap: int, top: int) -> bool:
-        return log_loss(Thresholds(scale, gap, top), neighbors) <= math.log(delta) - _SAFE
+        return (
+            log_loss(Thresholds(scale, gap, top), neighbors) <= math.log(delta) - 1e-9
+        )  # logarithms here are good to about 1e-12
 
     gap = least(lambda t: holds(t, t), 2)
     return Thresholds(scale, gap, least(lambda t: holds(gap, t), 2))
@@ -447,7 +444,7 @@ def total_weights(sums: Sums) -> tuple[Floats, Floats]:
     -------
     rates, logs : (len(sums), g): ``P[S_i >= t] <= exp(logs[i, j] - rates[i, j] t)`` for every j.
     """
-    grid = 1 - np.logspace(0, -2.5, _GRID)[1:]  # shares of the largest rate
+    grid = 1 - np.logspace(0, -2.5, 48)[1:]  # shares of the largest rate; every one gives a valid bound
     rates = np.empty((len(sums), grid.size))
     logs = np.zeros_like(rates)
     for i, parts in enumerate(sums):

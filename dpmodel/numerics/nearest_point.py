@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator, cg
 from scipy.sparse.linalg import norm as sparse_norm
 
 from dpmodel._types import Floats, Mask
 from dpmodel.numerics.cone_program import SolverFailure
-
-# ------------------------------------------------------------------
-# Steps of Newton's method on multipliers: linear equations, solved nearly and without a factorisation
 
 
 def conjugate_gradients(
@@ -22,33 +20,14 @@ def conjugate_gradients(
 ) -> Floats:
     """d with ``times(d)`` near ``right``: to a ``share`` of its 2-norm, or as near as so many ``steps`` come. ``times``
     : a positive definite matrix; ``precondition`` : the inverse of its diagonal, about."""
-    found, residual = np.zeros(right.size), right
-    goal = share * float(np.linalg.norm(right))
-    search = scaled = precondition * residual
-    product = float(residual @ scaled)
-    for _ in range(steps):
-        image = times(search)
-        length = product / float(search @ image)
-        found = found + length * search
-        residual = residual - length * image
-        if float(np.linalg.norm(residual)) <= goal:
-            break
-        scaled = precondition * residual
-        product, earlier = float(residual @ scaled), product
-        search = scaled + (product / earlier) * search
-    return found
+    matrix, inverse = (
+        LinearOperator((right.size, right.size), product, dtype=np.float64)
+        for product in (times, lambda v: precondition * v)
+    )
+    return np.asarray(cg(matrix, right, rtol=share, maxiter=steps, M=inverse)[0])
 
 
-# ------------------------------------------------------------------
-# The nearest point of a polyhedron by Newton's method on the multipliers of its rows
-#
-# minimise 1/2 ||y - x||^2 subject to A_ub y <= b_ub, A_eq y = b_eq, lower <= y <= upper
-#
-# For multipliers l (at least zero for inequalities) the minimiser over the box is ``y(l) = clip(x - A'l)``. The dual
-# function is smooth and concave, with gradient ``A y(l) - b`` and generalised Hessian ``-A D A'``, D the columns
-# strictly inside the box. Its pieces are quadratic, so that few steps end at the answer, from the last multipliers even
-# fewer; each solves its equation by conjugate gradients, with a ridge that goes to zero with the residual. Where the
-# box and the rows leave little room, steps may not end: then another method takes over.
+# ------------------------------------------------------------------ Newton's method on the multipliers of rows
 
 
 _STEPS, _CONJUGATE, _HALVINGS = 60, 60, 30
@@ -57,12 +36,19 @@ _STEPS, _CONJUGATE, _HALVINGS = 60, 60, 30
 _EXACT, _RIDGE, _INEXACT, _ARMIJO = 1e-11, 1e-3, 1e-2, 1e-4
 # Matrices with no more entries are taken as dense: the calls take longer than the products.
 _DENSE = 20_000
-# Added to the diagonal in any case: rows whose columns are all at their ends have none.
-_LEAST_RIDGE = 1e-14
 
 
 class Multipliers:
-    """Repeated projections onto one polyhedron; each starts from the multipliers of the last."""
+    """Repeated projections onto one polyhedron; each starts from the multipliers of the last.
+
+    ``minimise 1/2 ||y - x||^2 subject to A_ub y <= b_ub, A_eq y = b_eq, lower <= y <= upper``
+
+    For multipliers l (at least zero for inequalities) the minimiser over the box is ``y(l) = clip(x - A'l)``. The
+    dual function is smooth and concave, with gradient ``A y(l) - b`` and generalised Hessian ``-A D A'``, D the
+    columns strictly inside the box. Its pieces are quadratic, so that few steps end at the answer, from the last
+    multipliers even fewer; each solves its equation by conjugate gradients, with a ridge that goes to zero with the
+    residual. Where the box and the rows leave little room, steps may not end: then another method takes over.
+    """
 
     def __init__(self, rows: sp.csr_array, low: Floats, high: Floats, lower: Floats, upper: Floats) -> None:
         """``low <= rows y <= high``, where ``low`` is -inf or equals ``high``."""
@@ -110,7 +96,7 @@ class Multipliers:
 
     def _newton(self, inside: Floats, live: Mask, missed: Floats, share: float) -> Floats:
         """Solve ``(A D A' + ridge) step = missed`` over the ``live`` rows, nearly."""
-        ridge = _RIDGE * share + _LEAST_RIDGE
+        ridge = _RIDGE * share + 1e-14  # rows whose columns are all at their ends have nothing on the diagonal
         return conjugate_gradients(
             lambda d: np.where(live, self._A @ (inside * (self._across @ d)), 0.0) + ridge * d,
             missed, 1.0 / (self._squares @ inside + ridge), min(_INEXACT, share), _CONJUGATE,

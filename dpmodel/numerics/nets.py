@@ -91,10 +91,6 @@ def level_for(net: Net, slack: Floats, weight: float, violation: float | None, s
     return int(np.argmin(drift + weight * slack))
 
 
-# With more blocks, two cells in each are too many points.
-_MOST_BLOCKS = 32
-
-
 def net_of(polytope: Polyhedron, bounds: RowBounds, most: int = MOST_POINTS, *, cubes: bool = False) -> Net | None:
     """A net of at most ``most`` points at its finest, or None for polyhedra of no listed kind, too
     many choices, or no point."""
@@ -105,7 +101,8 @@ def net_of(polytope: Polyhedron, bounds: RowBounds, most: int = MOST_POINTS, *, 
     if product is not None:
         # The coarsest lattice has the vertices of the simplices.
         vertices = np.where((product.by_block[1] == 1) & product.optional, 1, product.choices)
-        few = vertices.size <= _MOST_BLOCKS and math.prod(vertices.tolist()) <= most
+        # With more blocks, two cells in each are too many points.
+        few = vertices.size <= 32 and math.prod(vertices.tolist()) <= most
         net = ProductNet(product, bounds, most) if few else None
     else:
         flat = _inside_equalities(polytope)

@@ -34,9 +34,6 @@ from dpmodel.numerics.solvers import (
     silent_highs,
 )
 
-# Rows that are tried as budgets, of those with an entry in every column.
-_MOST_BUDGETS = 8
-
 
 def without_implied(A: sp.csr_array, b: Floats, lower: Floats) -> Mask:
     """(rows,) the rows of ``A x <= b, x >= lower`` to keep: the others follow from one of these."""
@@ -45,7 +42,7 @@ def without_implied(A: sp.csr_array, b: Floats, lower: Floats) -> Mask:
         return keep
     least = np.minimum.reduceat(A.data, A.indptr[:-1])
     budgets = np.flatnonzero((least > 0) & (b >= 0) & (count == A.shape[1]))
-    for k in budgets[:_MOST_BUDGETS]:
+    for k in budgets[:8]:  # tried, of rows with an entry in every column
         if not keep[k]:
             continue
         row = slice(A.indptr[k], A.indptr[k + 1])
@@ -158,10 +155,6 @@ T = TypeVar("T")
 
 # HiGHS stops within 1e-7 of feasibility and optimality; bounds on maxima are widened to stay bounds.
 _SOLVER_SLACK = 1e-6
-# Proving that a set is unbounded takes a linear program long; with more columns, only single rows are looked at.
-_MOST_COLUMNS = 20_000
-# Points of linear programs that are kept for a quick look at others.
-_MOST_FURTHEST = 8
 # Properties without a solver in them.
 _KNOWN = ("evident", "empty", "box", "l1", "linf", "diameter", "product", "_only_row")
 # From so many entries on, a point is looked for by at most so many steps of least squares before a linear program.
@@ -311,7 +304,7 @@ class Polyhedron:
         """Told where ``support(direction)`` is attained."""
         key, size = _unit(direction)
         self._supports[key] = float(direction @ x) / size
-        if len(self.furthest) < _MOST_FURTHEST:
+        if len(self.furthest) < 8:
             self.furthest[key] = x
 
     def knows(self, direction: Floats) -> bool:
@@ -400,7 +393,8 @@ class Polyhedron:
         """Upper bound on the 1-norm of x: one linear program where signs are known (or ``|x_p| <= x_q``, as CVXPY
         writes a 1-norm: then x_q counts for both), else from the box."""
         lower, upper = self.box
-        if self.size > _MOST_COLUMNS and not (np.isfinite(lower).all() and np.isfinite(upper).all()):
+        # Proving that a set is unbounded takes a linear program long: of many columns, only single rows are looked at.
+        if self.size > 20_000 and not (np.isfinite(lower).all() and np.isfinite(upper).all()):
             return np.inf
         sign = np.where(lower >= 0, 1.0, np.where(upper <= 0, -1.0, 0.0))
         inner, size = absolute_values(self)

@@ -200,7 +200,8 @@ _POLYHEDRON = ("R", "low", "high", "lower", "upper")
 
 def _from_vertex(start: Vertex, program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
     """The primal simplex method from a vertex of the same polyhedron; anew where the optimum is far from it."""
-    steps = _PRIMAL | _SCALED_ANEW | {_STEPS_LIMIT: max(program.R.shape[0], _STEPS)}
+    # As many steps as rows, or a hundred: where more are needed, beginning anew is quicker.
+    steps = _PRIMAL | _SCALED_ANEW | {_STEPS_LIMIT: max(program.R.shape[0], 100)}
     highs, status = _run_highs(program, steps, start)
     return _told(program, highs, status) if status == cp.OPTIMAL else _by_highs(program, solver, options)
 
@@ -208,8 +209,6 @@ def _from_vertex(start: Vertex, program: ArrayProgram, solver: str | None, optio
 # By the largest entry of each column. HiGHS keeps scales, which depend on the last objective, until it is given another
 # strategy.
 _SCALED_ANEW = {"simplex_scale_strategy": 4}
-# Or as many as rows: where more are needed, beginning anew is quicker (docs/measurements/speed.md).
-_STEPS = 100
 
 
 def _run_highs(

@@ -14,9 +14,6 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers, Mask
 from dpmodel.numerics.array_program import Answer, ArrayProgram, rows_of
 
-# How many times the entries of M the triangle of ``M'M`` may have: with more, the cone is quicker.
-_FILL = 1.5
-
 
 @dataclass(frozen=True)
 class Squares:
@@ -65,12 +62,13 @@ def squares(program: ArrayProgram) -> Squares | None:
     G, number = program.G, np.repeat(np.arange(sizes.size), sizes)
     tail = np.arange(number.size) >= heads[number] + 2
     entries = np.where(tail, np.diff(G.indptr)[: number.size], 0)
-    # Cones of short rows each for themselves, others together.
-    short = np.bincount(number, entries * (entries + 1) / 2) <= _FILL * np.bincount(number, entries)
+    # Cones of short rows each for themselves, others together: while the triangle of ``M'M`` has at most 1.5 times the
+    # entries of M; with more, the cone is quicker.
+    short = np.bincount(number, entries * (entries + 1) / 2) <= 1.5 * np.bincount(number, entries)
     long, used = tail & (taken & ~short)[number], np.zeros(0, dtype=np.int64)
     if long.any():
         used = np.unique(rows_of(G, np.flatnonzero(long)).indices)
-        if used.size * (used.size + 1) / 2 > _FILL * int(entries[long].sum()):
+        if used.size * (used.size + 1) / 2 > 1.5 * int(entries[long].sum()):
             taken, long = taken & short, np.zeros_like(long)
     if not taken.any():
         return None
