@@ -209,7 +209,7 @@ class NearlyFeasible(Mechanism[Program]):
             proved=promise.proved,
             work=promise.work if route.steps == 1 else f"{route.steps} runs of {promise.work}",
             noise=noise,
-            caveats=(*promise.caveats, *((_RELATIVE,) if self._relative(model) else ())),
+            caveats=(*promise.caveats, *((RELATIVE,) if self._relative(model) else ())),
             error=Violation(
                 objective=loss,
                 violation=violation,
@@ -349,7 +349,7 @@ def _plain(route: Route, slip: float) -> dict[str, object]:
     return out
 
 
-_RELATIVE = (
+RELATIVE = (
     "the private rows have no declared magnitude: each is divided by its own width (the largest violation it can "
     "have), and alpha is a share of that"
 )

@@ -1,11 +1,10 @@
-"""Choosing among public points by the exponential mechanism: a net over a small polyhedron, or given points.
-
-The cheapest public point that violates few private rows, by the sparse vector technique: no target, no search.
-"""
+"""Choosing among public points, a net over a small polyhedron or given ones: by the exponential mechanism that which
+violates fewest private rows, or (``cheapest``) by the sparse vector technique the cheapest that violates few."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -15,25 +14,23 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.contract import (
     YES,
-    Mechanism,
     Options,
     Outcome,
     Progress,
     Serves,
     Verdict,
     no_progress,
-    refuse_feasibility,
 )
-from dpmodel.forecast import Forecast, Violation
+from dpmodel.forecast import Bound, Forecast, Violation
 from dpmodel.memo import cached
 from dpmodel.numerics.nets import MOST_DIMENSIONS, MOST_POINTS, Choices, Net, RowBounds, level_for, net_of
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error, exponential_mechanism, permute_and_flip
 from dpmodel.programs.goals import ONE_CANDIDATE, Point, Promise, Task
 from dpmodel.programs.model import PrivateNumbers, Program
-from dpmodel.programs.nearly_feasible import LeavesRowsOut
-from dpmodel.programs.objective import objective_span
-from dpmodel.programs.rows import PrivateRows, most_rows_stay, plain_linear, private_rows, public_polyhedron
+from dpmodel.programs.nearly_feasible import RELATIVE, LeavesRowsOut
+from dpmodel.programs.objective import objective_span, private_objective
+from dpmodel.programs.rows import PrivateRows, plain_linear, private_rows, public_polyhedron
 from dpmodel.text import number
 
 # Points times rows, for the run time; and how many of these are held at once.
@@ -49,12 +46,32 @@ class Choice(Choices):
     pure: bool
 
 
+# Points are asked in blocks of this many, and only until one passes.
+_BLOCK = 4096
+_LISTED = "the statement is about given points: it is proved relative to the best of them"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask(Choices):
+    """The public plan: ``count`` points. ``allowed`` : rows that a point may violate to pass (without noise). ``slack``
+    : rows that the chosen one violates at most; ``loss`` : by how much it is dearer than the optimum at most."""
+
+    count: int
+    allowed: float
+    slack: int
+    loss: float
+
+
 @dataclass(frozen=True)
 class PointExponential(LeavesRowsOut):
     """Choose a public point that violates few private rows by more than a.
 
+    ``vertices`` : (k, n) the points to choose from. ``cheapest`` : go through them in the order of their public cost
+    and take the first that violates few rows; no target, search or penalty is needed.
+
     Source
         Exponential mechanism (McSherry and Talwar 2007); permute-and-flip (McKenna and Sheldon 2020) for pure epsilon.
+        Cheapest: sparse vector technique (Lyu, Su and Li 2017, algorithm 7).
     Privacy
         Score of a point p: minus the number of rows with ``G_i p - h_i > a``. Whether row i counts depends on the data
         of row i alone (its dot product is computed from nothing else, relative rows are divided by their own width),
@@ -64,6 +81,10 @@ class PointExponential(LeavesRowsOut):
         permute-and-flip of epsilon where the task's zCDP budget is that of a whole (epsilon, delta) (pure epsilon is
         (epsilon, delta)-DP for every delta); the exponential mechanism with the rho given where it is a part of one,
         because the other parts add up in rho.
+        Cheapest: the order is public, and query i is the score of the i-th point. Each moves by at most q; two move
+        apart by at most 2 q (replace-one), or q where absent rows read 0 <= 0 and so all queries move the same way.
+        ``AboveThreshold`` with one positive answer is epsilon-DP for any number of queries; which query passes first is
+        all that is released. Pure epsilon is (epsilon, delta)-DP for every delta.
     Utility
         A point that is worse than the best by t rows is chosen with probability at most exp(-t / scale), scale = range
         / epsilon, and there are k - 1 others; scores are integers, so the chosen one is worse by s + 1 = ceil(scale
@@ -73,8 +94,16 @@ class PointExponential(LeavesRowsOut):
         relative: at most s more rows than the best of them leaves out.
         The net is the finest whose s is within ``slack_rows``, the coarsest whose drift is within ``violation``, or
         (asked for neither) the one with the least a + width s / rows.
+        Cheapest: scales r (threshold) and v (queries). With probability 1 - beta / 2 the point p* next to the optimum
+        x*, which violates no row by more than a (drift of the net), passes unless an earlier one does: one draw of
+        either noise is at most ``allowed = (r + v) ln(2 / beta)`` (each fails one-sidedly with probability beta / 4).
+        With probability 1 - beta / 2 every point that passes violates at most ``allowed + r ln(2 / beta) + v ln(2 k /
+        beta)`` rows by more than a. What passes first is no dearer than p*, whose cost is within the net's drift for
+        the cost of that of x*. Over given points both statements are about the best of them that satisfies all rows up
+        to a. If no point passes (probability below beta / 2 when there is a feasible one), the dearest is returned and
+        a note says so.
     Cost
-        k m dot products, in blocks; at most 4e9, and 200,000 points.
+        k m dot products, in blocks; at most 4e9, and 200,000 points. Cheapest: until the first point passes.
     """
 
     serves: ClassVar[Serves] = Serves(Program, ("scalar low", "row low", "row high"), leaves_out=True)
@@ -82,6 +111,7 @@ class PointExponential(LeavesRowsOut):
     source = "McSherry and Talwar 2007; McKenna and Sheldon 2020"
     takes_tilt = False
     vertices: Any = field(default=None, compare=False, repr=False)
+    cheapest: bool = False
 
     def suits(self, model: Program, options: Options) -> Verdict:
         refused = plain_linear(model)
@@ -100,6 +130,28 @@ class PointExponential(LeavesRowsOut):
             f"the public set has more than {MOST_DIMENSIONS} dimensions (or is flat): no net of it is small and fine; "
             "give candidate points: mechanisms.PointExponential(vertices=[...])",
         )
+
+    def eligible(self, model: Program, options: Options) -> Verdict:
+        verdict = super().eligible(model, options)
+        if not self.cheapest or not verdict.eligible:
+            return verdict
+        if private_objective(model):
+            return Verdict(False, "serves public objectives")
+        if not model.form.c0.any():
+            return Verdict(False, "there is no objective: choosing the point that violates least serves better")
+        if options.goal != "auto" or options.target is not None:
+            return Verdict(False, "it needs no target, search or penalty")
+        return ONE_CANDIDATE if _sparse_vector(model, options).count <= 1 else YES
+
+    def at_least(self, model: Program, options: Options) -> Iterator[Bound]:
+        return iter(()) if self.cheapest else super().at_least(model, options)
+
+    def forecast(self, model: Program, options: Options) -> Forecast | Verdict:
+        return self._forecast_cheapest(model, options) if self.cheapest else super().forecast(model, options)
+
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        run = self._run_cheapest if self.cheapest else super().run
+        return run(model, options, noise, progress)
 
     def promise(self, task: Task) -> Promise:
         rows = private_rows(task.model)
@@ -162,6 +214,59 @@ class PointExponential(LeavesRowsOut):
     def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateNumbers) -> float:
         G, h = private_rows(task.model).values(theta)
         return float(violated(G, h, x[None, :], promise.alpha)[0])
+
+    def _forecast_cheapest(self, model: Program, options: Options) -> Forecast:
+        rows, plan = private_rows(model), _sparse_vector(model, options)
+        slack, width = min(plan.slack, rows.count), rows.residual_range(public_polyhedron(model))[1]
+        listed = plan.points is not None
+        unit = " times its own width" if rows.relative else ""
+        violation, lost = min(plan.threshold, width), min(plan.loss, objective_span(model))
+        loss = f"at most {number(lost)} worse than" if lost else "at least as good as"
+        best = "the best of the given points that satisfies them" if listed else "the true optimum"
+        return Forecast(
+            statement=f"with probability {number(1 - options.beta)}, all but {slack} of the {rows.count} private "
+            f"constraints are violated by at most {number(violation)}{unit}, and the objective is {loss} {best}",
+            epsilon=options.epsilon,
+            delta=0.0,
+            beta=options.beta,
+            proved=not listed,
+            work=f"at most {plan.count} points, cheapest first",
+            noise={"candidates": plan.count, "rows allowed to pass": plan.allowed, "sensitivity": rows.per_record},
+            caveats=(*((_LISTED,) if listed else ()), *((RELATIVE,) if rows.relative else ())),
+            error=Violation(
+                objective=lost,
+                violation=violation,
+                slack_rows=slack,
+                private_rows=rows.count,
+                width=width,
+                span=objective_span(model),
+                relative=rows.relative,
+            ),
+        )
+
+    def _run_cheapest(self, model: Program, options: Options, noise: NoiseSource, progress: Progress) -> Outcome:
+        rows, plan = private_rows(model), _sparse_vector(model, options)
+        points, threshold = plan.listed()
+        points = points[np.argsort(points @ model.form.c0, kind="stable")]
+        G, h = rows.values(PrivateArray(model.read_private()))
+        test = AboveThreshold(
+            -plan.allowed,
+            sensitivity=rows.per_record,
+            epsilon=options.epsilon,
+            range_bound=float(_range(rows)),
+            source=noise,
+        )
+        chosen = None
+        for start in range(0, points.shape[0], _BLOCK):
+            progress("asking points, cheapest first", start / points.shape[0])
+            passed = test.first_above(-violated(G, h, points[start : start + _BLOCK], threshold))
+            if passed is not None:
+                chosen = start + passed
+                break
+        notes = () if chosen is not None else ("no point passed: this is the dearest one, and it may violate any row",)
+        x = np.array(points[-1 if chosen is None else chosen])
+        value = float(model.form.c0 @ x) + model.form.d0
+        return Outcome("optimal", x, None, value, extra_violation=threshold - plan.threshold, notes=notes)
 
 
 def violated(G: sp.csr_array, h: PrivateArray, points: Floats, threshold: float) -> PrivateArray:
@@ -231,151 +336,14 @@ def points_inside(polytope: Polyhedron, vertices: Floats) -> Floats:
     return vertices[kept] if kept.size else polytope.nearest(vertices[0])[None, :]
 
 
-POINT_EXPONENTIAL = PointExponential()
-
-
-# Points are asked in blocks of this many, and only until one passes.
-_BLOCK = 4096
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ask(Choices):
-    """The public plan: ``count`` points. ``allowed`` : rows that a point may violate to pass (without noise). ``slack``
-    : rows that the chosen one violates at most; ``loss`` : by how much it is dearer than the optimum at most."""
-
-    count: int
-    allowed: float
-    slack: int
-    loss: float
-
-
-@dataclass(frozen=True)
-class CheapestPoint(Mechanism[Program]):
-    """Go through public points in the order of their public cost and take the first that violates few private rows.
-
-    Source
-        Sparse vector technique (Lyu, Su and Li 2017, algorithm 7) over a net, or over given points.
-    Privacy
-        The order is public. Query i is minus the number of rows with ``G_i p - h_i > a`` at the i-th point. One record
-        reaches at most q = ``per_record`` rows, so each query moves by at most q; two queries move apart by at most
-        2 q (replace-one), or q where absent rows read 0 <= 0 and so all queries move the same way. Counts are exact
-        integers. ``AboveThreshold`` with one positive answer is epsilon-DP for any number of queries; which query
-        passes first is all that is released. Pure epsilon is (epsilon, delta)-DP for every delta.
-    Utility
-        Scales r (threshold) and v (queries). With probability 1 - beta / 2 the point p* next to the optimum x*, which
-        violates no row by more than a (drift of the net), passes unless an earlier one does: one draw of either noise
-        is at most ``allowed = (r + v) ln(2 / beta)`` (each fails one-sidedly with probability beta / 4). With
-        probability 1 - beta / 2 every point that passes violates at most ``allowed + r ln(2 / beta) + v ln(2 k /
-        beta)`` rows by more than a. What passes first is no dearer than p*, whose cost is within the net's drift for
-        the cost of that of x*. Over given points both statements are about the best of them that satisfies all rows up
-        to a. If no point passes (probability below beta / 2 when there is a feasible one), the dearest is returned and
-        a note says so. The level of the net is chosen as in ``point-exponential``.
-    Cost
-        At most k m dot products, in blocks until the first point passes.
-    """
-
-    serves: ClassVar[Serves] = Serves(Program, ("scalar low", "row low", "row high"), leaves_out=True, adds_up=False)
-    name: str = "cheapest-point"
-    source: str = "Lyu, Su and Li 2017, algorithm 7"
-    vertices: Any = field(default=None, compare=False, repr=False)
-
-    def eligible(self, model: Program, options: Options) -> Verdict:
-        if not {"scalar", "matrix"} & set(model.private_parts()):
-            return Verdict(False, "serves problems with private constraints")
-        if "objective" in model.private_parts():
-            return Verdict(False, "serves public objectives")
-        if not model.form.c0.any():
-            return Verdict(False, "there is no objective: choosing the point that violates least serves better")
-        other = refuse_feasibility(options, "centred", "relaxed")
-        if other is not None:
-            return other
-        if options.goal != "auto" or options.target is not None:
-            return Verdict(False, "it needs no target, search or penalty")
-        if plain_linear(model) is None and public_polyhedron(model).empty:
-            return Verdict(False, "the public constraints have no common point")
-        served = PointExponential().eligible(model, options)
-        refused = most_rows_stay(model) if served.eligible else served
-        if refused is not None:
-            return refused
-        return ONE_CANDIDATE if _cheapest_plan(model, options).count <= 1 else YES
-
-    def forecast(self, model: Program, options: Options) -> Forecast:
-        rows, plan = private_rows(model), _cheapest_plan(model, options)
-        slack, width = min(plan.slack, rows.count), rows.residual_range(public_polyhedron(model))[1]
-        listed = plan.points is not None
-        unit = " times its own width" if rows.relative else ""
-        violation, lost = min(plan.threshold, width), min(plan.loss, objective_span(model))
-        loss = f"at most {number(lost)} worse than" if lost else "at least as good as"
-        best = "the best of the given points that satisfies them" if listed else "the true optimum"
-        return Forecast(
-            statement=f"with probability {number(1 - options.beta)}, all but {slack} of the {rows.count} private "
-            f"constraints are violated by at most {number(violation)}{unit}, and the objective is {loss} {best}",
-            epsilon=options.epsilon,
-            delta=0.0,
-            beta=options.beta,
-            proved=not listed,
-            work=f"at most {plan.count} points, cheapest first",
-            noise={"candidates": plan.count, "rows allowed to pass": plan.allowed, "sensitivity": rows.per_record},
-            caveats=_cheapest_caveats(rows, listed),
-            error=Violation(
-                objective=lost,
-                violation=violation,
-                slack_rows=slack,
-                private_rows=rows.count,
-                width=width,
-                span=objective_span(model),
-                relative=rows.relative,
-            ),
-        )
-
-    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        rows, plan = private_rows(model), _cheapest_plan(model, options)
-        points, threshold = plan.listed()
-        points = points[np.argsort(points @ model.form.c0, kind="stable")]
-        G, h = rows.values(PrivateArray(model.read_private()))
-        test = AboveThreshold(
-            -plan.allowed,
-            sensitivity=rows.per_record,
-            epsilon=options.epsilon,
-            range_bound=_test_range(rows),
-            source=noise,
-        )
-        chosen = None
-        for start in range(0, points.shape[0], _BLOCK):
-            progress("asking points, cheapest first", start / points.shape[0])
-            passed = test.first_above(-violated(G, h, points[start : start + _BLOCK], threshold))
-            if passed is not None:
-                chosen = start + passed
-                break
-        notes = () if chosen is not None else ("no point passed: this is the dearest one, and it may violate any row",)
-        x = np.array(points[-1 if chosen is None else chosen])
-        value = float(model.form.c0 @ x) + model.form.d0
-        return Outcome("optimal", x, None, value, extra_violation=threshold - plan.threshold, notes=notes)
-
-
-def _test_range(rows: PrivateRows) -> float:
-    return float(rows.per_record * (1 if rows.absent else 2))
-
-
-def _cheapest_caveats(rows: PrivateRows, listed: bool) -> tuple[str, ...]:
-    out = []
-    if listed:
-        out.append("the statement is about given points: it is proved relative to the best of them")
-    if rows.relative:
-        out.append(
-            "the private rows have no declared magnitude: each is divided by its own width (the largest violation it "
-            "can have), and alpha is a share of that"
-        )
-    return tuple(out)
-
-
 @cached
-def _cheapest_plan(model: Program, options: Options) -> Ask:
+def _sparse_vector(model: Program, options: Options) -> Ask:
+    """The public plan of the sparse vector technique."""
     rows, polytope, cost = private_rows(model), public_polyhedron(model), model.form.c0
 
     def errors(count: int) -> tuple[float, int]:
         """What may pass, and what the point that passes violates at most."""
-        q, reach = float(rows.per_record), _test_range(rows)
+        q, reach = float(rows.per_record), float(_range(rows))
         allowed = above_threshold_error(1, q, options.epsilon, options.beta, range_bound=reach)
         beyond = above_threshold_error(count, q, options.epsilon, options.beta, range_bound=reach)
         return allowed, math.floor(allowed + beyond)
@@ -404,4 +372,4 @@ def _cheapest_plan(model: Program, options: Options) -> Ask:
     return Ask(threshold=threshold, net=net, level=level, count=count, allowed=allowed, slack=slack, loss=loss)
 
 
-CHEAPEST_POINT = CheapestPoint()
+POINT_EXPONENTIAL = PointExponential()

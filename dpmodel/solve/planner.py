@@ -51,8 +51,8 @@ def select_mechanism(candidates: Sequence[Candidate], options: Options | None = 
                                       noisy-multiplicative-weights when A has very many private entries
     equations, integers               exact-equations: all but s rows hold exactly (unless alpha or slack
                                       rows are asked for)
-    one record, one constraint        few dimensions or listed points: point-exponential, with an
-                                      objective cheapest-point; else noisy-hinge-descent (many rows) or
+    one record, one constraint        few dimensions or listed points: point-exponential; else
+                                      noisy-hinge-descent (many rows) or
                                       dense-multiplicative-weights: all but s rows within alpha
     strict feasibility                strict-truncated-laplace
     several parts                     laplace-once or gaussian-once with the budget split; a private

@@ -27,7 +27,6 @@ ELSEWHERE = {
     "dense-multiplicative-weights": ("test_dense_multiplicative_weights", "exact", "twin"),
     "algorithm-2": ("test_dense_multiplicative_weights", "exact", "twin"),
     "point-exponential": ("test_point_selection", "audit", "twin"),
-    "cheapest-point": ("test_cheapest_point", "exact", "twin"),
     "multiplicative-weights": ("test_scalar_multiplicative_weights", "exact", "twin"),
     "algorithm-4": ("test_scalar_multiplicative_weights", "exact", "twin"),
     "noisy-multiplicative-weights": ("test_matrix_multiplicative_weights", "audit", "twin"),

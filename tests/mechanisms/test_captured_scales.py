@@ -28,9 +28,10 @@ from dpmodel.marks import Private, Records
 from dpmodel.privacy import pure_composition_delta, zcdp_rho
 from dpmodel.privacy.spend import valid_step
 from dpmodel.programs.dense_weights import DENSE_MULTIPLICATIVE_WEIGHTS, Plan
-from dpmodel.programs.points import CHEAPEST_POINT
+from dpmodel.programs.points import PointExponential
 from dpmodel.programs.rows import private_rows
 
+CHEAPEST_POINT = PointExponential(cheapest=True)
 # Rounding allowances enlarge scales by less than this share.
 CLOSE = 4e-3
 

@@ -48,7 +48,7 @@ DRAWS = {
     "exact/rescaling_perceptron.py:run": "feasible_point-rescaling-perceptron",
     "exact/stable_span.py:_released": "span-stable-span",
     "exact/tukey_depth.py:run": "point_in_hull-tukey-depth",
-    "programs/points.py:run": "test_cheapest_point_spends_epsilon_on_the_moves_of_its_counts",
+    "programs/points.py:_run_cheapest": "test_cheapest_point_spends_epsilon_on_the_moves_of_its_counts",
     "programs/dense_oracles.py:minimise": "test_dense_weights_ask_for_the_rows_of_one_record",
     "programs/dense_oracles.py:select": "test_dense_weights_ask_for_the_rows_of_one_record",
     "programs/nearly_feasible.py:_search": "test_tests_of_a_search_for_the_objective_share_a_tenth",

@@ -14,10 +14,10 @@ import dpmodel as dpm
 from dpmodel.contract import Options, Verdict
 from dpmodel.marks import Private, Records
 from dpmodel.privacy import SeededSource
-from dpmodel.programs.points import CHEAPEST_POINT as MECHANISM
+from dpmodel.programs.points import POINT_EXPONENTIAL, PointExponential
 from dpmodel.programs.rows import private_rows
-from dpmodel.solve.registry import by_name
 
+MECHANISM = PointExponential(cheapest=True)
 FALSE_ALARM = 1e-7
 X = cp.Variable(3, bounds=[0, 1], name="x")
 COST = np.array([1.0, 2.0, 3.0])
@@ -85,19 +85,19 @@ def test_the_promise_holds(case: str) -> None:
         assert cheap > 0.3 * runs  # the order by cost matters
 
 
-@pytest.mark.parametrize("name", ["cheapest-point", "point-exponential"])
-def test_one_candidate_is_no_choice(name: str) -> None:
+@pytest.mark.parametrize("mechanism", [MECHANISM, POINT_EXPONENTIAL])
+def test_one_candidate_is_no_choice(mechanism: PointExponential) -> None:
     """What data cannot change is not paid for: neither a net of one point nor a list of one."""
     few = set()
     for voters in (5, 500):
         for epsilon in (0.01, 100.0):
             for listed in (None, POINTS, POINTS[:1], POINTS[[0, 0]]):
-                cost = cp.Minimize(COST @ X) if name == "cheapest-point" else cp.Minimize(0)
+                cost = cp.Minimize(COST @ X) if mechanism.cheapest else cp.Minimize(0)
                 A = Private(shape=(voters, 3), name="A", unit="row", bounds=[0, 1])
                 problem = dpm.Problem(cost, [A @ X >= 1, cp.sum(X) <= 2.5])
                 model, options = problem._model(None), Options(epsilon, 1e-6, vertices=listed)
-                found = by_name(name).eligible(model, options)
-                told = by_name(name).forecast(model, options) if found.eligible else found
+                found = mechanism.eligible(model, options)
+                told = mechanism.forecast(model, options) if found.eligible else found
                 one = isinstance(told, Verdict)
                 if isinstance(told, Verdict):
                     assert "one candidate" in told.reason

@@ -215,7 +215,6 @@ CASES = [
     (people_with_costs, "noisy-hinge-descent", {"goal": dpm.Penalty()}),
     (shares, "multiplicative-weights", {"goal": dpm.Penalty()}),
     (shares, "algorithm-4", {"goal": dpm.Target(3e3)}),
-    (people_for_least, "cheapest-point", {}),
     (whole_equations, "exact-equations", {}),
     *[(objective, name, {}) for name in ("laplace-once", "gaussian-once", "vertex-exponential", "theorem-34")],
     *[(build, name, {}) for build in (scalar, matrix, several_parts) for name in ("laplace-once", "gaussian-once")],
