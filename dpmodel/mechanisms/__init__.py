@@ -26,7 +26,6 @@ __all__ = [
 _CLASSES = {
     "AdaSSP": "as_printed.adassp",
     "Admm": "released.admm",
-    "CheapestPoint": "programs.points",
     "DPLinearProgram": "exact.dp_lp",
     "DenseMultiplicativeWeights": "programs.dense_weights",
     "ExactEquations": "programs.equations",
