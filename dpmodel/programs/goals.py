@@ -28,7 +28,7 @@ from dpmodel.privacy import Gaussian, Laplace
 from dpmodel.privacy.spend import Spend
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign, design
-from dpmodel.programs.objective import cost_range, objective_span, private_objective
+from dpmodel.programs.public import cost_range, objective_span, private_objective
 from dpmodel.programs.rows import public_polyhedron
 
 if TYPE_CHECKING:

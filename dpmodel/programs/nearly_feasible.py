@@ -62,8 +62,7 @@ from dpmodel.programs.goals import (
 )
 from dpmodel.programs.model import PrivateNumbers, Program, RecordsProgram
 from dpmodel.programs.noise_once import objective_loss, objective_noise, release
-from dpmodel.programs.objective import objective_ceiling, objective_span, private_objective
-from dpmodel.programs.public import largest_violation
+from dpmodel.programs.public import largest_violation, objective_ceiling, objective_span, private_objective
 from dpmodel.programs.row_tables import RowPart
 from dpmodel.programs.rows import most_rows_stay, plain_linear, private_rows, public_polyhedron
 from dpmodel.programs.simulation import DATABASES, databases

@@ -39,8 +39,14 @@ from dpmodel.programs.noise_design import (
     row_margins,
     x_bound,
 )
-from dpmodel.programs.objective import noise_hides_costs, objective_span
-from dpmodel.programs.public import certain_point, declared_range, largest_violation, leaves_a_point
+from dpmodel.programs.public import (
+    certain_point,
+    declared_range,
+    largest_violation,
+    leaves_a_point,
+    noise_hides_costs,
+    objective_span,
+)
 from dpmodel.programs.released_program import (
     LEAST_VIOLATION,
     relaxed_program,

@@ -29,7 +29,7 @@ from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error, 
 from dpmodel.programs.goals import ONE_CANDIDATE, Point, Promise, Task
 from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.nearly_feasible import RELATIVE, LeavesRowsOut
-from dpmodel.programs.objective import objective_span, private_objective
+from dpmodel.programs.public import objective_span, private_objective
 from dpmodel.programs.rows import PrivateRows, plain_linear, private_rows, public_polyhedron
 from dpmodel.text import number
 

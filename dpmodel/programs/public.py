@@ -1,7 +1,8 @@
-"""Points of a private LP that are found without data, and what they keep for every database that is allowed.
+"""What is known of a program without data: how far its objective varies, points that are found from public facts, and
+what these keep for every database that is allowed. Every statement is held against them here.
 
-Public facts only. Private numbers enter as the ranges that their declarations give; where there are none, bounds are
-infinite and nothing is capped.
+Private numbers enter as the ranges that their declarations give; where there are none, bounds are infinite and nothing
+is capped.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from itertools import islice
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Integers
 from dpmodel.compile.affine_map import LinearMap, joined
 from dpmodel.compile.form import entry_ends, value_range, widened
 from dpmodel.compile.public_set import base_program
@@ -27,7 +28,6 @@ from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailu
 from dpmodel.programs.fewer_records import fewer_records
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import box_reach, x_bound
-from dpmodel.programs.objective import cost_range, objective_span, private_objective
 from dpmodel.programs.released_program import giving_way, interior_direction, margin
 from dpmodel.programs.rows import matrix_range, plain_linear, private_rows, public_polyhedron
 
@@ -44,6 +44,67 @@ _CHEAPEST = "the cheapest public point"
 MIDDLE = "the optimum for private numbers at the middle of their ranges"
 
 
+def private_objective(model: Program) -> bool:
+    return "objective" in model.private_parts()
+
+
+@cached
+def objective_span(model: Program) -> float:
+    """Public bound on ``max c'x - min c'x`` over the public set, so on what any public point loses (inf when there is
+    none)."""
+    low, high = cost_range(model)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        return math.inf
+    polytope = public_polyhedron(model) if plain_linear(model) is None else model.public
+    bottom, top = polytope.box
+    if np.array_equal(low, high) or (bottom >= 0).all():
+        try:
+            most = polytope.support(high)
+        except SolverFailure:
+            model.public.require_feasible()
+            raise
+        return most if math.isinf(most) else max(most + polytope.support(-low), 0.0)
+    size = np.maximum(np.abs(low), np.abs(high))
+    moving = size > 0
+    return min(float(size[moving] @ (top - bottom)[moving]), 2 * model.public.weighted_norm(size))
+
+
+@cached
+def objective_ceiling(model: Program) -> float:
+    """Public bound on ``c'x + d`` over the public set, in minimisation form: what no target is missed beyond (inf when
+    there is none)."""
+    low, high = cost_range(model)
+    polytope = public_polyhedron(model) if plain_linear(model) is None else model.public
+    bottom, top = polytope.box
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        return math.inf
+    if np.array_equal(low, high) or (bottom >= 0).all():
+        return polytope.support(high) + model.form.d0
+    with np.errstate(invalid="ignore"):
+        corners = np.array([low * bottom, low * top, high * bottom, high * top])
+    most = float(np.where(np.isnan(corners), 0.0, corners).max(axis=0).sum())  # zero times infinity: no cost
+    return most + model.form.d0
+
+
+def noise_hides_costs(model: Program, positions: Integers, reach: Floats) -> bool:
+    """Whether noise of size ``reach`` (k,) on these coefficients is so large that twice ``reach'|x|`` comes to all that
+    the objective can vary by: entry by entry it is as large as the coefficient, or half of it where no sign changes."""
+    low, high = cost_range(model)
+    one_sign = ((low >= 0).all() or (high <= 0).all()) and (model.public.box[0] >= 0).all()
+    size = np.maximum(np.abs(low), np.abs(high)) / (2 if one_sign else 1)
+    size[positions] -= reach
+    return bool((size <= 0).all())
+
+
+def cost_range(model: Program) -> tuple[Floats, Floats]:
+    """(n,), (n,): public bounds of the objective's coefficients."""
+    if not private_objective(model):
+        return model.form.c0, model.form.c0
+    below, above = model.form.cost_range
+    return model.form.c0 + below, model.form.c0 + above
+
+
+# --------------------------------------------------------------------------------------- points
 @dataclass(frozen=True)
 class PublicPoint:
     """``x`` (n,); ``loss`` against the true optimum and largest ``violation`` of a private constraint, at most, for

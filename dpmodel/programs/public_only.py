@@ -25,13 +25,14 @@ from dpmodel.contract import (
 from dpmodel.forecast import JUST_BELOW, Bound, Forecast, Violation
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.model import Program
-from dpmodel.programs.objective import objective_span, private_objective
 from dpmodel.programs.public import (
     MIDDLE,
     PublicPoint,
     as_released,
     costs_are_open,
     largest_violation,
+    objective_span,
+    private_objective,
     public_points,
     sides_are_open,
     worst_violation,

@@ -30,7 +30,7 @@ from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import PublicGenerator, SeededSource, public_generator
 from dpmodel.programs.fewer_records import as_noisy, fewer_records
 from dpmodel.programs.model import Program, RecordsProgram
-from dpmodel.programs.objective import objective_span
+from dpmodel.programs.public import objective_span
 from dpmodel.programs.public_only import PUBLIC_ONLY
 from dpmodel.programs.rows import private_rows, public_polyhedron
 

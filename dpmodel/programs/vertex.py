@@ -20,7 +20,7 @@ from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
 from dpmodel.programs.model import Program, refuse_high
 from dpmodel.programs.noise_once import against_ignorance
-from dpmodel.programs.objective import objective_span
+from dpmodel.programs.public import objective_span
 from dpmodel.text import number
 
 _MOST_VERTICES = 2_000_000

@@ -17,8 +17,7 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.programs.model import Program
-from dpmodel.programs.objective import objective_span
-from dpmodel.programs.public import largest_violation
+from dpmodel.programs.public import largest_violation, objective_span
 from dpmodel.programs.rows import plain_linear
 from tests.zoo import finance, flows, health, pipelines, places, production, systems  # noqa: F401
 from tests.zoo.registry import MODELS, MODES, Model
