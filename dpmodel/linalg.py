@@ -131,6 +131,9 @@ class Request:
             "accuracy": accuracy,
             "plan": done.plan.alone(),
             "notes": (*found.notes, *forecast.caveats),
+            "missed": found.missed,
+            "estimate": found.estimate,
+            "sigma": found.sigma,
         }
 
     def subspace(
@@ -142,12 +145,7 @@ class Request:
             expected=self.expected, where=self.where,
         )  # fmt: skip
         found, shared = self.solve(model, f"a record is {record}")
-        return found, {**shared, **counts_of(found), "_grid": grid}
-
-
-def counts_of(found: Found) -> dict[str, Any]:
-    """The released counts of records that the answer misses, as results have them."""
-    return {"missed": found.missed, "estimate": found.estimate, "sigma": found.sigma}
+        return found, {**shared, "_grid": grid}
 
 
 def span(
@@ -402,7 +400,7 @@ def feasible_point(
         else:
             x = answer.astype(np.float64) * given.scale
         x.setflags(write=False)
-    return FeasiblePoint(x=x, exact=exact, missed=found.missed, expected=given.model.expected, **shared)
+    return FeasiblePoint(x=x, exact=exact, expected=given.model.expected, **shared)
 
 
 def point_in_hull(

@@ -24,6 +24,10 @@ class Result:
     ``found`` : whether anything was found. ``mechanism``, ``guarantee``, ``plan``, ``notes`` : as in a release.
     ``accuracy`` : ``slack_rows`` records may be missed, except with probability ``beta`` (a prediction unless
     ``proved``); ``alpha`` is 0, as all others fit exactly.
+
+    ``missed`` : a noisy count of the records that the answer misses at most (of vectors, each independent set with one
+    of them counts with all its vectors). ``estimate`` : one of those that it misses, and ``sigma``, the standard
+    deviation of its noise. All three are None where the mechanism has none.
     """
 
     found: bool
@@ -32,6 +36,10 @@ class Result:
     accuracy: Accuracy
     plan: Any  # a ``Plan``, of the room above
     notes: tuple[str, ...] = ()
+    missed: float | None = None
+    estimate: float | None = None
+    sigma: float | None = None
+    _grid: Any = field(default=None, repr=False)
     _title = ""
 
     def _rows(self) -> list[tuple[str, object]]:
@@ -41,6 +49,18 @@ class Result:
     def _plain(self) -> dict[str, Any]:
         """The same as plain data."""
         raise NotImplementedError
+
+    def _missed(self) -> list[tuple[str, object]]:
+        if self.estimate is None or self.sigma is None or self.missed is None:
+            return []
+        noise = f"noisy count, standard deviation {number(self.sigma)}" if self.sigma else "no noise"
+        words = f"{number(self.estimate)} or more ({noise}), at most {number(self.missed)}"
+        if self.accuracy.beta and self.missed:
+            words += f" except with probability {number(self.accuracy.beta)}"
+        return [("records missed", words)]
+
+    def _counts(self) -> dict[str, Any]:
+        return {"missed": self.missed, "estimate": self.estimate, "sigma": self.sigma}
 
     def __str__(self) -> str:
         rows = [("status", "found" if self.found else "nothing found"), *self._rows()]
@@ -64,34 +84,7 @@ class Result:
         }
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class _OfVectors(Result):
-    """A result about subspaces.
-
-    ``estimate`` : a noisy count of the records that the answer misses, and ``sigma``, the standard deviation of its
-    noise; ``missed`` : one of the records that it misses at most, where each independent set that reaches outside
-    counts whole; None where the mechanism has none.
-    """
-
-    missed: float | None
-    estimate: float | None
-    sigma: float | None
-    _grid: Any = field(default=None, repr=False)
-
-    def _missed(self) -> list[tuple[str, object]]:
-        if self.estimate is None or self.sigma is None or self.missed is None:
-            return []
-        noise = f"noisy count, standard deviation {number(self.sigma)}" if self.sigma else "no noise"
-        told = f"{number(self.estimate)} or more ({noise}), at most {number(self.missed)}"
-        if self.accuracy.beta and self.missed:
-            told += f" except with probability {number(self.accuracy.beta)}"
-        return [("records missed", told)]
-
-    def _plain(self) -> dict[str, Any]:
-        return {"missed": self.missed, "estimate": self.estimate, "sigma": self.sigma}
-
-
-class _SetOfVectors(_OfVectors):
+class _SetOfVectors(Result):
     """A set of vectors (``v in found``), equal to any other of the same vectors."""
 
     _lifted = False
@@ -162,7 +155,7 @@ class Subspace(_SetOfVectors):
         return [("subspace", str(self.basis)), *self._missed()]
 
     def _plain(self) -> dict[str, Any]:
-        return {"dimension": self.dimension, "basis": self.basis.to_dict(), **super()._plain()}
+        return {"dimension": self.dimension, "basis": self.basis.to_dict(), **self._counts()}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -223,11 +216,11 @@ class AffineSubspace(_SetOfVectors):
     def _plain(self) -> dict[str, Any]:
         point = None if self.point is None else plain(self.point)
         own = {"dimension": self.dimension, "point": point, "directions": self.directions.to_dict()}
-        return {**own, **super()._plain()}
+        return {**own, **self._counts()}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Equations(_OfVectors):
+class Equations(Result):
     """A released system ``C x = d``, which nearly all of the private equations follow from.
 
     ``equations`` : (C (k, d), right-hand sides (k,)), canonical. ``consistent`` : whether it has a solution. ``x`` (d,)
@@ -264,7 +257,7 @@ class Equations(_OfVectors):
             "x": None if self.x is None else plain(self.x),
             "null_space": self.null_space.to_dict(),
             "dimension": self.dimension,
-            **super()._plain(),
+            **self._counts(),
         }
 
 
@@ -273,14 +266,12 @@ class FeasiblePoint(Result):
     """What ``feasible_point`` released.
 
     ``x`` (d,) : the point in floats, read-only, or None. ``exact`` : the same as a tuple of Fractions where the
-    mechanism computes in rationals, else None. ``missed`` : a noisy count of the rows that x misses, where the
-    mechanism paid for one, else None. ``expected`` : the public number of rows, or guess of it, that forecasts speak of
-    (predictions are from synthetic rows).
+    mechanism computes in rationals, else None. ``expected`` : the public number of rows, or guess of it, that forecasts
+    speak of (predictions are from synthetic rows).
     """
 
     x: Floats | None
     exact: tuple[Fraction, ...] | None
-    missed: float | None
     expected: int
     _title = "Feasible point"
 

@@ -24,7 +24,7 @@ from dpmodel.learn.classifier import PrivateClassifier, classes_and_places, requ
 from dpmodel.learn.costs import Counted
 from dpmodel.learn.features import checked
 from dpmodel.learn.linear_model import _rng, estimator
-from dpmodel.linalg import Request, counts_of, feasible_point
+from dpmodel.linalg import Request, feasible_point
 from dpmodel.marks.records import Neighbors
 from dpmodel.privacy import Budget
 from dpmodel.release import Accuracy, Release
@@ -157,7 +157,7 @@ class AffineSubspaceClassifier(ClassifierMixin, Counted):  # type: ignore[misc]
             )  # fmt: skip
             found, shared = request.solve(model, "a record is one row of X with its label")
         self.classes_ = classes
-        self.subspace_ = AffineSubspace(homogeneous=found.answer, **shared, **counts_of(found), _grid=self.grid)
+        self.subspace_ = AffineSubspace(homogeneous=found.answer, **shared, _grid=self.grid)
         self.dimension_: int = self.subspace_.dimension
         point, directions = self.subspace_.point, self.subspace_.directions
         variables = {} if point is None else {"point": point, "directions": directions.rows}
