@@ -25,10 +25,10 @@ from dpmodel.privacy import NoiseSource
 from dpmodel.released.decision import free_of_charge
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.general_solver import diagnose
+from dpmodel.released.margins import MarginProjector
 from dpmodel.released.model import Postprocessing
-from dpmodel.released.projection import MarginProjector
 from dpmodel.released.structure import margins_of, table_shape
-from dpmodel.released.tree_of import form_of_nodes, tree_problem
+from dpmodel.released.tree_of import form_of_nodes
 from dpmodel.released.trees import TreeProblem, TreeProjector
 from dpmodel.released.x_updates import GRAM, InconsistentEqualities, Map, Repair, nearest_point, repairer, x_update
 
@@ -104,11 +104,11 @@ class Admm(Mechanism[Postprocessing]):
             return verdict
         if self.algorithm == "tree":
             try:
-                none = tree_problem(model) is None
+                none = model.tree_problem() is None
             except InfeasibleError:  # run says so
                 none = False
             return Verdict(False, "the sums in the model do not form a tree") if none else YES
-        E, single = form.equality, _entrywise(form)
+        E, single = form.equality, form.entrywise
         if self.algorithm == "strategy":
             if single:
                 return Verdict(False, "every measurement is of a single variable: there is no strategy matrix")
@@ -173,17 +173,17 @@ class Admm(Mechanism[Postprocessing]):
         """Factors and last step. Errors: InconsistentEqualities and InfeasibleError, where no point is feasible."""
         form, shape = model.form, table_shape(model)
         assert form is not None
-        problem = tree_problem(model) if self.algorithm in ("any", "tree") else None
+        problem = model.tree_problem() if self.algorithm in ("any", "tree") else None
         if problem is not None:
             return prepare_tree(problem)
-        if self.algorithm == "tables" or (self.algorithm == "any" and shape is not None and _entrywise(form)):
+        if self.algorithm == "tables" or (self.algorithm == "any" and shape is not None and form.entrywise):
             return prepare_tables(form, shape)
         return prepare(form)
 
     def _least_squares(self, form: LikelihoodForm, limits: Any) -> Floats | None:
         """Where to begin under absolute errors of sums of variables: their optimum is seldom unique, and steps that
         begin at the least-squares point end at an optimum near it. None where each variable is measured by itself."""
-        if _entrywise(form) or form.square.any():
+        if form.entrywise or form.square.any():
             return None
         squares = replace(form, absolute=np.zeros_like(form.absolute), square=np.square(form.absolute) / 4)
         found = prepare(squares).solve(**limits)
@@ -201,11 +201,6 @@ def relaxed_linear(model: Postprocessing) -> Verdict:
     if model.form.integer.any():
         return Verdict(False, "variables must be whole: round a solution of the relaxed model, or use general-solver")
     return YES
-
-
-def _entrywise(form: LikelihoodForm) -> bool:
-    """Whether every measurement is of one variable."""
-    return bool((np.diff(form.matrix.indptr) <= 1).all())
 
 
 # ------------------------------------------------------------------ splits

@@ -17,7 +17,6 @@ from __future__ import annotations
 from dpmodel.forecast import Forecast, Place
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.model import Postprocessing
-from dpmodel.released.structure import structure
 
 FEW = 10_000  # coefficients up to which a general solver takes a fraction of a second
 
@@ -27,7 +26,8 @@ def order(model: Postprocessing) -> tuple[str, ...]:
     form = model.form
     if form is None:
         return ("general-solver",)
-    closed = ("projection", "least-squares-tree") if structure(model).kind == "box" else ("least-squares-tree",)
+    alone = form.equality.shape[0] + form.inequality.shape[0] == 0
+    closed = ("projection", "least-squares-tree") if alone else ("least-squares-tree",)
     large = coefficients(form) > FEW
     solvers = ("admm-tables", "admm", "general-solver") if large else ("general-solver", "admm-tables", "admm")
     return tuple(dict.fromkeys((*closed, "projection", "exact-tree", *solvers)))

@@ -18,7 +18,6 @@ from dpmodel.released.decision import free_of_charge
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.messages import TreePlan, messages, tree_plan
 from dpmodel.released.model import Postprocessing
-from dpmodel.released.tree_of import tree_problem
 from dpmodel.released.trees import Generation, TreeProblem, TreeProjector
 
 _ROUNDING = 1e-9  # a bound this near to an integer is taken to be it
@@ -313,7 +312,7 @@ class ExactTree(Mechanism[Postprocessing]):
 
     def eligible(self, model: Postprocessing, options: Options) -> Verdict:
         try:
-            problem = tree_problem(model)
+            problem = model.tree_problem()
         except InfeasibleError:
             return YES  # run says so
         if problem is None or model.form is None:
@@ -360,7 +359,7 @@ class ExactTree(Mechanism[Postprocessing]):
         return self.whole or (model.form is not None and bool(model.form.integer.any()))
 
     def _problem(self, model: Postprocessing) -> TreeProblem:
-        problem = tree_problem(model)
+        problem = model.tree_problem()
         assert problem is not None
         if not self._in_integers(model):
             return problem

@@ -84,6 +84,11 @@ class LikelihoodForm:
         """Number of variables n."""
         return int(self.matrix.shape[1])
 
+    @property
+    def entrywise(self) -> bool:
+        """Whether every measurement is of one variable."""
+        return bool((np.diff(self.matrix.indptr) <= 1).all())
+
     def objective(self, x: Floats) -> float:
         """The objective at x."""
         r = self.matrix @ x - self.value

@@ -19,7 +19,6 @@ from dpmodel.released.decision import free_of_charge
 from dpmodel.released.model import Postprocessing
 from dpmodel.released.projection import project_sums
 from dpmodel.released.structure import Separable, Sums
-from dpmodel.released.tree_of import tree_problem
 from dpmodel.released.trees import Tree, TreeProblem, TreeProjector
 
 _EXACT = 1e-10  # Violations and multipliers of the wrong sign below this share of the values count as zero.
@@ -359,12 +358,12 @@ class LeastSquaresTree(Mechanism[Postprocessing]):
             return Verdict(False, "absolute deviations (Laplace noise) are measured, not squares")
         if model.form.integer.any():
             return Verdict(False, "variables must be whole: round a solution of the relaxed model (round_tree)")
-        if tree_problem(model) is None:
+        if model.tree_problem() is None:
             return Verdict(False, "the sums in the model do not form a tree")
         return YES
 
     def forecast(self, model: Postprocessing, options: Options) -> Forecast:
-        problem = tree_problem(model)
+        problem = model.tree_problem()
         assert problem is not None
         kind, nodes = _bounds(problem), f"{problem.tree.size:,} nodes"
         passes = "one pass" if kind == "free" else "several passes"
@@ -384,7 +383,7 @@ class LeastSquaresTree(Mechanism[Postprocessing]):
         self, model: Postprocessing, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
         begin = time.perf_counter()
-        problem, form = tree_problem(model), model.form
+        problem, form = model.tree_problem(), model.form
         assert problem is not None and form is not None
         progress("least squares on a tree", 0.0)
         value, weight = node_targets(problem)

@@ -224,3 +224,50 @@ def _squares_alone(alpha: Any) -> SpecificationError:
         why="squares are mixed in to make the optimum of absolute errors unique; squares alone need none",
         remedy="alpha=1",
     )
+
+
+# ------------------------------------------------------------------ publications
+def require_one_publication(noisy: Noisy, others: list[Noisy]) -> None:
+    """Two publications of the same cells that agree in every number are one, unless that may be chance."""
+    for other in others:
+        if other is noisy or not np.array_equal(other.value, noisy.value):
+            continue
+        if (noisy.value == np.rint(noisy.value)).all() and _agreement(noisy) > 1e-6:
+            continue
+        same = type(other.noise) is type(noisy.noise) and np.array_equal(other.scale, noisy.scale)
+        if same:
+            raise twice(noisy)
+        raise SpecificationError(
+            f"{name_of(noisy)}: the same published numbers are declared with two distributions of noise, "
+            f"{_distribution(other)} and {_distribution(noisy)}",
+            why="numbers published once bear one noise; two measurements of the same cells would differ",
+            remedy="one Noisy with the distribution that was published",
+        )
+    others.append(noisy)
+
+
+def _agreement(noisy: Noisy) -> float:
+    """About how likely noise of this distribution, on integers, is the same in another draw: an entry at most as likely
+    as its likeliest value, tanh(1 / (2 scale)) <= 0.71 / standard deviation for Laplace distributions, near 0.4 /
+    standard deviation for Gaussian ones."""
+    sigma = np.maximum(noisy.standard_deviation, 0.71)
+    return float(np.exp(np.log(0.71 / sigma).sum()))
+
+
+def twice(noisy: Noisy) -> SpecificationError:
+    return SpecificationError(
+        f"{name_of(noisy)} enters the objective twice for the same cells",
+        why="its likelihood would count double",
+        remedy="one term, times a number where more weight is meant; other measurements of the same cells are "
+        "Noisy values of their own",
+    )
+
+
+def name_of(noisy: Noisy) -> str:
+    """The publication's name, or its shape."""
+    return noisy.name or f"published data of shape {noisy.shape}"
+
+
+def _distribution(noisy: Noisy) -> str:
+    low, high = float(noisy.scale.min(initial=np.inf)), float(noisy.scale.max(initial=-np.inf))
+    return f"{noisy.noise.name} noise of scale {low:.4g}" + (f" to {high:.4g}" if high > low else "")

@@ -18,6 +18,8 @@ from dpmodel.programs.classifier import Classification
 from dpmodel.release import Accuracy, Guarantee, Release, checked_point, values_of
 from dpmodel.released.constraints import contradiction, require_consistent
 from dpmodel.released.form import LikelihoodForm
+from dpmodel.released.tree_of import tree_of
+from dpmodel.released.trees import TreeProblem
 from dpmodel.text import number
 
 FREE = Options(0.0, 0.0)
@@ -58,6 +60,16 @@ class Postprocessing(PublicFacts, Model["Postprocessing"]):
         """No cell of the taxonomy: nothing private is read, so nothing is spent."""
         what = self.description[:1].upper() + self.description[1:]
         return Classification((), f"{what}. No private data is read: it costs epsilon = 0, delta = 0 (LWK15).")
+
+    def tree_problem(self) -> TreeProblem | None:
+        """The problem as a tree, or None where it is none; looked for once.
+
+        Raises
+        ------
+        InfeasibleError
+            When the bounds of one node contradict each other.
+        """
+        return self.cached("tree problem", lambda: None if self.form is None else tree_of(self.form))
 
     def check(self, given: Options) -> tuple[Model[Any], Options]:
         """A budget may be given, is checked, and nothing of it is spent."""

@@ -31,7 +31,7 @@ from dpmodel.marks.private import Private
 from dpmodel.privacy import public_generator
 from dpmodel.released.constraints import Constraints, Origins, Outside
 from dpmodel.released.form import LikelihoodForm
-from dpmodel.released.likelihood import Published
+from dpmodel.released.likelihood import Published, name_of, require_one_publication, twice
 from dpmodel.released.model import Postprocessing
 
 
@@ -193,10 +193,6 @@ def _kinds() -> dict[str, Any]:
 # ------------------------------------------------------------------ residuals as blocks of rows
 
 
-# Whole published numbers of two measurements may agree by chance: below this probability they count as one.
-_CHANCE = 1e-6
-
-
 @dataclass(eq=False)
 class Block:
     """Rows of one residual: ``matrix x - value`` with the weights of its absolute values and squares."""
@@ -284,7 +280,7 @@ def arranged(blocks: list[Block], measurements: tuple[Noisy, ...]) -> tuple[list
     for block in merged.values():
         for tag in block.tags:
             if max(block.residual.absolute_terms.max(initial=0), block.residual.square_terms.max(initial=0)) > 1:
-                raise _twice(tag)
+                raise twice(tag)
     blocks = list(merged.values())
     for noisy in measurements:
         blocks = _gathered(blocks, noisy)
@@ -317,52 +313,6 @@ def _gathered(blocks: list[Block], noisy: Noisy) -> list[Block]:
     whole = Block(matrix, value[order], Residual(olds[0].node, *arrays), [noisy])
     mine = {id(part) for part in parts}
     return [whole, *(block for block in blocks if id(block) not in mine)]
-
-
-def require_one_publication(noisy: Noisy, others: list[Noisy]) -> None:
-    """Two publications of the same cells that agree in every number are one, unless that may be chance."""
-    for other in others:
-        if other is noisy or not np.array_equal(other.value, noisy.value):
-            continue
-        if (noisy.value == np.rint(noisy.value)).all() and _agreement(noisy) > _CHANCE:
-            continue
-        same = type(other.noise) is type(noisy.noise) and np.array_equal(other.scale, noisy.scale)
-        if same:
-            raise _twice(noisy)
-        raise SpecificationError(
-            f"{name_of(noisy)}: the same published numbers are declared with two distributions of noise, "
-            f"{_distribution(other)} and {_distribution(noisy)}",
-            why="numbers published once bear one noise; two measurements of the same cells would differ",
-            remedy="one Noisy with the distribution that was published",
-        )
-    others.append(noisy)
-
-
-def _agreement(noisy: Noisy) -> float:
-    """About how likely noise of this distribution, on integers, is the same in another draw: an entry at most as likely
-    as its likeliest value, tanh(1 / (2 scale)) <= 0.71 / standard deviation for Laplace distributions, near 0.4 /
-    standard deviation for Gaussian ones."""
-    sigma = np.maximum(noisy.standard_deviation, 0.71)
-    return float(np.exp(np.log(0.71 / sigma).sum()))
-
-
-def _twice(noisy: Noisy) -> SpecificationError:
-    return SpecificationError(
-        f"{name_of(noisy)} enters the objective twice for the same cells",
-        why="its likelihood would count double",
-        remedy="one term, times a number where more weight is meant; other measurements of the same cells are "
-        "Noisy values of their own",
-    )
-
-
-def name_of(noisy: Noisy) -> str:
-    """The publication's name, or its shape."""
-    return noisy.name or f"published data of shape {noisy.shape}"
-
-
-def _distribution(noisy: Noisy) -> str:
-    low, high = float(noisy.scale.min(initial=np.inf)), float(noisy.scale.max(initial=-np.inf))
-    return f"{noisy.noise.name} noise of scale {low:.4g}" + (f" to {high:.4g}" if high > low else "")
 
 
 # ------------------------------------------------------------------ the reader

@@ -12,21 +12,9 @@ from scipy.sparse.csgraph import connected_components
 from dpmodel._types import Floats, Integers, Mask
 from dpmodel.errors import InfeasibleError
 from dpmodel.released.form import LikelihoodForm, canonical, picks
-from dpmodel.released.model import Postprocessing
 from dpmodel.released.trees import Tree, TreeProblem, ordered
 
 _GLANCE = 4096  # Coefficients looked at before anything is built: most models that are no trees fail here.
-
-
-def tree_problem(model: Postprocessing) -> TreeProblem | None:
-    """The model as a tree, or None where it is none; looked for once.
-
-    Raises
-    ------
-    InfeasibleError
-        When the bounds of one node contradict each other.
-    """
-    return model.cached("tree problem", lambda: None if model.form is None else tree_of(model.form))
 
 
 def tree_of(form: LikelihoodForm) -> TreeProblem | None:

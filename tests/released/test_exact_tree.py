@@ -17,7 +17,6 @@ from dpmodel.released.exact_tree import EXACT_TREE, ExactTree, integer_problem, 
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.messages import tree_plan, whole_weights
 from dpmodel.released.model import Postprocessing
-from dpmodel.released.tree_of import tree_problem
 from dpmodel.released.trees import Tree, TreeProblem
 
 TIES = ("nearest", "middle", "lower", "upper")
@@ -406,6 +405,6 @@ def test_mechanism_refuses() -> None:
 def test_mechanism_says_infeasible() -> None:
     problem = histogram(8)
     model = model_of(problem, equality=np.ones((1, 8)), equality_value=-5.0)
-    assert tree_problem(model) is not None
+    assert model.tree_problem() is not None
     assert EXACT_TREE.eligible(model, OPTIONS).eligible
     assert run(model).status == "infeasible" and EXACT_TREE.forecast(model, OPTIONS).epsilon == 0

@@ -13,8 +13,9 @@ from dpmodel.contract import Mechanism, Options
 from dpmodel.errors import InfeasibleError
 from dpmodel.privacy import SeededSource
 from dpmodel.released.form import LikelihoodForm
+from dpmodel.released.margins import MarginProjector, margin_of
 from dpmodel.released.model import Postprocessing
-from dpmodel.released.projection import PROJECTION, MarginProjector, Projection, margin_of, solve
+from dpmodel.released.projection import PROJECTION, Projection, solve
 from dpmodel.released.structure import structure
 
 OPTIONS = Options(epsilon=0.0, delta=0.0)

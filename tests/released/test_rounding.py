@@ -12,7 +12,7 @@ from released.admm_cases import margin
 from scipy.optimize import milp
 
 from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError
-from dpmodel.released import rounding
+from dpmodel.released import nearest_integers
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.rounding import round_form, round_total
 
@@ -226,15 +226,15 @@ def test_forms_controlled_against_all_whole_points():
 @pytest.mark.parametrize(("many", "nodes"), [(10**6, 20_000), (10**6, 0), (0, 20_000), (0, 0)])
 def test_searches_are_bounded_and_what_they_find_keeps_everything(many, nodes, monkeypatch):
     """Three crossing margins, known as integers (a whole table exists) or kept at floors and ceilings."""
-    monkeypatch.setattr(rounding, "_MANY", many)
-    monkeypatch.setattr(rounding, "_NODES", nodes)
+    monkeypatch.setattr(nearest_integers, "_MANY", many)
+    monkeypatch.setattr(nearest_integers, "_NODES", nodes)
     asked = []
 
     def watched(*args, options, **kwargs):
         asked.append(options["node_limit"] * kwargs["integrality"].sum())
         return milp(*args, options=options, **kwargs)
 
-    monkeypatch.setattr(rounding, "milp", watched)
+    monkeypatch.setattr(nearest_integers, "milp", watched)
     axes = [(0, 1), (1, 2), (0, 2)]
     found = refused = 0
     for seed in range(12):

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.model import Postprocessing
-from dpmodel.released.tree_of import tree_of, tree_problem
+from dpmodel.released.tree_of import tree_of
 from dpmodel.released.trees import Tree
 
 
@@ -320,8 +320,8 @@ def test_contradicting_values_are_infeasible():
 
 def test_a_model_looks_once():
     model = Postprocessing(three(), ())
-    assert tree_problem(model) is tree_problem(model) is not None
-    assert tree_problem(Postprocessing(None, ())) is None
+    assert model.tree_problem() is model.tree_problem() is not None
+    assert Postprocessing(None, ()).tree_problem() is None
 
 
 def test_large_trees_are_recognised_in_time():

@@ -15,7 +15,6 @@ from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy.distributions import Gaussian, Laplace
 from dpmodel.released.faces.measure import measure
 from dpmodel.released.faces.tree_query import tree_query
-from dpmodel.released.tree_of import tree_problem
 
 SHAPES = [(1, 2), (2, 2), (7, 2), (8, 2), (10, 3), (9, 3), (5, 7), (17, 4), (32, 2)]
 
@@ -128,7 +127,7 @@ def test_the_tree_is_known_without_a_search_and_the_cvxpy_problem_is_the_same():
     tree = tree_query(6)
     noisy = noisy_tree(tree, [0, 0, 9, 1, 0, 4], Laplace(2.0), 3)
     fit = tree.fit(noisy, bounds=(0, 8), form="likelihood")
-    assert tree_problem(fit.model).tree is tree.tree
+    assert fit.model.tree_problem().tree is tree.tree
     problem = fit.problem()
     problem.solve(solver=cp.HIGHS)
     assert problem.value == pytest.approx(fit.solve().value, rel=1e-4)

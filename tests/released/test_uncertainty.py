@@ -145,7 +145,7 @@ def test_seeds_repeat_and_simulated_fits_need_no_new_search(monkeypatch):
     def refuse(form):
         raise AssertionError("looked for a tree again")
 
-    monkeypatch.setattr("dpmodel.released.tree_of.tree_of", refuse)
+    monkeypatch.setattr("dpmodel.released.model.tree_of", refuse)
     np.testing.assert_array_equal(first, standard_errors(fit, rows, repetitions=10, rng=3))
     assert (first != standard_errors(fit, rows, repetitions=10, rng=4)).all()
     stages = []

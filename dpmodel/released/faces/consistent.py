@@ -21,9 +21,8 @@ from dpmodel.release import Accuracy, Release
 from dpmodel.released.faces.refits import Setting, worse_than_published
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.least_squares_tree import LeastSquaresTree
-from dpmodel.released.likelihood import distribution_weights, neg_log_likelihood
+from dpmodel.released.likelihood import distribution_weights, neg_log_likelihood, require_one_publication
 from dpmodel.released.model import FREE, Postprocessing
-from dpmodel.released.read import require_one_publication
 from dpmodel.solve.execute import Executed, execute
 from dpmodel.solve.plan import Plan
 from dpmodel.solve.planner import make_plan

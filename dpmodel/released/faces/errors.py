@@ -24,7 +24,6 @@ from dpmodel.released.faces.consistent import Consistent
 from dpmodel.released.faces.refits import form_of, measured_rows, noise_of, refits, solution_of
 from dpmodel.released.form import LikelihoodForm, picks
 from dpmodel.released.model import Postprocessing
-from dpmodel.released.tree_of import tree_problem
 from dpmodel.released.trees import TreeProjector
 from dpmodel.solve.progress import Report, shown
 from dpmodel.text import wrapped
@@ -78,7 +77,7 @@ def linear_errors(
 
 def _tree(model: Postprocessing, weight: Floats, probe: Floats) -> tuple[Estimate, Undetermined] | None:
     """On a tree: two passes over its levels."""
-    problem = tree_problem(model)
+    problem = model.tree_problem()
     if problem is None or not np.array_equal(problem.value, form_of(model).value):
         return None
     tree, select = problem.tree, problem.select

@@ -21,11 +21,9 @@ from dpmodel.released.exact_tree import EXACT_TREE
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.general_solver import GENERAL_SOLVER
 from dpmodel.released.least_squares_tree import LEAST_SQUARES_TREE, LeastSquaresTree
-from dpmodel.released.likelihood import checked_setting
+from dpmodel.released.likelihood import checked_setting, name_of
 from dpmodel.released.model import FREE, Postprocessing
 from dpmodel.released.projection import PROJECTION
-from dpmodel.released.read import name_of
-from dpmodel.released.tree_of import tree_problem
 from dpmodel.released.trees import TreeProblem
 from dpmodel.solve.registry import AnyMechanism, named
 
@@ -94,7 +92,7 @@ def refits(model: Postprocessing, x: Floats, count: int, seed: int, mechanism: s
             again[column] = sign * (truth + noise_of(model, generator))
             yield np.clip(again, form.lower, form.upper)
         return
-    tree = tree_problem(model)
+    tree = model.tree_problem()
     # What is kept with a model speaks of its tree in the order of the form's rows, if that is the tree's own.
     same = tree is None or np.array_equal(tree.value, form.value)
     kept = {k: v for k, v in model._memo.items() if (k[0] if isinstance(k, tuple) else k) in _OF_THE_CONSTRAINTS}
@@ -199,7 +197,7 @@ def settled(build: Build, alpha: float, form: str) -> tuple[Postprocessing, Sett
         return build(setting), setting
     likelihood, squares = Setting(alpha, "likelihood"), Setting(1.0, "least-squares")
     first = build(likelihood)
-    if alpha == 1 and not is_separable(form_of(first)) and tree_problem(first) is not None:
+    if alpha == 1 and not is_separable(form_of(first)) and first.tree_problem() is not None:
         gaussian = not form_of(first).absolute.any()
         setting = Setting(1.0, "likelihood" if gaussian else "least-squares", top_down=True)
         with contextlib.suppress(SpecificationError):  # noise that is zero in practice has no weight
@@ -261,7 +259,7 @@ def ratios(model: Postprocessing, x: Floats) -> dict[str, float]:
 
 def _groups(model: Postprocessing) -> dict[str, Integers]:
     """Rows by measurement, and on trees by level."""
-    tree = tree_problem(model)
+    tree = model.tree_problem()
     found: dict[str, Integers] = {}
     for noisy, span in zip(model.measurements, measured_rows(model), strict=True):
         rows = np.arange(span.start, span.stop)

@@ -14,7 +14,6 @@ from dpmodel.released.faces.refits import solution_of
 from dpmodel.released.faces.tree_query import rounded_tree
 from dpmodel.released.model import Postprocessing
 from dpmodel.released.rounding import round_form
-from dpmodel.released.tree_of import tree_problem
 
 
 def round_solution(problem: Problem, how: Round = "unbiased", *, rng: int = 0) -> dict[Any, Floats]:
@@ -48,7 +47,7 @@ def round_solution(problem: Problem, how: Round = "unbiased", *, rng: int = 0) -
     if any(variable.value is None for variable, _ in model.columns):
         raise SpecificationError("nothing was solved yet", remedy="problem.solve() first")
     x = solution_of(model)
-    tree = tree_problem(model)
+    tree = model.tree_problem()
     if tree is not None and np.isin(np.flatnonzero(tree.tree.is_leaf), tree.select).all():
         nodes = np.empty(tree.tree.size)
         nodes[tree.select] = x

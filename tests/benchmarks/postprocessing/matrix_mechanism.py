@@ -30,7 +30,6 @@ import scipy.sparse as sp
 
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.model import Postprocessing
-from dpmodel.released.tree_of import tree_problem
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, spread
 from tests.benchmarks.postprocessing.baselines import haar
 from tests.benchmarks.postprocessing.solvers import exact_tree, solve
@@ -166,7 +165,7 @@ def estimates(A: sp.csr_array, noisy: Floats, scale: float) -> dict[str, Floats]
         "MM(2)+": solve(LikelihoodForm.of(A, noisy, square=scale**-2, lower=0.0)),
         "MM(1)": solve(likelihood),
     }
-    tree = tree_problem(Postprocessing(likelihood, ()))
+    tree = Postprocessing(likelihood, ()).tree_problem()
     return found if tree is None else found | {"MM(1) exact": exact_tree(tree)[tree.select]}
 
 
