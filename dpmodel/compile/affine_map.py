@@ -299,9 +299,6 @@ class AffineMap:
         return all(block.kind in ("zero", "nonneg") for block in self.cones)
 
 
-_SEARCH_STEPS = 40
-
-
 def group_ids(*keys: Integers) -> tuple[Integers, int]:
     """Number the distinct tuples of ``keys`` in order: (size,) ids and their count."""
     if keys[0].size == 0:
@@ -476,7 +473,7 @@ def _with_two_norm(weights: Floats, caps: Floats, groups: Integers, count: int, 
 
     best = np.minimum(value(low), value(high))
     golden = (np.sqrt(5) - 1) / 2
-    for _ in range(_SEARCH_STEPS):
+    for _ in range(40):
         left = high - golden * (high - low)
         right = low + golden * (high - low)
         at_left, at_right = value(left), value(right)

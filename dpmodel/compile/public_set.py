@@ -30,8 +30,6 @@ _OPTIMA = {OPTIMAL: _SOLVER_SLACK, OPTIMAL_INACCURATE: 1e-3}
 # What equalities may miss of their side, relative to it.
 _ROUNDING = 1e-9
 
-# Free variables get their own pair of linear programs; beyond this many the set is taken as unbounded.
-_MOST_FREE = 64
 # How far epigraphs are raised; and what numbers are rounded by.
 _LENGTHS, _ULP = tuple(4.0**k for k in range(20)), 2.0**-52
 
@@ -233,7 +231,8 @@ class PublicSet:
             lower, upper = (bound.copy() for bound in self._implied)
         crossing = used & (lower < 0) & (upper > 0)
         missing = np.flatnonzero(crossing & ~(np.isfinite(lower) & np.isfinite(upper)))
-        if missing.size > _MOST_FREE:
+        # Free variables get their own pair of linear programs; beyond this many the set is taken as unbounded.
+        if missing.size > 64:
             return np.inf
         for j in missing:
             lower[j], upper[j] = self._range(int(j), lower[j], upper[j])

@@ -20,7 +20,6 @@ from dpmodel.marks.private import Private
 from dpmodel.text import shortened
 from dpmodel.users_line import users_line
 
-_LONG = 80
 _CONSTRAINTS = (
     constraints.Zero,
     constraints.Equality,
@@ -43,7 +42,7 @@ def constraint_label(constraint: Any, number: int) -> str:
 
 def short(expression: Any) -> str:
     """The expression's text (parameters by name, tables of numbers left out), cut to a line."""
-    return shortened(written(expression), _LONG)
+    return shortened(written(expression), 80)
 
 
 def where_used(problem: cp.Problem, parameter: Any, labels: Mapping[int, str] | None = None) -> tuple[str, ...]:

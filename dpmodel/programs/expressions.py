@@ -18,7 +18,6 @@ from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
 from dpmodel.text import WIDTH, html_table, line_width, number, plain_fields, screenful, shortened, table, wrapped
 
-_LONGEST = 48  # characters of an expression in a row of the tree
 _MOST_NODES = 24  # nodes that are printed
 _ALL_NODES = "problem.explain(tree=True).nodes"
 _WIDE = 72  # columns from which on the tree is a table
@@ -238,4 +237,4 @@ def _private(node: Any) -> bool:
 def _short(node: Any) -> str:
     if isinstance(node, cp.Constraint) and node.label:
         return str(node.label)
-    return shortened(written(node), _LONGEST)
+    return shortened(written(node), 48)

@@ -41,9 +41,6 @@ from dpmodel.programs.rows import plain_linear, private_rows, public_polyhedron
 from dpmodel.release import Release, private_parameters
 from dpmodel.text import number
 
-# A target is reached if it is missed by no more than solvers miss constraints by.
-_REACHED = 1e-7
-
 
 def program_options(problem: cp.Problem, model: Program, given: Options) -> Options:
     """A checked request.
@@ -166,7 +163,8 @@ def _require_reachable(model: Program, target: float) -> None:
     if cheapest is None:
         return
     best = float(model.form.c0 @ cheapest) + model.form.d0
-    if target < best - _REACHED * (1 + abs(best)):
+    # Missed by no more than solvers miss constraints by, it is reached.
+    if target < best - 1e-7 * (1 + abs(best)):
         sign = -1.0 if model.affine.maximize else 1.0
         raise InfeasibleError(
             f"target={number(sign * target)}: no public point reaches it",

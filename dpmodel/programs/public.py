@@ -38,8 +38,6 @@ _EQUAL = 1e-5
 _SOLVER = 1e-6
 # What sums of ten thousand numbers are rounded by, as a share of them; ranges are widened by as much.
 _ROUNDING = 1e-12
-# Private entries of A beyond which no point is sought that serves every database.
-_MOST_ENTRIES = 200_000
 _CHEAPEST = "the cheapest public point"
 MIDDLE = "the optimum for private numbers at the middle of their ranges"
 
@@ -272,7 +270,8 @@ def _cheapest(model: Program, released: bool = False) -> PublicPoint | None:
 @cached
 def _safest(model: Program) -> PublicPoint | None:
     """The point that violates private constraints least on the worst data; among several, the cheapest on average."""
-    robust = robust_program(model) if model.form.matrix.nnz <= _MOST_ENTRIES else None
+    # Of more private entries no point is sought that serves every database.
+    robust = robust_program(model) if model.form.matrix.nnz <= 200_000 else None
     if robust is None:
         return None
     program, weights = robust

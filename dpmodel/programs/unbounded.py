@@ -27,8 +27,6 @@ from dpmodel.text import number
 _LARGEST = 1e15
 # Directions have size 1 at most, rows and objective are scaled to 1: what a solver leaves open is below this.
 _GAIN, _MISS = 1e-6, 1e-9
-# Second-order and semidefinite cones are met to about 1e-8, which lets directions beside them in by the root of that.
-_CURVED_GAIN = 1e-2
 
 
 def refuse_unsolvable(model: Program, chosen: Candidate, over_all: bool) -> None:
@@ -187,7 +185,8 @@ def _escapes(model: Program, cone: ConeProgram, objective: Floats) -> str:
         return ""
     solution = solve_cone_program(cone.with_(c=live / size))
     linear = all(block.kind in ("zero", "nonneg") for block in cone.cones)
-    if solution.x is None or solution.value is None or solution.value > -(_GAIN if linear else _CURVED_GAIN):
+    # Curved cones are met to about 1e-8, which lets directions beside them in by the root of that.
+    if solution.x is None or solution.value is None or solution.value > -(_GAIN if linear else 1e-2):
         return ""
     gap = -(cone.A @ solution.x)
     for block in cone.cones:
