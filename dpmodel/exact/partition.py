@@ -1,19 +1,61 @@
-"""KMMST24, Algorithm 2: the partition of many vectors into as many independent sets as there are, all exact."""
+"""KMMST24, Algorithm 1: the stable partition of many vectors into independent sets, exactly."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpmodel._types import Array, Floats, Integers, Mask
-from dpmodel.exact.fields import ExtensionField, PrimeField, largest, largest_modulus, primes_below, reduce, residues
+from dpmodel.exact.fields import ExtensionField, PrimeField, largest
 from dpmodel.exact.flats import primitive
 from dpmodel.exact.subspaces import Basis, Field
+
+# ------------------------------------------------------------------ doubles that compute exactly modulo small primes
+# Integers up to this size, in doubles, survive ``reduce``.
+_EXACT = 2**50
+
+
+def largest_modulus(terms: int) -> int:
+    """Largest p for which sums of so many products of residues modulo p are at most 2^50."""
+    return math.isqrt(_EXACT // (terms + 2))
+
+
+def reduce(x: Floats, p: Any, inverse: Any) -> Floats:
+    """``x mod p`` in 0 .. p - 1, in place, for integers of size at most 2^50; ``inverse`` is the double 1 / p.
+
+    Exact: (x + 1/2) / p is at least 1 / (2 p) away from every integer, and its two roundings of relative size 2^-53
+    move it by about 2^50 / p * 2^-52 = 1 / (4 p) at most; so the floor is the true quotient, and
+    x - quotient * p has no rounding.
+    """
+    quotient = x + 0.5
+    quotient *= inverse
+    np.floor(quotient, out=quotient)
+    quotient *= p
+    x -= quotient
+    return x
+
+
+def residues(rows: Array, p: int) -> Floats:
+    """Integers (int64 or Python's) modulo p as doubles."""
+    return np.asarray((rows % p).astype(np.float64))
+
+
+@lru_cache(maxsize=8)
+def primes_below(limit: int) -> tuple[int, ...]:
+    """Primes in [limit / 4, limit], the largest first."""
+    sieve = np.ones(limit + 1, dtype=bool)
+    sieve[:2] = False
+    for i in range(2, math.isqrt(limit) + 1):
+        if sieve[i]:
+            sieve[i * i :: i] = False
+    return tuple(int(p) for p in np.flatnonzero(sieve)[::-1] if p >= limit // 4)
+
 
 # ------------------------------------------------------------------
 # Arithmetic for the stable partition: one finite field, or several prime fields at once as lanes of one array

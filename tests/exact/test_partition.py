@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpmodel.exact import partition as module
-from dpmodel.exact.fields import GF, QQ, largest_modulus, primes_below
-from dpmodel.exact.partition import stable_partition
+from dpmodel.exact.fields import GF, QQ
+from dpmodel.exact.partition import largest_modulus, primes_below, reduce, stable_partition
 
 FIELDS = [QQ, GF(2), GF(7), GF(4), GF(9), GF(256), GF(2**31 - 1)]
 
@@ -206,3 +206,20 @@ def test_larger_systems(field):
         rows[rng.random(n) < 0.7, d // 3 :] = 0
         agrees(field, rows)
         assert stable(field, rows, int(rng.integers(n)))
+
+
+def test_remainders_are_exact_up_to_the_limit():
+    rng = np.random.default_rng(0)
+    for p in (2, 3, 4_194_301, 8_388_593):
+        near = rng.integers(0, 2**50 // p, 4000) * p
+        for shift in (-1, 0, 1):
+            for sign in (1, -1):
+                x = sign * np.clip(near + shift, 0, 2**50)
+                got = reduce(x.astype(np.float64), float(p), 1.0 / p)
+                assert (got == x % p).all()
+
+
+def test_primes():
+    found = list(primes_below(100))
+    assert found == [97, 89, 83, 79, 73, 71, 67, 61, 59, 53, 47, 43, 41, 37, 31, 29]
+    assert (100 + 2) * largest_modulus(100) ** 2 <= 2**50

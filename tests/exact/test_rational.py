@@ -11,7 +11,6 @@ import pytest
 import scipy.sparse as sp
 
 from dpmodel.errors import SpecificationError
-from dpmodel.exact import fields as residues
 from dpmodel.exact.fields import QQ
 
 SECRET = 918273645
@@ -135,20 +134,3 @@ def test_too_large_for_the_grid():
     for grid in ("1e-300", "1e-400", "1e400"):
         with pytest.raises(SpecificationError, match="grid"):
             QQ.exact_rows([[1e300]], grid=grid)
-
-
-def test_remainders_are_exact_up_to_the_limit():
-    rng = np.random.default_rng(0)
-    for p in (2, 3, 4_194_301, 8_388_593):
-        near = rng.integers(0, 2**50 // p, 4000) * p
-        for shift in (-1, 0, 1):
-            for sign in (1, -1):
-                x = sign * np.clip(near + shift, 0, 2**50)
-                got = residues.reduce(x.astype(np.float64), float(p), 1.0 / p)
-                assert (got == x % p).all()
-
-
-def test_primes():
-    found = list(residues.primes_below(100))
-    assert found == [97, 89, 83, 79, 73, 71, 67, 61, 59, 53, 47, 43, 41, 37, 31, 29]
-    assert (100 + 2) * residues.largest_modulus(100) ** 2 <= 2**50

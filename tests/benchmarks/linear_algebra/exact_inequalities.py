@@ -1,6 +1,6 @@
 """Rows that a released point violates, for the mechanisms over private inequalities with a promised margin.
 
-Systems are planted (``mechanisms/linalg/planted.py``): n unit rows in D dimensions with margin rho0, of the kinds
+Systems are planted (``exact/cones.py``): n unit rows in D dimensions with margin rho0, of the kinds
 "uniform" (easy), "margin" (all rows at the margin) and "skewed" (a tenth of the rows on the far side of the average
 row). Noise is drawn from seeds here, which is fast and not private.
 
