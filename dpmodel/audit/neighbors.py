@@ -210,8 +210,11 @@ def _ends(p: Private, value: Floats, at: int, rng: PublicGenerator) -> tuple[Any
         return _fitting(p, one), _fitting(p, gone)
     limits = {1: p.l1, 2: p.l2, np.inf: p.linf}
     size = min(limits.values())
-    if owned.any() and rng.uniform() < 0.3:  # one entry alone moves as far as it may
-        owned &= np.arange(value.size).reshape(value.shape) == rng.choice(np.flatnonzero(owned))
+    mine = np.flatnonzero(owned)
+    if mine.size and math.isfinite(size) and rng.uniform() < 0.6:  # as few entries as may move as far as one may
+        most = int(rng.choice([1.0, p.l1 / p.linf, (p.l2 / p.linf) ** 2]) * (1 + 1e-9))
+        chosen = rng.choice(mine, min(max(most, 1), mine.size), replace=False)
+        owned &= np.isin(np.arange(value.size).reshape(value.shape), chosen)
     d = np.where(owned, rng.choice([-1.0, 1.0], value.shape) * (size if math.isfinite(size) else _FAR), 0.0)
     inside = np.clip(one, low, high)
     d = np.where((inside + d > high) | (inside + d < low), -d, d)  # back from the end that it is at

@@ -115,7 +115,7 @@ class PureObjectivePerturbation(Mechanism[PrivateRegression]):
         Refuses by ``eligible``: other losses, clips, sets, penalties with kinks, rows without a bound on the 1-norm.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, adds_up=False)
     name: str = "pure-objective-perturbation"
     source: str = "Chaudhuri, Monteleoni and Sarwate 2011; Iyengar et al. 2019"
 

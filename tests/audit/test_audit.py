@@ -12,13 +12,19 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel import audit
+from dpmodel.as_printed import theorem_34
 from dpmodel.audit.models import coefficients, needs
-from dpmodel.audit.neighbors import clipped, opened
+from dpmodel.audit.neighbors import Data, clipped, opened
 from dpmodel.cli import main
 from dpmodel.contract import Mechanism, Outcome, Serves
 from dpmodel.forecast import Bound, Violation
+from dpmodel.privacy import Gaussian, TruncatedLaplace
 from dpmodel.privacy.noise import public_generator
+from dpmodel.programs import noise_once, strict
+from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, measurements
 from dpmodel.programs.noise_once import LAPLACE_ONCE
+from dpmodel.programs.released_program import LEAST_VIOLATION
+from dpmodel.solve.registry import by_name
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -98,6 +104,142 @@ class Thinner:
 def test_a_planted_fault_is_found(fault: str, check: Any) -> None:
     assert not check(needs, Other()).faults
     assert check(needs, Other(fault)).faults
+
+
+# ------------------------------------------------------------------ faults of a design, where noise is drawn once
+def running_totals(private: Any) -> Any:
+    """Row i needs b_1 + ... + b_i: one record's entry is reused in up to four rows."""
+    b = private([3.25, 2.5, 2.75, 4.125], name="b", unit="entry", linf=1.0, bounds=[0, 10])
+    x = cp.Variable(4, bounds=[0, 100], name="x")
+    return cp.Minimize(cp.sum(x)), [x >= np.tril(np.ones((4, 4))) @ b]
+
+
+def prices(private: Any) -> Any:
+    c = private([3.25, 2.5, 2.75, 4.125], name="c", l1=2.0, linf=1.0, bounds=[0, 10])
+    x = cp.Variable(4, nonneg=True, name="x")
+    return cp.Minimize(c @ x), [cp.sum(x) == 1]
+
+
+def scaled(factor: float, window: float = 0.0) -> Any:
+    def twin(model: Any, plan: NoiseDesign) -> NoiseDesign:
+        def thinner(part: NoisyPart) -> NoisyPart:
+            law: Any = replace(part.distribution, scale=part.distribution.scale * factor)
+            if isinstance(law, TruncatedLaplace):
+                law = replace(law, half_width=law.half_width * (window or factor))
+            return replace(part, distribution=law)
+
+        return replace(plan, parts={name: thinner(part) for name, part in plan.parts.items()})
+
+    return twin
+
+
+def forgetting_reuse(model: Any, plan: NoiseDesign) -> NoiseDesign:
+    """Entries measured one by one, with noise for the change of a single one."""
+    parts = {}
+    for name, part in plan.parts.items():
+        entries, law = measurements(model, name)[0], part.distribution
+        moved = max(sensitivity.linf for sensitivity in entries.sensitivity.values())
+        old = part.measurement.l2 if isinstance(law, Gaussian) else part.measurement.l1
+        parts[name] = replace(part, measurement=entries, distribution=replace(law, scale=law.scale * moved / old))
+    return replace(plan, parts=parts)
+
+
+STRICT = Data(coefficients, {"feasibility": "strict"}, name="strict")
+TWINS = {
+    "laplace-once, halved": ("laplace-once", needs, scaled(0.5)),
+    "gaussian-once, halved": ("gaussian-once", needs, scaled(0.5)),
+    "laplace-once on costs, halved": ("laplace-once", prices, scaled(0.5)),
+    "gaussian-once on A, halved": ("gaussian-once", coefficients, scaled(0.5)),
+    "laplace-once, reuse forgotten": ("laplace-once", running_totals, forgetting_reuse),
+    "gaussian-once, reuse forgotten": ("gaussian-once", running_totals, forgetting_reuse),
+    "strict-truncated-laplace, halved": ("strict-truncated-laplace", STRICT, scaled(0.5)),
+    "strict-truncated-laplace, window too narrow": ("strict-truncated-laplace", STRICT, scaled(1.0, 0.5)),
+    "theorem-34, noise divided by 30": ("theorem-34", prices, scaled(1 / 30)),
+}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_broken_design_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mechanism, model, twin = TWINS[name]
+    honest = audit.replay(model, mechanism)
+    assert not honest.faults
+    for home in (noise_once, strict, theorem_34):
+        released = home.released_parts
+        monkeypatch.setattr(home, "released_parts", lambda m, plan, *more, r=released: r(m, twin(m, plan), *more))
+    assert any("times what was charged" in fault for fault in audit.replay(model, mechanism).faults)
+
+
+def test_noise_without_regard_to_epsilon_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Theorem 34's noise is far too large: with that of epsilon 1 at a thousandth of it, it is not."""
+    released = theorem_34.released_parts
+    monkeypatch.setattr(theorem_34, "released_parts", lambda m, plan, *more: released(m, scaled(1e-3)(m, plan), *more))
+    assert not audit.replay(prices, "laplace-once", 1e-3).faults
+    assert audit.replay(prices, "theorem-34", 1e-3).faults
+
+
+@dataclass(frozen=True)
+class Spoiled(Mechanism[Any]):
+    """``base`` with another source of noise, or another end."""
+
+    base: Any
+    source_of: Any = None
+    end: Any = None
+    name: str = "spoiled"
+    source: str = "a test"
+
+    @property
+    def serves(self) -> Serves:
+        return self.base.serves
+
+    def eligible(self, model: Any, options: Any) -> Any:
+        return self.base.eligible(model, options)
+
+    def forecast(self, model: Any, options: Any) -> Any:
+        return self.base.forecast(model, options)
+
+    def run(self, model: Any, options: Any, noise: Any, progress: Any = None) -> Outcome:
+        outcome = self.base.run(model, options, self.source_of(noise) if self.source_of else noise)
+        return self.end(model, outcome) if self.end else outcome
+
+
+class OneForAll(Thinner):
+    """One draw, added to all entries by hand."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda values, *more: np.asarray(values) + getattr(self.source, name)(np.zeros(1), *more)
+
+
+def peeking(model: Any, outcome: Outcome) -> Outcome:
+    """Falls back on the true data where the noised program is infeasible."""
+    if outcome.status != LEAST_VIOLATION:
+        return outcome
+    exact = model.form.b0 + model.form.scalar.apply(model.read_private())
+    return replace(outcome, status="optimal", x=-exact[model.form.private_rows])
+
+
+def tight(private: Any) -> Any:
+    """Infeasible in half of all releases."""
+    x = cp.Variable(1, name="x")
+    return cp.Minimize(cp.sum(x)), [x >= private([2.99], name="b", l1=0.5), x <= 3]
+
+
+def from_afar(model: Any, outcome: Outcome) -> Outcome:
+    """Decides by what no neighbours differ in."""
+    return replace(outcome, status="optimal" if model.read_private().sum() < 250 else "optimal_inaccurate")
+
+
+def test_what_no_scale_shows_is_found() -> None:
+    vertex = by_name("vertex-exponential")
+    assert not audit.replay(prices, vertex).faults
+    assert any("times" in fault for fault in audit.replay(prices, Spoiled(vertex, Thinner)).faults)
+    assert any("differs" in fault for fault in audit.replay(prices, Spoiled(LAPLACE_ONCE, OneForAll)).faults)
+    assert not audit.replay(tight, LAPLACE_ONCE).faults
+    assert any("differs" in fault for fault in audit.replay(tight, Spoiled(LAPLACE_ONCE, end=peeking)).faults)
+
+
+def test_what_only_other_data_show_is_found() -> None:
+    found = [audit.replay(needs, Spoiled(LAPLACE_ONCE, end=from_afar), seed=seed).faults for seed in range(4)]
+    assert any("on other data" in fault for faults in found for fault in faults)
 
 
 def test_a_sensitivity_that_is_too_small_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

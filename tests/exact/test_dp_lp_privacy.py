@@ -58,7 +58,7 @@ def replayed(rows: Any, other: Any, seed: int, neighbors: str = "add-remove") ->
     again = searched(other, second, neighbors)
     assert all(len(draw.values) == 2 for draw in first.draws)
     for draw in first.draws:
-        moved = draw.sensitivity
+        moved = draw.moved
         size = {
             "gaussian": np.linalg.norm(moved) / reach,
             "discrete_laplace": np.abs(moved).sum() / reach,

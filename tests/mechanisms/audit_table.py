@@ -1,8 +1,8 @@
-"""Print the tables of audits: run this file.
+"""Print the table of exact audits of mechanisms of many steps: run this file.
 
-The first table is sampled (``audits.py``). The second is exact: what the worst pair of neighbours of each mechanism's
-own test costs, either as the least epsilon for the delta claimed, or as a share of the budget (epsilon when pure, rho
-otherwise) that the costliest transcript uses. Twins are broken on purpose and must come out above the claim.
+What the worst pair of neighbours of each mechanism's own test costs, either as the least epsilon for the delta claimed,
+or as a share of the budget (epsilon when pure, rho otherwise) that the costliest transcript uses. Twins are broken on
+purpose and must come out above the claim.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ import test_matrix_multiplicative_weights as matrix  # noqa: E402
 import test_noisy_hinge_descent as hinge  # noqa: E402
 import test_point_selection as points  # noqa: E402
 import test_scalar_multiplicative_weights as scalar  # noqa: E402
-from audits import BROKEN, HONEST, lower_bound  # noqa: E402
 from scipy.optimize import brentq  # noqa: E402
 from scipy.stats import norm  # noqa: E402
 
@@ -48,18 +47,6 @@ from dpmodel.programs.weights import MULTIPLICATIVE_WEIGHTS  # noqa: E402
 
 EPSILON, SHARE = "epsilon", "share of the budget"
 Row = tuple[str, ...]
-
-
-def sampled() -> list[Row]:
-    """mechanism, part, epsilon, delta, lower bound, and the same for every broken twin."""
-    out = []
-    for audit in HONEST:
-        twins = [t for t in BROKEN if (t.mechanism, t.case) == (audit.mechanism, audit.case)]
-        bound = f"{lower_bound(audit):.3f}"
-        for twin in twins or [None]:
-            broken = ("-", "-", "-") if twin is None else (twin.twin, f"{twin.epsilon:g}", f"{lower_bound(twin):.3f}")
-            out.append((audit.mechanism, audit.part, f"{audit.epsilon:g}", f"{audit.delta:g}", bound, *broken))
-    return out
 
 
 def exact() -> Iterator[Row]:
@@ -152,9 +139,6 @@ def show(table: list[Row]) -> None:
 def main() -> None:
     warnings.simplefilter("ignore")
     show([("mechanism", "epsilon", "delta", "measure", "found", "broken twins"), *exact()])
-    print()
-    head = ("mechanism", "part", "epsilon", "delta", "bound found", "broken twin", "it claims", "bound found")
-    show([head, *sampled()])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
-from private_programs import CASES, OTHERS, SECRETS
+from private_programs import CASES, SECRETS
 
 import dpmodel as dpm
 from dpmodel import linalg
@@ -23,7 +23,6 @@ class Face:
     """``data(rng)``: two neighbours. ``release(data, epsilon, delta, **options)``: plain data of all that leaves;
     options are ``budget`` and ``rng``. ``budget``: (epsilon, delta) at which the mechanism says something.
 
-    ``strangers`` : more data, no neighbours of these; none where a public promise concerns the data themselves.
     ``amplified`` : it loses less than its draws show, because who takes part in each is random and secret.
     """
 
@@ -33,7 +32,6 @@ class Face:
     release: Callable[..., Any]
     budget: tuple[float, float] = (1.0, 1e-6)
     amplified: bool = False
-    strangers: tuple[Data, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}-{self.mechanism}"
@@ -106,7 +104,7 @@ def _model_face(build: Callable[[Any], dpm.Problem], mechanism: str, options: di
         return None, seed
 
     def release(data: Data, epsilon: float, delta: float, **more: Any) -> Any:
-        problem = build(data if isinstance(data, np.ndarray) else SECRETS)
+        problem = build(SECRETS)
         if isinstance(data, int):
             moved(problem, np.random.default_rng(data))
         settings = {key: value for key, value in options.items() if key != "epsilon"}
@@ -114,9 +112,7 @@ def _model_face(build: Callable[[Any], dpm.Problem], mechanism: str, options: di
         return problem.release.to_dict()
 
     budget = (options.get("epsilon", 1.0), 1e-6)
-    # Equations that most have is what the mechanism needs, and stability is how it is private.
-    strangers = () if mechanism == "exact-equations" else (OTHERS, np.zeros(6), np.full(6, 1e4))
-    return Face(build.__name__, mechanism, data, release, budget, mechanism in AMPLIFIED, strangers)
+    return Face(build.__name__, mechanism, data, release, budget, mechanism in AMPLIFIED)
 
 
 FACES += [_model_face(*case) for case in CASES if case[1] != "public-only"]

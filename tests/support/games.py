@@ -207,7 +207,7 @@ def replayed(made: Game, engine: NearlyFeasible, promise: Promise, thetas: Seque
 def path_cost(made: Game, engine: NearlyFeasible, promise: Promise, one: Floats, two: Floats, seed: int) -> float:
     """What one game costs on two neighbours, along the path that it takes on the first, by the theorems' own terms:
     epsilon for a pure budget, else rho."""
-    return sum(draw.loss[made.delta > 0] for draw in replayed(made, engine, promise, (one, two), seed))
+    return sum(draw.loss()[made.delta > 0] for draw in replayed(made, engine, promise, (one, two), seed))
 
 
 def excess_moves(made: Game, engine: NearlyFeasible, pairs: Any, points: Any) -> float:
