@@ -40,7 +40,7 @@ autodoc_default_options = {
 autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 # Types of others, whose inventories would have to be downloaded, and aliases of such.
-_OTHERS = r"(collections|cvxpy|numpy|os|pathlib|scipy|sklearn)\..*"
+_OTHERS = r"(collections|cvxpy|fractions|numpy|os|pathlib|scipy|sklearn)\..*"
 _ALIASES = "Averaging|Code|FloatArray|Floats|Fraction|Neighbors|Order"
 # Types in the signatures of results, which nobody makes by hand.
 _INSIDE = r"(.*\.)?(Ball|Basis|Limits|M|Postprocessing|PrivacyLoss|Schedule|Setting|Tables|Tree|_Solved|tuple\[str)"
