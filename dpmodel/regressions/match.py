@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Floats
+from dpmodel.regressions.expressions import unfit
 from dpmodel.regressions.features import Features, Label
-from dpmodel.regressions.forms import unfit
 from dpmodel.regressions.losses import Loss, LossName
 from dpmodel.regressions.predictions import CLOSE, Affine, Read, close
 

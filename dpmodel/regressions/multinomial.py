@@ -27,8 +27,8 @@ from dpmodel.compile.refusals import refuse_blocks, short
 from dpmodel.compile.rows import CutRows, rows_of_one_source
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.marks.private import Private
+from dpmodel.regressions.expressions import summands, unfit, vector_of
 from dpmodel.regressions.features import Features, Label, tidy
-from dpmodel.regressions.forms import summands, unfit, vector_of
 from dpmodel.regressions.losses import Softmax
 from dpmodel.regressions.outputs import Split, split
 from dpmodel.regressions.penalties import read_penalty, whole_penalty

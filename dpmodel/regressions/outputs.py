@@ -19,8 +19,8 @@ from dpmodel.compile.atoms import exponent, is_number, is_private, kind, rebuilt
 from dpmodel.compile.refusals import constraint_label, short
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.marks.private import Private
-from dpmodel.regressions.forms import summands
-from dpmodel.regressions.predictions import Point, at_a_random_point
+from dpmodel.regressions.expressions import summands
+from dpmodel.regressions.points import Point, at_a_random_point
 from dpmodel.regressions.public import PublicPart
 
 _ENTRYWISE = ("abs", "power", "huber", "logistic", "maximum", "minimum")

@@ -15,7 +15,7 @@ from dpmodel._types import Floats
 from dpmodel.compile.atoms import diagonal, exponent, is_number, kind, require_values
 from dpmodel.compile.refusals import short
 from dpmodel.errors import InfeasibleError, UnsupportedModelError
-from dpmodel.regressions.forms import summands, vector_of
+from dpmodel.regressions.expressions import summands, vector_of
 from dpmodel.regressions.public import PublicPart, Twin
 
 

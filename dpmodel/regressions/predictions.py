@@ -1,12 +1,7 @@
-"""The one prediction of all terms: every form as ``plain z + signed y z + label y + constant``, record by record.
-
-Forms are compared at random points: on copies of the tree, with synthetic numbers for private parameters. Neither the
-user's variables nor any private value is touched.
-"""
+"""The one prediction of all terms: every part as ``plain z + signed y z + label y + constant``, record by record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,123 +9,18 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
-from dpmodel.marks.private import Private
-from dpmodel.privacy import public_generator
+from dpmodel._types import Floats, Integers
+from dpmodel.compile.affine_reader import Affine as Rows
+from dpmodel.regressions.expressions import unfit
 from dpmodel.regressions.features import Features, tidy
-from dpmodel.regressions.forms import Form, Monomial, unfit
-from dpmodel.regressions.terms import Term
-
-# Private parameters with more entries are stood for by sparse ones, of about so many entries, at least so many a row:
-# what mixes the entries of a row shows in two of them.
-_DENSE, _STORED, _EACH = 1_000_000, 200_000, 2
-
-
-class Point:
-    """Numbers for variables and private parameters, by which public leaves keep their values.
-
-    ``dense`` : large private matrices too are stood for by dense arrays. ``size`` : if positive, all variables are
-    positive and below it. ``numbers`` : those of another point, for the private parameters.
-    """
-
-    def __init__(
-        self,
-        variables: Iterable[Any],
-        private: Iterable[Private],
-        seed: int,
-        dense: bool = False,
-        size: float = 0.0,
-        numbers: dict[int, Any] | None = None,
-    ) -> None:
-        rng = public_generator(seed)
-        self.swap: dict[int, Any] = {}
-        self.numbers: dict[int, Any] = {}
-        for variable in variables:
-            copy = cp.Variable(variable.shape)
-            copy.save_value(_inside(variable, rng.uniform(0.1, 1.0, size=variable.shape), rng, size))
-            self.swap[id(variable)] = copy
-        for parameter in private:
-            number = _stand_in(parameter, rng, dense) if numbers is None else numbers[id(parameter)]
-            self.numbers[id(parameter)] = number
-            self.swap[id(parameter)] = cp.Constant(number)
-
-    def value(self, expression: Any) -> Any:
-        """Value of an expression here; None where CVXPY has none."""
-        return expression.tree_copy(self.swap).value
-
-    def scalar(self, expression: Any) -> float:
-        """Value of a scalar; nan where CVXPY has none."""
-        with np.errstate(all="ignore"):
-            value = self.value(expression)
-        return float("nan") if value is None else float(np.asarray(value).reshape(()))
-
-    def vector(self, expression: Any) -> Floats:
-        """The same, flat."""
-        value = self.value(expression)
-        value = value.toarray() if sp.issparse(value) else value
-        return np.asarray(value, dtype=np.float64).ravel(order="F")
-
-
-def at_a_random_point(evaluate: Callable[[bool, float], Floats]) -> Floats:
-    """Numbers that ``evaluate(dense, size)`` finds with a ``Point``: near 0 where they are not finite elsewhere
-    (logarithms and the like), on dense stand-ins where some atom takes no sparse ones."""
-    for size in (0.0, 0.01):
-        try:
-            found = evaluate(False, size)
-        except (TypeError, ValueError, AttributeError):
-            found = evaluate(True, size)
-        if np.isfinite(found).all():
-            break
-    return found
-
-
-def _inside(variable: Any, value: Any, rng: Any, size: float) -> Any:
-    """Random values that respect the variable's attributes."""
-    attributes = variable.attributes
-    if size:
-        value = value * size
-    elif not any(attributes[key] for key in ("nonneg", "pos")):
-        value = value * rng.choice([-1.0, 1.0], size=variable.shape)
-    if any(attributes[key] for key in ("symmetric", "PSD", "NSD", "diag", "nonpos", "neg")) or (
-        variable.sparse_idx is not None
-    ):
-        value = variable.project(value)
-    return np.asarray(value.toarray() if sp.issparse(value) else value)
-
-
-def _stand_in(parameter: Private, rng: Any, dense: bool) -> Any:
-    """Random numbers of the parameter's shape, structure and sign."""
-    attributes = parameter.attributes
-
-    def draw(size: Any) -> Any:
-        out = rng.uniform(-1, 1, size=size)
-        out = np.abs(out) if attributes["nonneg"] or attributes["pos"] else out
-        return -np.abs(out) if attributes["nonpos"] or attributes["neg"] else out
-
-    shape = parameter.shape
-    if parameter.sparse_idx is not None and shape:
-        index = parameter.sparse_idx
-        if len(shape) == 2:
-            return sp.csc_array((draw(len(index[0])), tuple(index)), shape=shape)
-        out = np.zeros(shape)
-        out[index] = draw(len(index[0]))
-        return out
-    if len(shape) == 2 and parameter.size > _DENSE and not dense:
-        rows, columns = shape
-        each = max(_EACH, _STORED // rows)
-        place = np.repeat(np.arange(rows), each), rng.integers(columns, size=rows * each)
-        return sp.csc_array((draw(rows * each), place), shape=shape)
-    value = draw(shape)
-    if any(attributes[key] for key in ("symmetric", "PSD", "NSD")):
-        value = (value + value.T) / 2
-    return np.diag(np.diag(value)) if attributes["diag"] else value
-
-
-# ------------------------------------------------------------------ one prediction
-
+from dpmodel.regressions.monomials import FEATURES, TABLE, Monomials, Product, Table
+from dpmodel.regressions.terms import Objective, Term
 
 # Numbers that should agree do so to this relative accuracy.
 CLOSE = 1e-9
+
+
+_DENSE = 0.5  # share of entries that are not zero from which a public table is dense
 
 
 @dataclass(frozen=True)
@@ -173,201 +63,283 @@ def close(a: Any, b: Any, size: float = 0.0) -> bool:
     return float(np.abs(a - b).max(initial=0.0)) <= CLOSE * scale
 
 
-def read_predictions(terms: Sequence[Term], count: int) -> tuple[list[Read], Prediction, Features | None]:
-    """Read all forms of ``terms`` as functions of one prediction and at most one private label.
+def read_predictions(objective: Objective) -> tuple[list[Read], Prediction, Features | None]:
+    """Read all parts as functions of one prediction and at most one private label.
 
     Raises
     ------
     UnsupportedModelError
         When there are two labels, two predictions, or no prediction.
     """
-    label = _label(terms)
-    variables = {
-        v for t in terms for f in t.forms for m in f if m.expression is not None for v in m.expression.variables()
-    }
-    points = [Point(sorted(variables, key=lambda v: int(v.id)), (), seed) for seed in (11, 12)]
-    splits = [[_Split.of(form, label, term) for form in term.forms] for term in terms]
-    reference = _reference(splits)
-    if reference is None:
-        unfit(terms[0].expression, "no variable stands in a prediction", "X @ w with w a variable")
-    term, monomials = reference
-    target = _Linear.of(monomials, points, count, term)
+    terms, reader = objective.terms, objective.reader
+    if not terms:
+        unfit(objective.expression, "no variable stands in a prediction", "X @ w with w a variable")
+    label = _label(objective)
+    splits = [[_Split.of(rows, label, term, reader) for rows in term.parts] for term in terms]
+    target = _target(splits, objective)
     reads = []
-    for t, parts in zip(terms, splits, strict=True):
-        affines = tuple(
-            Affine(
-                plain=_multiple(part.plain, target, points, count, t),
-                signed=_multiple(part.signed, target, points, count, t),
-                label=np.broadcast_to(part.label, (count,)),
-                constant=np.broadcast_to(part.constant, (count,)),
-            )
-            for part in parts
+    for term, split in zip(terms, splits, strict=True):
+        parts = tuple(
+            Affine(target.multiple(p.plain, term), target.multiple(p.signed, term), p.label, p.constant) for p in split
         )
-        reads.append(Read(t, np.broadcast_to(t.coefficient, (count,)), bool(t.vectors), affines))
-    return reads, target.prediction(count), label
+        reads.append(Read(term, term.coefficient, term.label >= 0, parts))
+    return reads, target.prediction(), None if label is None else reader.blocks[label].features
 
 
-def _label(terms: Sequence[Term]) -> Features | None:
-    """The private vector that is not a feature: it stands alone, or multiplies a matrix or a loss."""
-    forms = [form for term in terms for form in term.forms]
-    found: dict[Any, tuple[Features, Any]] = {}
-    for term in terms:
-        for vector in term.vectors:
-            found[vector.key] = (vector, term.expression)
-        for form in term.forms:
-            for m in form:
-                if len(m.vectors) == 1 and (m.expression is None or m.matrix is not None):
-                    found[m.vectors[0].key] = (m.vectors[0], term.expression)
-                elif len(m.vectors) == 2 and m.matrix is not None:
-                    unfit(term.expression, _two(m.vectors), "one Private that holds the product")
-    if not found:  # y * x * w: which of the two is the label is a matter of names; the one that may be a sign
-        pairs = [m.vectors for form in forms for m in form if len(m.vectors) == 2]
-        if not pairs:
-            return None
-        signs = [v for v in pairs[0] if max(abs(v.column_range[0].min()), abs(v.column_range[1].max())) <= 1]
-        return (signs or pairs[0])[0]
+# ------------------------------------------------------------------ the label
+def _label(objective: Objective) -> int | None:
+    """The block of private numbers that are no features: they stand alone, or multiply features or a loss."""
+    reader = objective.reader
+    found: dict[int, Any] = {}
+    pairs: list[int] = []
+    for term in objective.terms:
+        if term.label >= 0:
+            found.setdefault(term.label, term.expression)
+        for rows in term.parts:
+            owner, _, t = reader.parts_of(rows.column)
+            block = reader.block_of(t)
+            for b in dict.fromkeys(block[block >= 0].tolist()):
+                owners = {reader.owners[k] for k in np.unique(owner[block == b])}
+                factors, products = reader.blocks[b].factors, any(isinstance(each, Product) for each in owners)
+                if factors and (products or None in owners):
+                    one, other = (reader.blocks[f].name() for f in factors)
+                    why = f"{one} and {other} both multiply the features"
+                    why = why if products else f"{one} is neither the label nor a feature column"
+                    unfit(term.expression, why, "one Private that holds the product")
+                if factors:
+                    pairs.append(b)
+                elif products or None in owners or _differs(rows, block == b, reader.radix):
+                    found.setdefault(b, term.expression)
     if len(found) > 1:
-        names = " and ".join(v.name() for v, _ in found.values())
         unfit(
-            list(found.values())[1][1],
-            f"{names} both stand where a label does",
+            list(found.values())[1],
+            f"{' and '.join(reader.blocks[b].name() for b in found)} both stand where a label does",
             "one private label; a private feature column multiplies its own variable; several outputs are columns "
             "of one variable, X @ W[:, 0] - Y[:, 0]",
         )
-    return next(iter(found.values()))[0]
+    if found or not pairs:
+        return next(iter(found), None)
+    # y * x * w: which of the two is the label is a matter of names; the one that may be a sign
+    factors = reader.blocks[pairs[0]].factors
+    ranges = [np.abs(np.concatenate(reader.blocks[f].features.column_range)).max() for f in factors]
+    return next((f for f, largest in zip(factors, ranges, strict=True) if largest <= 1), factors[0])
 
 
-def _two(vectors: tuple[Features, ...]) -> str:
-    return f"{vectors[0].name()} and {vectors[1].name()} both multiply the features"
+def _differs(rows: Rows, mine: np.ndarray, radix: int) -> bool:
+    """Whether the coefficients beside a private number have another direction in another record: then it multiplies
+    public features, and is no feature."""
+    row, column = (np.unique(each[mine], return_inverse=True)[1] for each in (rows.row, rows.column // radix))
+    table = sp.csr_array((rows.data[mine], (row.ravel(), column.ravel())))
+    first = np.asarray(table[[0]].toarray()).ravel()
+    ratio = table @ first / (first @ first)
+    rest = table - sp.csr_array(ratio[:, None]) @ sp.csr_array(first[None, :])
+    return _top(rest) > CLOSE * _top(table)
+
+
+# ------------------------------------------------------------------ the parts
+@dataclass(frozen=True)
+class _Linear:
+    """Coefficients by record: ``key`` says which variables and private numbers are multiplied, as ``w * radix + block +
+    1`` (w: the first of a product); ``public`` (n, w) those of variables alone."""
+
+    row: Integers
+    key: Integers
+    data: Floats
+    public: Any
+
+    @property
+    def used(self) -> np.ndarray:
+        """(n,) bool"""
+        out: np.ndarray = np.diff(self.public.indptr) > 0
+        out[self.row] = True
+        return out
+
+    def table(self, keys: Integers) -> Floats:
+        """(n, keys)"""
+        out, order = np.zeros((self.public.shape[0], keys.size)), np.argsort(keys)
+        np.add.at(out, (self.row, order[np.searchsorted(keys[order], self.key)]), self.data)
+        return out
 
 
 @dataclass(frozen=True)
 class _Split:
-    """The monomials of a form by the label: with variables (plain, times label), and without."""
+    """A part by the label: with variables (plain, times label), and without."""
 
-    plain: list[Monomial]
-    signed: list[Monomial]
+    plain: _Linear
+    signed: _Linear
     label: Floats
     constant: Floats
 
     @staticmethod
-    def of(form: Form, label: Features | None, term: Term) -> _Split:
-        plain: list[Monomial] = []
-        signed: list[Monomial] = []
-        with_label, constant = np.zeros(()), np.zeros(())
-        for m in form:
-            others = tuple(v for v in m.vectors if not v.same(label))
-            has_label = len(others) < len(m.vectors)
-            if len(others) > 1 or (others and (m.matrix is not None or m.expression is None)):
-                unfit(term.expression, f"{others[0].name()} is neither the label nor a feature column", "one label")
-            rest = Monomial(m.coefficient, others, m.matrix, m.expression)
-            if m.expression is not None:
-                (signed if has_label else plain).append(rest)
-            elif has_label:
-                with_label = with_label + m.coefficient
-            else:
-                constant = constant + m.coefficient
-        return _Split(plain, signed, with_label, constant)
+    def of(rows: Rows, label: int | None, term: Term, reader: Monomials) -> _Split:
+        owner, entry, t = reader.parts_of(rows.column)
+        block = reader.block_of(t)
+        has, other = np.zeros(block.size, dtype=bool), np.full(block.size, -1)
+        for b in np.unique(block[block >= 0]).tolist():
+            factors, mine = reader.blocks[b].factors or (b,), block == b
+            rest = [f for f in factors if f != label]
+            if len(rest) > 1 or (rest and (mine & (owner == 0)).any()):
+                name = reader.blocks[rest[0]].name()
+                unfit(term.expression, f"{name} is neither the label nor a feature column", "one label")
+            has[mine] = len(rest) < len(factors)
+            other[mine] = rest[0] if rest else -1
+        alone = owner == 0
+        products = np.isin(reader.kinds[owner], (FEATURES, TABLE))
+        w = reader.firsts[owner] + np.where(products, 0, entry)
+        private = products | (other >= 0)
+        key, shape = w * (len(reader.blocks) + 1) + other + 1, (rows.size, reader.width)
+
+        def linear(which: np.ndarray) -> _Linear:
+            mine, free = which & private, which & ~private
+            public = sp.csr_array((rows.data[free], (rows.row[free], w[free])), shape=shape)
+            return _Linear(rows.row[mine], key[mine], rows.data[mine], public)
+
+        labels = np.bincount(rows.row[alone], weights=rows.data[alone], minlength=rows.size).astype(np.float64)
+        return _Split(linear(~alone & ~has), linear(~alone & has), labels, rows.offset)
 
 
-def _reference(splits: list[list[_Split]]) -> tuple[None, list[Monomial]] | None:
-    """The first prediction that stands anywhere; one with private features before others."""
-    found = [part for split in splits for each in split for part in (each.plain, each.signed) if part]
-    private = [part for part in found if any(_source(m) is not None for m in part)]
-    chosen = (private or found)[:1]
-    return (None, chosen[0]) if chosen else None
+# ------------------------------------------------------------------ the prediction
+def _target(splits: list[list[_Split]], objective: Objective) -> _Target:
+    """The first prediction that stands anywhere; one with private features before others, and of most records."""
+    found = [
+        (part, term)
+        for term, split in zip(objective.terms, splits, strict=True)
+        for each in split
+        for part in (each.plain, each.signed)
+        if part.used.any()
+    ]
+    if not found:
+        unfit(objective.terms[0].expression, "no variable stands in a prediction", "X @ w with w a variable")
+    part, term = max(found, key=lambda each: (each[0].row.size > 0, int(each[0].used.sum())))
+    reader, used = objective.reader, part.used
+    keys = np.array(list(dict.fromkeys(part.key.tolist())), dtype=np.int64)
+    factor, direction = np.ones(objective.count), np.zeros(0)
+    if keys.size:
+        owners = [_owner(reader, key)[0] for key in keys]
+        lead = next((k for k, owner in enumerate(owners) if isinstance(owner, Product)), 0)
+        table = part.table(keys)
+        factor = table[:, lead]
+        direction = table[np.argmax(factor != 0)] / factor[np.argmax(factor != 0)]
+        off = np.abs(table - factor[:, None] * direction).max(axis=0)
+        if off.max() > CLOSE * np.abs(table).max():
+            features = _features(reader, keys[np.argmax(off)])
+            unfit(
+                term.expression,
+                f"{features.name()} is weighted unlike the other features of the record",
+                "the same public weights on the whole prediction; X @ cp.multiply(scales, w) for scales of columns",
+            )
+    else:  # an intercept is 1 or -1
+        for w in np.unique(part.public.indices).tolist():
+            column = np.asarray(part.public[:, [w]].toarray()).ravel()
+            if reader.owners[reader.parts_of(np.array([w * reader.radix]))[0][0]].size == 1 and column[used].all():
+                factor = np.abs(column)
+                break
+    if part.public[factor == 0].nnz:
+        unfit(term.expression, _OTHER, _ONE)
+    inverse = np.divide(1.0, factor, out=np.zeros(factor.size), where=factor != 0)
+    return _Target(reader, term, keys, direction, sp.csr_array(sp.diags_array(inverse) @ part.public), used)
 
 
-def _source(m: Monomial) -> Features | None:
-    """The private features that the variables multiply."""
-    if isinstance(m.matrix, Features):
-        return m.matrix
-    return m.vectors[0] if m.vectors else None
+_OTHER = "it uses another prediction than the rest of the objective"
+_ONE = "one prediction X @ w + b in all terms that hold private parameters"
 
 
-def _lead(monomials: list[Monomial]) -> Monomial:
-    """The monomial whose coefficient is taken as the factor of the whole."""
-
-    def rank(m: Monomial) -> int:
-        return 0 if isinstance(m.matrix, Features) else 1 if m.vectors else 2 if m.matrix is not None else 3
-
-    return min(monomials, key=rank)
+def _owner(reader: Monomials, key: int) -> tuple[Any, int]:
+    """(owner, entry of it) of the w of a key."""
+    owner, entry, _ = reader.parts_of(np.array([int(key) // (len(reader.blocks) + 1) * reader.radix]))
+    return reader.owners[owner[0]], int(entry[0])
 
 
-def _ratio(coefficient: Floats, factor: Floats) -> Floats:
-    """() or (n,) ``coefficient / factor``: a scalar where it is the same for all; nan where it cannot be."""
-    if coefficient.ndim == 0 and factor.ndim == 0:
-        return np.asarray(coefficient / factor) if factor != 0 else np.asarray(0.0 if coefficient == 0 else np.nan)
-    top, bottom = np.broadcast_arrays(coefficient, factor)
-    used = bottom != 0
-    if top[~used].any():
-        return np.asarray(np.nan)
-    if not used.any():
-        return np.asarray(0.0)
-    values = top[used] / bottom[used]
-    if close(values, values[0]):
-        return np.asarray(values[0])
-    out = np.zeros(top.shape)
-    out[used] = values
-    return out
+def _features(reader: Monomials, key: int) -> Any:
+    owner = _owner(reader, key)[0]
+    block = int(key) % (len(reader.blocks) + 1) - 1
+    return owner.features if isinstance(owner, Product) else reader.blocks[block].features
 
 
 @dataclass(frozen=True)
-class _Linear:
-    """``factor_i * (private blocks @ expressions + public part)``, with values at the random points.
+class _Target:
+    """z: ``direction`` (keys,) of what is private, ``public`` (n, w) of the rest, for the records ``used``."""
 
-    ``private`` : owned numbers -> (points, p) their coefficients; ``public`` : (points, n) or None, already divided by
-    ``factor``.
-    """
+    reader: Monomials
+    term: Term
+    keys: Integers
+    direction: Floats
+    public: Any
+    used: np.ndarray
 
-    monomials: list[Monomial]
-    factor: Floats
-    private: dict[Any, Floats]
-    public: Floats
+    def multiple(self, part: _Linear, term: Term) -> Floats:
+        """(n,) the number that this part is of the target, record by record; 0 for none."""
+        if not part.used.any():
+            return np.zeros(self.used.size)
+        if set(part.key.tolist()) != set(self.keys.tolist()):
+            unfit(term.expression, _OTHER, _ONE)
+        if self.keys.size:
+            table = part.table(self.keys)
+            out = np.asarray(table @ self.direction / (self.direction @ self.direction))
+            fits = close(table, out[:, None] * self.direction)
+        else:
+            square = np.asarray(self.public.multiply(self.public).sum(axis=1)).ravel()
+            out = np.asarray(self.public.multiply(part.public).sum(axis=1)).ravel()
+            out, fits = np.divide(out, square, out=np.zeros(out.size), where=square > 0), True
+        size = float(np.abs(out).max(initial=0.0))
+        scale = max(_top(part.public), _top(self.public) * size, size if self.keys.size else 0.0)
+        if not fits or _top(part.public - sp.diags_array(out) @ self.public) > CLOSE * scale:
+            unfit(term.expression, _OTHER, _ONE)
+        return out
 
-    @staticmethod
-    def of(monomials: list[Monomial], points: list[Point], count: int, term: Term | None) -> _Linear:
-        factor = _lead(monomials).coefficient
-        private: dict[Any, Any] = {}
-        public: Floats = np.zeros((len(points), 1))
-        for m in monomials:
-            assert m.expression is not None
-            values = np.stack([point.vector(m.expression) for point in points])
-            ratio = _ratio(m.coefficient, factor)
-            if (source := _source(m)) is not None:
-                if ratio.ndim or np.isnan(ratio):
-                    unfit(
-                        term.expression if term is not None else m.expression,
-                        f"{source.name()} is weighted unlike the other features of the record",
-                        "the same public weights on the whole prediction",
-                    )
-                owned = values if source.map is None else values @ source.map.T
-                private[source.source] = private.get(source.source, 0.0) + ratio * owned
-            elif m.matrix is not None:
-                product = values @ m.matrix.T if sp.issparse(m.matrix) else values @ np.asarray(m.matrix).T
-                public = public + ratio * product
+    def prediction(self) -> Prediction:
+        """Features of one private matrix are joined, constant columns of single entries are one intercept."""
+        tables: list[tuple[Any, cp.Expression]] = []
+        sources: dict[Any, list[tuple[Features, Any]]] = {}
+        for key, factor in zip(self.keys, self.direction, strict=True):
+            owner, entry = _owner(self.reader, key)
+            expression = owner.expression if isinstance(owner, Product) else _entry(owner, entry)
+            features, expression = _features(self.reader, key), _times(expression, float(factor))
+            if isinstance(features, Table):
+                tables.append((features.matrix, expression))
             else:
-                public = public + ratio * values
-        return _Linear(monomials, factor, private, public)
+                sources.setdefault(features.source, []).append((features, expression))
+        public, intercept = self._public()
+        return Prediction((*map(_joined, sources.values()), *tables, *public), intercept)
 
-    def prediction(self, count: int) -> Prediction:
-        """The same as blocks: features of one private matrix are joined, constant columns are one intercept."""
-        joined: dict[Any, list[tuple[Features, Any]]] = {}
-        public: list[tuple[Any, cp.Expression]] = []
+    def _public(self) -> tuple[list[tuple[Any, cp.Expression]], Any]:
+        """Blocks of public columns, by variable, and the intercept."""
+        out: list[tuple[Any, cp.Expression]] = []
         intercept: Any = None
-        for m in self.monomials:
-            ratio = _ratio(m.coefficient, self.factor)
-            if (source := _source(m)) is not None:
-                joined.setdefault(source.source, []).append((source, _times(m.expression, float(ratio))))
-            elif m.matrix is not None:
-                public.append((_scaled_rows(m.matrix, ratio), m.expression))
-            elif ratio.ndim == 0:
-                part = _times(m.expression, float(ratio))
-                intercept = part if intercept is None else intercept + part
-            else:
-                public.append((np.asarray(ratio)[:, None], m.expression))
-        # Public columns that say the same of every record are intercepts, and are told so by their numbers later.
-        return Prediction((*map(_joined, joined.values()), *public), intercept)
+        columns = np.unique(self.public.indices)
+        owner, entry, _ = self.reader.parts_of(columns.astype(np.int64) * self.reader.radix)
+        for k in dict.fromkeys(owner.tolist()):
+            variable, entries = self.reader.owners[k], entry[owner == k]
+            table = sp.csr_array(self.public[:, columns[owner == k]])
+            if entries.size == 1:
+                column = np.asarray(table.toarray()).ravel()[self.used]
+                if close(column, column[0]):
+                    part = _times(_entry(variable, int(entries[0])), float(column[0]))
+                    intercept = part if intercept is None else intercept + part
+                    continue
+            if table.shape[0] == table.shape[1] == table.nnz:
+                unfit(
+                    self.term.expression,
+                    f"variable {variable.name()} has a coefficient of its own for every record",
+                    "coefficients that many records share",
+                )
+            whole = variable if variable.ndim == 1 else cp.vec(variable, order="F")
+            whole = whole if entries.size == variable.size else whole[entries]
+            dense = table.nnz >= _DENSE * table.shape[0] * table.shape[1]
+            out.append((table.toarray() if dense else table, whole))
+        return out, intercept
+
+
+def _entry(variable: Any, entry: int) -> Any:
+    return variable if variable.ndim == 0 else cp.vec(variable, order="F")[entry]
+
+
+def _top(matrix: Any) -> float:
+    return float(abs(matrix).max()) if matrix.nnz else 0.0
+
+
+def _times(expression: Any, factor: float) -> Any:
+    return expression if factor == 1 else factor * expression
 
 
 def _joined(parts: list[tuple[Features, Any]]) -> tuple[Features, Any]:
@@ -389,41 +361,3 @@ def _joined(parts: list[tuple[Features, Any]]) -> tuple[Features, Any]:
     if mixed.shape[1] <= owned:
         return Features(first.parameter, tidy(mixed), first.turned), stacked
     return Features(first.parameter, None, first.turned), cp.Constant(mixed) @ stacked
-
-
-def _times(expression: Any, factor: float) -> Any:
-    return expression if factor == 1 else factor * expression
-
-
-def _scaled_rows(matrix: Any, ratio: Floats) -> Any:
-    if ratio.ndim == 0:
-        return matrix if ratio == 1 else matrix * float(ratio)
-    return sp.diags_array(ratio) @ matrix if sp.issparse(matrix) else matrix * ratio[:, None]
-
-
-def _multiple(monomials: list[Monomial], target: _Linear, points: list[Point], count: int, term: Term) -> Floats:
-    """(n,) the number that this part is of the target, record by record; 0 for none."""
-    if not monomials:
-        return np.zeros(count)
-    mine = _Linear.of(monomials, points, count, term)
-    if not np.any(mine.factor):
-        return np.zeros(count)
-    why = "it uses another prediction than the rest of the objective"
-    remedy = "one prediction X @ w + b in all terms that hold private parameters"
-    if set(mine.private) != set(target.private):
-        unfit(term.expression, why, remedy)
-    if target.private:
-        a = np.concatenate([mine.private[key].ravel() for key in target.private])
-        b = np.concatenate([target.private[key].ravel() for key in target.private])
-    else:
-        a, b, used = np.broadcast_arrays(mine.public, target.public, mine.factor != 0)
-        a, b = a[used], b[used]
-    multiple = float(a @ b / (b @ b)) if b.any() else 0.0
-    factors = np.broadcast_to(mine.factor * multiple, (count,))
-    shown = np.where(factors != 0, 1.0, 0.0)
-    fits = close(a, multiple * b) and close(
-        mine.public * shown, multiple * target.public * shown, float(np.abs(b).max())
-    )
-    if not fits:
-        unfit(term.expression, why, remedy)
-    return factors

@@ -28,7 +28,7 @@ from dpmodel.marks.private import Private
 from dpmodel.memo import PublicFacts
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
 from dpmodel.numerics.polyhedron import Polyhedron
-from dpmodel.regressions.forms import rows_of
+from dpmodel.regressions.expressions import rows_of
 from dpmodel.regressions.sets import no_minimum
 
 # Attributes of matrix variables that tie entries to each other.

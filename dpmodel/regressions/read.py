@@ -16,13 +16,14 @@ from dpmodel.compile.atoms import is_private, kind
 from dpmodel.compile.refusals import short
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.marks.private import Private
+from dpmodel.regressions.expressions import NotPerRecord, unfit
 from dpmodel.regressions.features import Features, Label
-from dpmodel.regressions.forms import NotPerRecord, unfit
 from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.match import match
 from dpmodel.regressions.outputs import split
 from dpmodel.regressions.penalties import Penalty, read_penalty, whole_penalty
-from dpmodel.regressions.predictions import Point, Prediction, at_a_random_point, close, read_predictions
+from dpmodel.regressions.points import Point, at_a_random_point
+from dpmodel.regressions.predictions import Prediction, close, read_predictions
 from dpmodel.regressions.public import PublicPart
 from dpmodel.regressions.terms import take_apart
 
@@ -210,7 +211,7 @@ def _recognise(problem: cp.Problem, count: int) -> Recognised:
     maximize = isinstance(problem.objective, cp.Maximize)
     objective = problem.objective.args[0]
     found = take_apart(objective, count, -1.0 if maximize else 1.0)
-    reads, prediction, label = read_predictions(found.terms, count)
+    reads, prediction, label = read_predictions(found)
     matched = match(reads, label)
     blocks, coefficients, constant = _stack(prediction, matched.factor, count)
     penalty_expression = whole_penalty(found.public)

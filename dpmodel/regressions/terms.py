@@ -1,268 +1,84 @@
-"""The objective as a sum: losses of single records, and what is public.
+"""The objective from outside in: losses of single records, and what is public.
 
-The user's tree is taken apart from the outside: sums, public multiples and means, weights, then the atoms of one record
-(squares, absolute values, maxima, Huber, logistic) down to forms that are affine in the variables.
-
-Losses written record by record, ``sum(cp.square(X[i] @ w - y[i]) for i in range(n))``, are gathered by kind: terms of
-one kind differ in the record and in public numbers alone. Each kind is read once, as the expression of all records that
-has these terms as its entries: ``cp.square(X @ w - y)``. The work is linear in the number of terms, and a kind misread
-is found where the objective is compared at random points.
+Every atom that is not affine is a *node* with entries of its own; all between nodes is read as monomials. The objective
+is then a sum of weighted entries of nodes and an affine rest. Each entry is taken apart once more: what it is of its
+arguments (a square, an absolute value, the largest of some parts), and of which record. Entries without a record are
+penalties. Those with one become terms with an entry for each record, whether they were written as one expression or
+record by record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats
-from dpmodel.compile.atoms import diagonal, exponent, is_number, is_private, kind, number_of, rebuilt
+from dpmodel._types import Floats, Integers
+from dpmodel.compile.affine_reader import Affine, Gather, NotAffine, group, spread
+from dpmodel.compile.atoms import diagonal, exponent, is_number, is_private, kind, number_of, require_values
+from dpmodel.compile.refusals import short
+from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private
-from dpmodel.regressions.features import Features
-from dpmodel.regressions.forms import Form, NotPerRecord, form_of, picks_rows, summands, unfit, vector_of
-
-_EACH_ENTRY = ("add", "negate", "multiply", "divide", "maximum", "minimum", "abs", "logistic", "huber", "power")
-_SHAPES = ("promote", "broadcast", "reshape", "transpose", "conjugate", "sum", "max", "min")
-
-
-class _NotOfOneRecord(Exception):
-    """The term reads more than one record, or is built of atoms that do not act entry by entry."""
-
-
-@dataclass
-class _Kind:
-    """Terms alike: the first as written, and by record the factor and the public numbers within."""
-
-    first: Any
-    factors: dict[int, float] = field(default_factory=dict)
-    numbers: dict[int, list[Any]] = field(default_factory=dict)
-
-
-@dataclass
-class Loops:
-    """The terms of single records met so far."""
-
-    count: int
-    kinds: dict[Hashable, _Kind] = field(default_factory=dict)
-    known: dict[int, tuple[Any, Any]] = field(default_factory=dict)
-
-    def add(self, expression: Any, factor: float) -> bool:
-        """Take ``factor * expression`` if it is a term of one record."""
-        if self.count == 1 or not picks_rows(expression):
-            return False
-        reading = _Reading(self)
-        try:
-            key = reading.key(expression)
-        except _NotOfOneRecord:
-            return False
-        record, turn = reading.record, 0
-        assert record is not None
-        while record in (found := self.kinds.setdefault((key, turn), _Kind(expression))).factors:
-            turn += 1  # the same record again: a kind of its own
-        found.factors[record], found.numbers[record] = factor, reading.numbers
-        return True
-
-    def expressions(self) -> Iterator[tuple[Any, Floats]]:
-        """(entries, factors (n,)) of every kind, records without a term with factor 0."""
-        for found in self.kinds.values():
-            factors = np.zeros(self.count)
-            factors[list(found.factors)] = list(found.factors.values())
-            some = next(iter(found.numbers.values()))
-            rows = [found.numbers.get(i, some) for i in range(self.count)]
-            columns = iter([np.stack(column) for column in zip(*rows, strict=True)])
-            yield _lifted(found.first, columns), factors
-
-
-@dataclass
-class _Reading:
-    """One walk through a term: its record, the public numbers in order, and a key that is equal for terms alike."""
-
-    loops: Loops
-    record: int | None = None
-    numbers: list[Any] = field(default_factory=list)
-
-    def key(self, node: Any) -> Any:
-        name = kind(node)
-        if name == "index" and isinstance(node.args[0], Private):
-            return self._entry(node)
-        if is_number(node):
-            value = _number(node)
-            if value is None:
-                return self._public(node)
-            self.numbers.append(value)
-            return "numbers", value.size
-        if _opaque(node):
-            if not node.is_affine():
-                raise _NotOfOneRecord
-            return self._public(node)
-        if name == "matmul" and all(is_private(arg) or _number(arg) is not None for arg in node.args):
-            raise _NotOfOneRecord
-        if name != "matmul" and any(arg.size != node.size for arg in node.args):
-            raise _NotOfOneRecord  # one number for a whole row: with a record each, it would stand for a column
-        if name == "matmul" or _entry_by_entry(node):
-            data = exponent(node) if name == "power" else float(number_of(node.M)) if name == "huber" else None
-            return name, data, node.size == 1, *[self.key(arg) for arg in node.args]
-        raise _NotOfOneRecord
-
-    def _entry(self, node: Any) -> Hashable:
-        """A private row, or a part of it."""
-        parameter, (record, rest) = node.args[0], _record_of(node)
-        if self.record not in (None, record) or _records(parameter) != self.loops.count:
-            raise _NotOfOneRecord
-        self.record = record
-        return "private", id(parameter), repr(rest)
-
-    def _public(self, node: Any) -> Any:
-        """Public expressions: equal keys for equal trees."""
-        known = self.loops.known.get(id(node))
-        if known is None:
-            if not node.args:
-                key: Any = id(node) if node.variables() else np.asarray(node.value).tobytes()
-            elif any(isinstance(arg, list) for arg in node.args):
-                raise _NotOfOneRecord
-            else:
-                key = (type(node), repr(node.get_data()), *[self._public(arg) for arg in node.args])
-            known = self.loops.known[id(node)] = node, key  # the node is kept: its id must not be used again
-        return known[1]
-
-
-def _axis(parameter: Private) -> int:
-    """Along which records are numbered."""
-    return 1 if parameter.ndim == 2 and parameter.unit == "column" else 0
-
-
-def _records(parameter: Private) -> int:
-    return int(parameter.shape[_axis(parameter)])
-
-
-def _record_of(node: Any) -> tuple[int, Any]:
-    """(record, key of the rest) of ``X[i]``, ``X[i, :2]``, ``y[i]`` or ``XT[:, i]``."""
-    parameter, keys = node.args[0], getattr(node, "_orig_key", None)
-    if keys is None:
-        raise _NotOfOneRecord
-    axis = _axis(parameter)
-    rows = range(parameter.shape[axis])[node.key[axis]]
-    keys = keys if isinstance(keys, tuple) else (keys,)
-    if len(rows) != 1 or len(keys) > parameter.ndim:
-        raise _NotOfOneRecord
-    return rows[0], keys[1 - axis] if len(keys) == 2 else slice(None)
-
-
-def _number(node: Any) -> Any:
-    """Value of a public number or vector, which may differ from term to term; None for anything else."""
-    if not is_number(node) or (node.ndim > 1 and node.size > 1):
-        return None
-    value = number_of(node)
-    value = np.asarray(value.toarray() if sp.issparse(value) else value)
-    return value.reshape(()) if value.size == 1 else value
-
-
-def _opaque(node: Any) -> bool:
-    """Whether a part without private parameters is the same for all records, as it is written."""
-    if is_private(node):
-        return False
-    mixes = kind(node) == "matmul" and any(_number(arg) is not None for arg in node.args)
-    return node.size > 1 or not (mixes or _entry_by_entry(node))
-
-
-def _entry_by_entry(node: Any) -> bool:
-    """Whether the atom acts on each entry, or on the one that it has."""
-    name = kind(node)
-    if name in _EACH_ENTRY:
-        return True
-    return name in (*_SHAPES, "quad_over_lin", "norm1", "pnorm") and node.args[0].size == 1
-
-
-def _product(node: Any, left: Any, right: Any) -> Any:
-    """``left @ right``, one of which has a row for each record: k numbers, of which the other is a map."""
-    rows, other = left, right
-    if not _by_record(node.args[0]):
-        rows, other = right, left.T if left.ndim == 2 else left
-    if rows.ndim == 1 and other.size == 1:
-        return cp.multiply(rows, cp.reshape(other, (), order="F"))
-    if node.size == 1 and other.ndim == 2:
-        other = cp.reshape(other, (other.size,), order="F")
-    if rows.ndim != 2 or rows.shape[1] != other.shape[0]:
-        unfit(node, "a row of one record is multiplied by something else than a map of its entries", "X[i] @ w")
-    return rows @ other
-
-
-def _by_record(node: Any) -> bool:
-    """Whether it becomes one number, or row of numbers, for each record."""
-    return _number(node) is not None if is_number(node) else not _opaque(node)
-
-
-def _lifted(node: Any, numbers: Iterator[Any]) -> Any:
-    """The expression of all records that has terms like this one as its entries."""
-    name = kind(node)
-    if name == "index" and isinstance(node.args[0], Private):
-        parameter, rest = node.args[0], _record_of(node)[1]
-        if parameter.ndim == 1:
-            return parameter
-        rows = parameter.T if parameter.unit == "column" else parameter
-        return rows if isinstance(rest, slice) and rest == slice(None) else rows[:, rest]
-    if is_number(node):
-        if _number(node) is None:
-            return node
-        found = next(numbers)
-        return cp.Constant(found[0] if found.ndim == 1 and np.ptp(found) == 0 else found)
-    if _opaque(node):
-        return node
-    args = [_lifted(arg, numbers) for arg in node.args]
-    match name:
-        case "matmul":
-            return _product(node, *args)
-        case "quad_over_lin":
-            return cp.square(args[0]) / args[1]
-        case "norm1" | "pnorm":
-            return cp.abs(args[0])
-        case _ if name in _SHAPES:
-            return args[0]
-        case _:
-            return rebuilt(node, args)
-
-
-# ------------------------------------------------------------------ the objective taken apart
-
+from dpmodel.regressions.expressions import NotPerRecord, picks_rows, summands, unfit, vector_of
+from dpmodel.regressions.monomials import NODE, Monomials, stacked, tidied
 
 _LOSSES = (
     "squares (cp.sum_squares), absolute values (cp.norm1, cp.abs), cp.huber, maxima of two affine parts (quantile, "
     "hinge), cp.logistic, and squared hinges of X @ w, summed over the records"
 )
-
-_STACKS = ("hstack", "vstack", "concatenate")
-_ENTRYWISE = ("power", "abs", "huber", "logistic")
+_LOOP = "X[i] @ w and y[i] of one record in each term, or one expression for all: cp.sum(cp.square(X @ w - y))"
 
 
 @dataclass(frozen=True)
 class Term:
-    """``sum_i coefficient_i * (vectors)_i * atom(forms_i) ** power``.
+    """``sum_i coefficient_i * label_i * atom(parts_i) ** power``.
 
-    ``atom`` : "affine", "abs", "maximum", "huber" or "logistic"; ``threshold`` is Huber's.
+    ``atom`` : "affine", "abs", "maximum", "huber" or "logistic"; ``threshold`` is Huber's. ``label`` : the block that
+    multiplies the atom, or -1. ``parts`` : rows of monomials, one row for each record.
     """
 
     atom: str
     coefficient: Floats
-    forms: tuple[Form, ...]
+    parts: tuple[Affine, ...]
     expression: Any
-    vectors: tuple[Features, ...] = ()
+    label: int = -1
     power: int = 1
     threshold: float = float("nan")
 
 
 @dataclass
-class Objective:
-    """``terms`` : losses of records; ``public`` : (factor, scalar expression) without private parameters; ``loops`` :
-    terms of single records, which become terms of all when the objective was read."""
+class _Entries:
+    """Entries of one atom: ``weight`` and ``t`` (a private number, or 0 for the number 1) multiply each."""
 
-    count: int
-    loops: Loops
+    atom: str
+    weight: Floats
+    t: Integers
+    parts: tuple[Affine, ...]
+    expression: Any
+    power: int = 1
+    threshold: float = float("nan")
+
+    @property
+    def size(self) -> int:
+        return int(self.weight.size)
+
+
+@dataclass
+class Objective:
+    """``terms`` : losses of records; ``public`` : (factor, scalar expression) without private parameters."""
+
+    reader: Monomials
+    expression: Any
+    found: list[_Entries] = field(default_factory=list)
     terms: list[Term] = field(default_factory=list)
     public: list[tuple[float, cp.Expression]] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return self.reader.count
 
 
 def take_apart(expression: Any, count: int, factor: float = 1.0) -> Objective:
@@ -271,253 +87,417 @@ def take_apart(expression: Any, count: int, factor: float = 1.0) -> Objective:
     Raises
     ------
     UnsupportedModelError
-        Naming the innermost term that is neither public nor a sum of losses of single records.
+        Naming the term that is neither public nor a sum of losses of single records.
     """
-    out = Objective(count, Loops(count))
-    _scalar(expression, factor, out)
-    for entries, factors in out.loops.expressions():
-        _vector(entries, factors, (), out)
-    return out
-
-
-def _scalar(expression: Any, factor: float, out: Objective) -> None:
-    """A scalar part of the objective."""
+    out = Objective(Monomials(count=count), expression)
+    require_values(expression.parameters())
     for times, term in summands(expression, factor, lambda e: not is_private(e)):
         if not is_private(term):
             out.public.append((times, term))
-        elif not out.loops.add(term, times):
-            _term(term, times, out)
+            continue
+        try:
+            _read(term, times, out)
+        except NotAffine as error:
+            unfit(term, f"it holds {error}, which is not followed beside private rows", _LOSSES)
+    _by_record(out)
+    return out
 
 
-def _term(expression: Any, factor: float, out: Objective) -> None:
-    """A private term that is no sum as it is written."""
-    args = expression.args
-    match kind(expression):
-        case "sum" | "quad_over_lin" | "norm1" if kind(args[0]) in _STACKS:  # a sum over all that is stacked
-            for piece in args[0].args:
-                _scalar(expression.copy([piece, *args[1:]]), factor, out)
-        case "sum" if kind(args[0]) in _ENTRYWISE and kind(args[0].args[0]) in _STACKS:
-            for piece in args[0].args[0].args:
-                _scalar(cp.sum(args[0].copy([piece])), factor, out)
-        case "sum" if args[0].size == 1 and out.count > 1:
-            _scalar(args[0], factor, out)
-        case "sum":
-            _vector(args[0], np.asarray(factor), (), out)
-        case "matmul":
-            _inner_product(expression, factor, out)
+# ------------------------------------------------------------------ sums of entries
+def _read(term: Any, times: float, out: Objective) -> None:
+    """The entries that a private term adds up, weighted."""
+    reader, inner = out.reader, term
+    if kind(term) == "sum" and term.size == 1:
+        while kind(inner) == "sum":
+            inner = inner.args[0]
+        rows = reader.read(inner)
+    elif kind(term) == "matmul" and all(arg.ndim == 1 for arg in term.args):
+        left, right = term.args
+        rows = reader.read(cp.multiply(left, right))
+    else:
+        rows = reader.read(term)
+    rows = tidied(rows)
+    if not (np.isfinite(rows.data).all() and np.isfinite(rows.offset).all()):
+        raise SpecificationError(f"{short(term)} has NaN or infinite entries", remedy="finite numbers")
+    _weighted(rows, times, term, inner, out)
+
+
+def _weighted(rows: Affine, times: float, term: Any, inner: Any, out: Objective) -> None:
+    reader = out.reader
+    owner, entry, t = reader.parts_of(rows.column)
+    nodes = reader.kinds[owner] == NODE
+    for k in dict.fromkeys(owner[nodes].tolist()):
+        mine = nodes & (owner == k)
+        _node(reader.owners[k], entry[mine], times * rows.data[mine], t[mine], term, out)
+    row, column, data = rows.row[~nodes], rows.column[~nodes], rows.data[~nodes]
+    private = reader.records(column) != -1
+    held = np.zeros(rows.size, dtype=bool)
+    held[row[private]] = True
+    _public_rest(times * data[~held[row]], column[~held[row]], times * float(rows.offset[~held].sum()), out)
+    if held.any():
+        keep = np.flatnonzero(held)
+        rest = _gathered(Affine(rows.offset, row=row, column=column, data=data), keep)
+        out.found.append(_entries("affine", np.full(keep.size, times), None, (rest,), _affine_part(inner)))
+
+
+def _affine_part(inner: Any) -> Any:
+    """What is affine and private in a sum, for messages."""
+    if kind(inner) == "add":
+        return next((arg for arg in inner.args if arg.is_affine() and is_private(arg)), inner)
+    return inner
+
+
+def _public_rest(data: Floats, column: Integers, constant: float, out: Objective) -> None:
+    """Public affine terms that stand inside private ones."""
+    reader = out.reader
+    owner, entry, _ = reader.parts_of(column)
+    for k in np.unique(owner):
+        variable = reader.owners[k]
+        weights = np.bincount(entry[owner == k], weights=data[owner == k], minlength=variable.size)
+        out.public.append((1.0, weights @ cp.vec(variable, order="F")))
+    if constant:
+        out.public.append((1.0, cp.Constant(constant)))
+
+
+def _gathered(rows: Affine, index: Integers) -> Affine:
+    return tidied(Gather(index, rows.size).forward(rows))
+
+
+def _entries(
+    atom: str,
+    weight: Floats,
+    t: Any,
+    parts: tuple[Affine, ...],
+    expression: Any,
+    power: int = 1,
+    threshold: float = float("nan"),
+) -> _Entries:
+    weight = np.asarray(weight, dtype=np.float64)
+    t = np.zeros(weight.size, dtype=np.int64) if t is None else t
+    return _Entries(atom, weight, t, parts, expression, power, threshold)
+
+
+# ------------------------------------------------------------------ nodes
+def _node(node: Any, entry: Integers, weight: Floats, t: Integers, term: Any, out: Objective) -> None:
+    """``sum_k weight_k t_k node[entry_k]``."""
+    if not is_private(node):
+        if t.any():
+            unfit(term, "a private number multiplies what is public", "public weights of penalties")
+        if node.size == 1 or (entry.size == node.size and np.ptp(weight) == 0):
+            out.public.append((float(weight[0]), node if node.ndim == 0 else cp.sum(node)))
+        else:
+            every = np.bincount(entry, weights=weight, minlength=node.size)
+            out.public.append((1.0, every @ cp.vec(node, order="F")))
+        return
+    args, name, count = node.args, kind(node), out.count
+    whole = args[0] if args else node
+    match name:
+        case "power" if exponent(node) == 1:
+            _weighted_rows(whole, entry, weight, t, term, out)
+        case "power" if exponent(node) == 2:
+            _square(whole, entry, np.arange(node.size), weight, t, node, out)
         case "quad_over_lin" if is_number(args[1]):
             by = float(vector_of(args[1], 1))
-            _square(args[0], np.asarray(factor / by), out)
+            _square(whole, entry, group(tuple(whole.shape), _axis(node)).index, weight / by, t, node, out)
+        case "quad_form" if is_number(args[1]) and (weights := diagonal(args[1])) is not None:
+            _square(whole, entry, np.zeros(whole.size, dtype=np.int64), weight, t, node, out, weights)
         case "norm1":
-            _atom("abs", (args[0],), np.asarray(factor), (), expression, out)
-        case "power" if exponent(expression) == 2:
-            _square(args[0], np.asarray(factor), out)
-        case "pnorm" if expression.p == 2:
+            index, where = _members(group(tuple(whole.shape), _axis(node)).index, entry)
+            _plain("abs", weight[where], t[where], [(whole, index)], node, out)
+        case "abs" | "logistic":
+            _plain(name, weight, t, [(whole, entry)], node, out)
+        case "huber":
+            if is_private(node.M):
+                unfit(node, "Huber's threshold M is private", "a public number M")
+            _plain(name, weight, t, [(whole, entry)], node, out, float(np.asarray(number_of(node.M)).reshape(())))
+        case "maximum" | "minimum" | "max" | "min":
+            _plain(
+                "maximum", -weight if name in ("minimum", "min") else weight, t, _largest(node, entry, count), node, out
+            )
+        case "pnorm" if node.p == 2 and node.size == 1:
             unfit(
-                expression,
+                node,
                 "a norm that is not squared is no sum over the records",
                 "cp.sum_squares(...) or cp.norm(...) ** 2",
                 NotPerRecord,
             )
-        case _ if expression.is_affine():
+        case "sum" | "power" | "" | "log_sum_exp" | "quad_form" | "quad_over_lin" if node.size == 1 < count:
+            own = any(isinstance(p, Private) and p.ndim == 2 for p in node.parameters())
             unfit(
-                expression,
-                "this private term is no loss of single records",
-                f"{_LOSSES}; or a problem whose objective is affine in the private parameters",
+                node,
+                "it is no sum over the records",
+                _LOSSES,
+                *([NotPerRecord] if own and not picks_rows(node) else []),
             )
-        case "quad_form" if is_number(args[1]) and (weights := diagonal(args[1])) is not None:
-            _square(args[0], factor * weights, out)
-        case _ if picks_rows(expression):
-            unfit(
-                expression,
-                "rows are picked one by one, and this is no loss of one record",
-                "X[i] @ w and y[i] of one record in each term, or one expression for all: cp.sum(cp.square(X @ w - y))",
-            )
-        case _ if any(isinstance(p, Private) and p.ndim == 2 for p in expression.parameters()):
-            unfit(expression, "it is no sum over the records", _LOSSES, NotPerRecord)
         case _:
-            unfit(expression, "it is no sum over the records", _LOSSES)
+            unfit(node, "it is none of the losses that are recognised", _LOSSES)
 
 
-def _inner_product(expression: Any, factor: float, out: Objective) -> None:
-    """Public weights or private labels times one entry per record."""
-    left, right = expression.args
-    for vector, rest in ((left, right), (right, left)):
-        if vector.size != out.count or rest.size != out.count:
-            continue
-        if not vector.variables():
-            for monomial in form_of(vector, out.count):
-                _vector(rest, factor * monomial.coefficient, monomial.vectors, out)
-            return
-    unfit(
-        expression,
-        "products over the records are of public weights or private labels with one entry per record",
-        "weights @ losses, or y @ (X @ w)",
-    )
+def _no_sum(node: Any) -> NoReturn:
+    tables = any(isinstance(p, Private) and p.ndim == 2 for p in node.parameters()) and not picks_rows(node)
+    unfit(node, "it is no sum over the records", _LOSSES, NotPerRecord if tables else UnsupportedModelError)
 
 
-def _square(inner: Any, factor: Floats, out: Objective) -> None:
-    """``factor * sum(inner ** 2)``; a squared 2-norm is the sum of squares of its argument."""
-    if inner.size == 1 and kind(inner) == "pnorm" and inner.p == 2:
-        _square(inner.args[0], factor, out)
-        return
-    if kind(inner) in _STACKS and factor.ndim == 0:
-        for piece in inner.args:
-            _scalar(cp.sum_squares(piece), float(factor), out)
-        return
-    if inner.size == 1 and out.count > 1:
-        unfit(
-            inner,
-            "the square of one number that all records share is no sum over them",
-            "cp.sum_squares of a vector with one entry per record",
-            NotPerRecord,
-        )
-    _powered(inner, factor, (), inner, out)
+def _axis(node: Any) -> Any:
+    return getattr(node, "axis", None)
 
 
-def _powered(inner: Any, factor: Floats, vectors: tuple[Features, ...], whole: Any, out: Objective) -> None:
-    """Squares of affine forms, absolute values and maxima with 0."""
-    _require_entries(inner, out.count)
+def _members(index: Integers, entry: Integers) -> tuple[Integers, Integers]:
+    """(argument entries, which of ``entry`` they belong to) of outputs of which ``index`` says who is in them."""
+    order = np.argsort(index, kind="stable")
+    counts = np.bincount(index, minlength=int(index.max(initial=0)) + 1)
+    ends = np.cumsum(counts)
+    times = counts[entry]
+    where = np.repeat(np.arange(entry.size), times)
+    within = np.arange(where.size) - np.repeat(np.cumsum(times) - times, times)
+    return order[(ends - counts)[entry][where] + within], where
+
+
+def _largest(node: Any, entry: Integers, count: int) -> list[tuple[Any, Integers, float]]:
+    """(argument, its entries) by part of a maximum; minus them for a minimum."""
+    sign = -1.0 if kind(node) in ("minimum", "min") else 1.0
+    if kind(node) in ("maximum", "minimum"):
+        out = []
+        for arg in node.args:
+            step = spread(tuple(arg.shape), tuple(node.shape))
+            out.append((arg, step.index[entry] if isinstance(step, Gather) else entry, sign))
+        return out
+    index, _ = _members(group(tuple(node.args[0].shape), node.axis).index, entry)
+    many = index.size // max(entry.size, 1)
+    if many >= count > 1 and node.size == 1:
+        _no_sum(node)
+    table = index.reshape(entry.size, many)
+    return [(node.args[0], table[:, k], sign) for k in range(many)]
+
+
+def _plain(
+    atom: str,
+    weight: Floats,
+    t: Integers,
+    parts: list[Any],
+    node: Any,
+    out: Objective,
+    threshold: float = float("nan"),
+    power: int = 1,
+) -> None:
+    """Entries whose arguments are affine."""
+    read = []
+    for arg, index, *sign in parts:
+        rows = _gathered(out.reader.read(arg), index)
+        if (out.reader.kinds[out.reader.parts_of(rows.column)[0]] == NODE).any():
+            unfit(arg, "the argument of a loss must be affine in the variables", _LOSSES)
+        read.append(rows if not sign or sign[0] == 1 else _scaled(rows, sign[0]))
+    out.found.append(_entries(atom, weight, t, tuple(read), node, power, threshold))
+
+
+def _scaled(rows: Affine, factor: Any) -> Affine:
+    factor = np.broadcast_to(factor, (rows.size,))
+    return Affine(rows.offset * factor, row=rows.row, column=rows.column, data=rows.data * factor[rows.row])
+
+
+def _square(
+    arg: Any, entry: Integers, index: Integers, weight: Floats, t: Integers, node: Any, out: Objective, by: Any = None
+) -> None:
+    """Sums of squares of the entries of ``arg`` that belong to each output; ``by`` : factors of the entries."""
+    reader = out.reader
+    which, where = _members(index, entry)
+    weight, t = weight[where], t[where]
+    weight = weight if by is None else weight * np.asarray(by)[which]
+    rows = _gathered(reader.read(arg), which)
+    owner, inner, own = reader.parts_of(rows.column)
+    curved = reader.kinds[owner] == NODE
+    if curved.any():
+        alone = np.bincount(rows.row, minlength=rows.size) == 1
+        at = rows.row[curved]
+        if not alone[at].all() or rows.offset[at].any() or own[curved].any():
+            unfit(arg, "squares are taken of residuals and of cp.pos(1 - margin)", _LOSSES)
+        for k in dict.fromkeys(owner[curved].tolist()):
+            mine = curved & (owner == k)
+            at = rows.row[mine]
+            _squared_node(reader.owners[k], inner[mine], weight[at] * rows.data[mine] ** 2, t[at], node, out)
+    flat_rows = np.ones(rows.size, dtype=bool)
+    flat_rows[rows.row[curved]] = False
+    left = np.flatnonzero(flat_rows)
+    if left.size:
+        _require_entries(arg, out.count)
+        out.found.append(_entries("affine", weight[left], t[left], (_gathered(rows, left),), node, 2))
+
+
+def _squared_node(inner: Any, entry: Integers, weight: Floats, t: Integers, node: Any, out: Objective) -> None:
+    """``sum_k weight_k t_k inner[entry_k]^2``."""
     name = kind(inner)
-    if name in ("reshape", "transpose", "conjugate", "negate", "abs"):
-        _powered(inner.args[0], factor, vectors, whole, out)
-    elif inner.is_affine():
-        out.terms.append(Term("affine", factor, (form_of(inner, out.count),), whole, vectors, power=2))
-    elif (found := _largest(inner)) is not None:
-        # (min(u, v))^2 = (max(-u, -v))^2
-        sign = np.asarray(1.0 if found[0] == "maximum" else -1.0)
-        forms = tuple(tuple(m.times(sign) for m in form_of(arg, out.count)) for arg in found[1])
-        out.terms.append(Term("maximum", factor, forms, whole, vectors, power=2))
-    elif name == "multiply" and any(is_number(arg) for arg in inner.args):
-        number, rest = inner.args if is_number(inner.args[0]) else inner.args[::-1]
-        _powered(rest, factor * vector_of(number, out.count) ** 2, vectors, whole, out)
-    elif name == "divide" and is_number(inner.args[1]):
-        _powered(inner.args[0], factor / vector_of(inner.args[1], out.count) ** 2, vectors, whole, out)
+    whole = inner.args[0]
+    if name == "abs" or (name == "norm1" and whole.size == inner.size):
+        _square(whole, entry, np.arange(inner.size), weight, t, node, out)
+    elif name == "pnorm" and inner.p == 2:
+        _square(whole, entry, group(tuple(whole.shape), _axis(inner)).index, weight, t, node, out)
+    elif name in ("maximum", "minimum", "max", "min"):
+        _plain("maximum", weight, t, _largest(inner, entry, out.count), node, out, power=2)
     else:
         unfit(inner, "squares are taken of residuals and of cp.pos(1 - margin)", _LOSSES)
 
 
-def _largest(expression: Any) -> tuple[str, list[Any]] | None:
-    """("maximum" or "minimum", the arguments) of an entrywise maximum, also of what was stacked along another axis."""
-    name = kind(expression)
-    if name in ("maximum", "minimum"):
-        return name, list(expression.args)
-    inner = expression.args[0] if expression.args else expression
-    if name not in ("max", "min") or kind(inner) not in ("vstack", "hstack") or inner.ndim != 2:
-        return None
-    axis = 0 if kind(inner) == "vstack" else 1
-    if expression.axis not in (axis, axis - 2) or not all(p.ndim == 1 or p.shape[axis] == 1 for p in inner.args):
-        return None
-    return name + "imum", list(inner.args)
+def _weighted_rows(arg: Any, entry: Integers, weight: Floats, t: Integers, term: Any, out: Objective) -> None:
+    if t.any():
+        unfit(term, "a private label multiplies a loss", "public weights")
+    _weighted(_scaled(_gathered(out.reader.read(arg), entry), weight), 1.0, term, arg, out)
 
 
 def _require_entries(expression: Any, count: int) -> None:
-    if expression.size != count:
-        if expression.ndim == 2 and expression.shape[0] == count:
-            unfit(
-                expression,
-                f"it has shape {tuple(expression.shape)}: several outputs of {count} records, all of which one record "
-                "moves at once",
-                "variables with a column (or one entry) for each output, as in X @ W + b - Y; or one problem for each "
-                "output with a share of the budget, cp.sum_squares(X @ w - Y[:, 0]) say",
-            )
+    if expression.ndim == 2 and expression.shape[0] == count and expression.shape[1] > 1 and is_private(expression):
         unfit(
             expression,
-            f"it has shape {tuple(expression.shape)}: not one entry for each of {count} records",
-            "losses with one entry per record",
+            f"it has shape {tuple(expression.shape)}: several outputs of {count} records, all of which one record "
+            "moves at once",
+            "variables with a column (or one entry) for each output, as in X @ W + b - Y; or one problem for each "
+            "output with a share of the budget, cp.sum_squares(X @ w - Y[:, 0]) say",
         )
 
 
-def _vector(expression: Any, factor: Floats, vectors: tuple[Features, ...], out: Objective) -> None:
-    """``sum_i factor_i vectors_i expression_i`` of an expression with one entry per record."""
-    count = out.count
-    if not is_private(expression) and not vectors:
-        weights = expression.size if expression.size != 1 else count
-        if factor.ndim == 0:
-            scale = float(factor) * (weights if expression.size == 1 else 1)
-            out.public.append((scale, cp.sum(expression)))
-        else:
-            flat = cp.vec(expression, order="F") if expression.size != 1 else float(factor.sum()) * expression
-            out.public.append((1.0, factor @ flat if expression.size != 1 else cp.sum(flat)))
-        return
-    if expression.size == 1 and count > 1 and kind(expression) in ("promote", "broadcast"):
-        expression = expression.args[0]
-    if is_private(expression):
-        _require_entries(expression, count)
-    args = expression.args
-    if expression.is_affine():
-        out.terms.append(Term("affine", factor, (form_of(expression, count),), expression, vectors))
-        return
-    match kind(expression):
-        case "add":
-            _sum(args, factor, vectors, out)
-        case "negate":
-            _vector(args[0], -factor, vectors, out)
-        case "reshape" | "transpose" | "conjugate" | "broadcast" | "promote" if args[0].size == expression.size:
-            _vector(args[0], factor, vectors, out)
-        case "divide" if is_number(args[1]):
-            _vector(args[0], factor / vector_of(args[1], count), vectors, out)
-        case "multiply" if any(is_number(arg) for arg in args):
-            number, rest = args if is_number(args[0]) else args[::-1]
-            _vector(rest, factor * vector_of(number, count), vectors, out)
-        case "multiply" if any(not arg.variables() for arg in args):
-            # A private vector times losses: (1 - y) * logistic(z) and the like.
-            outside, rest = args if not args[0].variables() else args[::-1]
-            for monomial in form_of(outside, count):
-                _vector(rest, factor * monomial.coefficient, (*vectors, *monomial.vectors), out)
-        case "abs" | "logistic":
-            _atom(kind(expression), args, factor, vectors, expression, out)
-        case "matmul" if args[0].size == count**2 > 1 and is_number(args[0]):
-            weights = diagonal(args[0])
-            if weights is None:
-                unfit(expression, "a public matrix mixes the records", "public weights: cp.multiply(weights, losses)")
-            _vector(args[1], factor * weights, vectors, out)
-        case "maximum" | "minimum" | "max" | "min" if (found := _largest(expression)) is not None:
-            _atom(*found, factor, vectors, expression, out)
+# ------------------------------------------------------------------ records
+def _by_record(out: Objective) -> None:
+    """Entries of one kind become terms with an entry for each record."""
+    kinds: dict[Any, list[tuple[_Entries, Integers, Integers]]] = {}
+    for each in out.found:
+        record = _records(each, out)
+        block = out.reader.block_of(each.t)
+        free = record < 0
+        if free.any():
+            _penalty(each, np.flatnonzero(free), out)
+        for label in np.unique(block[~free]):
+            mine = np.flatnonzero(~free & (block == label))
+            key = each.atom, each.power, each.threshold, int(label), len(each.parts)
+            kinds.setdefault(key, []).append((each, mine, record[mine]))
+    for (atom, power, threshold, label, parts), found in kinds.items():
+        for group_ in _without_repeats(found, out.count):
+            record = np.concatenate([r for _, _, r in group_])
+            weight = np.concatenate([e.weight[mine] for e, mine, _ in group_])
+            place = np.full(out.count, -1)
+            place[record] = np.arange(record.size)
+            coefficient = np.zeros(out.count)
+            coefficient[record] = weight
+            rows = tuple(
+                Gather(place, record.size).forward(stacked([_gathered(e.parts[k], mine) for e, mine, _ in group_]))
+                for k in range(parts)
+            )
+            out.terms.append(Term(atom, coefficient, rows, group_[0][0].expression, label, power, threshold))
+    out.found.clear()
+
+
+def _without_repeats(found: list[Any], count: int) -> list[list[Any]]:
+    """Groups of entries in each of which a record stands once at most, in order."""
+    groups: list[tuple[list[Any], np.ndarray]] = []
+    for entries, mine, record in found:
+        order = np.argsort(record, kind="stable")
+        turn = np.zeros(record.size, dtype=np.int64)
+        first = np.r_[True, np.diff(record[order]) != 0]
+        turn[order] = np.arange(record.size) - np.maximum.accumulate(np.where(first, np.arange(record.size), 0))
+        for number in range(int(turn.max(initial=0)) + 1):
+            part, who = mine[turn == number], record[turn == number]
+            for members, taken in groups:
+                if not taken[who].any():
+                    members.append((entries, part, who))
+                    taken[who] = True
+                    break
+            else:
+                taken = np.zeros(count, dtype=bool)
+                taken[who] = True
+                groups.append(([(entries, part, who)], taken))
+    return [members for members, _ in groups]
+
+
+def _records(each: _Entries, out: Objective) -> Integers:
+    """(entries,) the record of each; -1 for public ones.
+
+    Raises
+    ------
+    UnsupportedModelError
+        Where an entry reads several records.
+    """
+    reader = out.reader
+    low, high = np.full(each.size, out.count), np.full(each.size, -1)
+    many = np.zeros(each.size, dtype=bool)
+    for rows in each.parts:
+        record = reader.records(rows.column)
+        held = record >= 0
+        np.minimum.at(low, rows.row[held], record[held])
+        np.maximum.at(high, rows.row[held], record[held])
+        many[rows.row[record == -2]] = True
+    own = np.where(each.t > 0, (each.t - 1) % out.count, -1)
+    low, high = np.where(own >= 0, np.minimum(low, own), low), np.maximum(high, own)
+    many |= (high >= 0) & (low != high)
+    if many.any():
+        _refuse_several(each, out)
+    return np.asarray(high)
+
+
+def _refuse_several(each: _Entries, out: Objective) -> None:
+    node = each.expression
+    whole = node.args[0] if node.args else node
+    if each.power == 2 and whole.size == 1:
+        unfit(
+            whole,
+            "the square of one number that all records share is no sum over them",
+            "cp.sum_squares of a vector with one entry per record",
+            NotPerRecord,
+        )
+    if each.atom == "affine" and each.power == 1 and node.is_affine():
+        unfit(
+            node,
+            "this private term is no loss of single records: y @ (X @ w) is, or cp.sum(cp.multiply(y, X @ w))",
+            f"{_LOSSES}; or a problem whose objective is affine in the private parameters",
+        )
+    if picks_rows(node):
+        unfit(node, "rows are picked one by one, and this is no loss of one record", _LOOP)
+    inner = next((arg for arg in _walk(node) if kind(arg) == "matmul" and _mixes(arg, out.count)), None)
+    if inner is not None:
+        unfit(
+            inner,
+            "a public matrix mixes the records",
+            "cp.multiply(weights, ...) for weights; the product computed beforehand otherwise",
+        )
+    shape = tuple(node.shape if node.size not in (1, out.count) else whole.shape)
+    why = f"it has shape {shape}: not one entry for each of {out.count} records"
+    unfit(node, why, "losses with one entry per record")
+
+
+def _walk(node: Any) -> Any:
+    yield node
+    for arg in node.args:
+        yield from _walk(arg)
+
+
+def _mixes(product: Any, count: int) -> bool:
+    left = product.args[0]
+    return is_private(product) and is_number(left) and left.shape == (count, count)
+
+
+def _penalty(each: _Entries, which: Integers, out: Objective) -> None:
+    """Public entries of a private atom, as ``hstack([X @ w - y, sqrt(l) * w])`` has them, become terms of their own."""
+    reader, weight = out.reader, each.weight[which]
+    parts = [_expression(_gathered(rows, which), reader) for rows in each.parts]
+    match each.atom:
+        case "affine":
+            entries = parts[0]
+        case "maximum":
+            entries = cp.maximum(*parts)
         case "huber":
-            if is_private(expression.M):
-                unfit(expression, "Huber's threshold M is private", "a public number M")
-            threshold = float(np.asarray(number_of(expression.M)).reshape(()))
-            _atom("huber", args, factor, vectors, expression, out, threshold)
-        case "power" if exponent(expression) == 2:
-            _powered(args[0], factor, vectors, expression, out)
-        case "power" if exponent(expression) == 1:
-            _vector(args[0], factor, vectors, out)
+            entries = cp.huber(parts[0], each.threshold)
         case _:
-            unfit(expression, "it is none of the losses that are recognised", _LOSSES)
+            entries = getattr(cp, each.atom)(parts[0])
+    entries = cp.square(entries) if each.power == 2 else entries
+    if np.ptp(weight) == 0:
+        out.public.append((float(weight[0]), cp.sum(entries)))
+    else:
+        out.public.append((1.0, weight @ entries))
 
 
-def _sum(args: list[Any], factor: Floats, vectors: tuple[Features, ...], out: Objective) -> None:
-    """Affine summands stay together: CVXPY flattens sums, and a residual's intercept belongs to the residual."""
-    affine = [arg for arg in args if arg.is_affine()]
-    if any(map(is_private, affine)):
-        form = tuple(m for arg in affine for m in form_of(arg, out.count))
-        worst = next(arg for arg in affine if is_private(arg))
-        out.terms.append(Term("affine", factor, (form,), worst, vectors))
-        args = [arg for arg in args if not arg.is_affine()]
-    for arg in args:
-        _vector(arg, factor, vectors, out)
-
-
-def _atom(
-    name: str,
-    args: tuple[Any, ...] | list[Any],
-    factor: Floats,
-    vectors: tuple[Features, ...],
-    whole: Any,
-    out: Objective,
-    threshold: float = float("nan"),
-) -> None:
-    if whole.size != 1 or name == "abs":
-        _require_entries(args[0] if len(args) == 1 else max(args, key=lambda a: a.size), out.count)
-    for arg in args:
-        if not arg.is_affine():
-            if name == "abs" and kind(arg) in ("reshape", "transpose", "conjugate"):
-                _atom(name, arg.args, factor, vectors, whole, out)
-                return
-            unfit(arg, "the argument of a loss must be affine in the variables", _LOSSES)
-    forms = tuple(form_of(arg, out.count) for arg in args)
-    if name == "minimum":
-        name, factor = "maximum", -factor
-        forms = tuple(tuple(m.times(np.asarray(-1.0)) for m in form) for form in forms)
-    out.terms.append(Term(name, factor, forms, whole, vectors, threshold=threshold))
+def _expression(rows: Affine, reader: Monomials) -> cp.Expression:
+    """A CVXPY expression (m,) of the variables."""
+    owner, entry, _ = reader.parts_of(rows.column)
+    total: Any = cp.Constant(rows.offset)
+    for k in np.unique(owner):
+        variable, mine = reader.owners[k], owner == k
+        matrix = sp.csr_array((rows.data[mine], (rows.row[mine], entry[mine])), shape=(rows.size, variable.size))
+        total = total + matrix @ cp.vec(variable, order="F")
+    return total

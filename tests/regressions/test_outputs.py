@@ -239,7 +239,6 @@ TRAPS: dict[str, tuple[Write, tuple[str, ...]]] = {
     "fused": (lambda m: cp.sum_squares(m.r) + cp.norm1(m.V[:, 0] - m.V[:, 1]), ("ties several outputs",)),
     "concave penalty": (lambda m: cp.sum_squares(m.r) - cp.sum_squares(m.V), ("not convex",)),
     "private weight of an output": (lambda m: cp.sum_squares(m.r) + m.t[0] * cp.norm1(m.V), ("several outputs",)),
-    "products of outputs": (lambda m: cp.sum_squares((m.X @ m.V) @ np.ones(K) - m.y) + cp.norm1(m.V), ("X @ V",)),
 }
 
 

@@ -16,8 +16,8 @@ from regression_spellings import MIX, PUBLIC, ROOTS, SCALES, SHIFT, SPELLINGS, L
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.marks import Private, Records, vault
 from dpmodel.regressions import read as module
-from dpmodel.regressions import terms as regression_loops
 from dpmodel.regressions.build import private_regression
+from dpmodel.regressions.monomials import Monomials
 from dpmodel.regressions.read import Recognised, recognise
 
 
@@ -244,20 +244,22 @@ def test_a_wrong_claim_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
                 recognise(minimise(loss + 1e4 * cp.sum_squares(m.w)))
 
 
-@pytest.mark.parametrize("wrong", [lambda e: e + 0.01, lambda e: 1.001 * e])
-def test_a_loop_misread_is_caught(monkeypatch: pytest.MonkeyPatch, wrong: Any) -> None:
-    honest = regression_loops._lifted
+@pytest.mark.parametrize("factor", [-1.0, 1 + 1e-6])
+def test_a_product_misread_is_caught(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    honest = Monomials._product_of
     m = Leaves()
     loop = sum(cp.square(m.X[i] @ m.w - m.y[i]) for i in range(N))
-    assert recognise(minimise(loop)) is not None
+    for loss in (loop, cp.norm1(m.r)):
+        monkeypatch.setattr(Monomials, "_product_of", honest)
+        assert recognise(minimise(loss)) is not None
 
-    def broken(node: Any, *rest: Any) -> Any:
-        out = honest(node, *rest)
-        return wrong(out) if node.is_affine() and node.variables() else out
+        def broken(self: Any, *rest: Any) -> tuple[int, float]:
+            first, ratio = honest(self, *rest)
+            return first, factor * ratio
 
-    monkeypatch.setattr(regression_loops, "_lifted", broken)
-    with pytest.raises(UnsupportedModelError):
-        recognise(minimise(loop))
+        monkeypatch.setattr(Monomials, "_product_of", broken)
+        with pytest.raises(UnsupportedModelError, match="other values"):
+            recognise(minimise(loss))
 
 
 @pytest.mark.parametrize("matrix", [np.diag(np.arange(1.0, N + 1)), np.tri(N)])
@@ -272,8 +274,8 @@ def test_loops_over_as_many_records_as_features(matrix: np.ndarray) -> None:
         assert found is not None and found.weights is None
         [(features, _)] = found.blocks
         np.testing.assert_allclose(features.rows(np.eye(N)), matrix.T)
-        with pytest.raises(UnsupportedModelError, match="one by one"):
-            recognise(minimise(sum(cp.logistic(-(m.y[i] * S[i]) @ w) for i in range(N)) + penalty))
+        signed = recognise(minimise(sum(cp.logistic(-(m.y[i] * S[i]) @ w) for i in range(N)) + penalty))
+        assert signed is not None and signed.label.parameter is m.y and signed.private == (S, m.y)  # type: ignore[union-attr]
 
 
 def test_private_values_and_the_users_variables_are_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:

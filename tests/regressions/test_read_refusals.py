@@ -62,20 +62,18 @@ TRAPS: dict[str, tuple[Any, ...]] = {  # name -> (objective, words of the messag
         "neither the label",
     ),
     "column squared": (lambda m: cp.sum_squares(cp.multiply(m.X[:, 0], m.X[:, 0]) * m.s - m.y), "by itself"),
-    "some rows of some columns": (lambda m: cp.sum_squares(m.X[1:, :2] @ m.v - m.y[1:]), "(6,)"),
     "rows turned and columns picked": (lambda m: cp.sum_squares(m.X[::-1, :2] @ m.v - m.y), "X[6"),
     "rows weighted unlike": (
         lambda m: cp.sum_squares((cp.diag(ROOTS) @ m.X) @ m.w + m.Z @ m.v - m.y),
         "weighted unlike",
     ),
-    "mixed before the columns": (lambda m: cp.sum_squares((np.tri(N) @ m.X) @ m.w - m.y), "features are"),
+    "mixed before the columns": (lambda m: cp.sum_squares((np.tri(N) @ m.X) @ m.w - m.y), "mixes the records"),
     "shifted logistic": (lambda m: cp.sum(cp.logistic(1 - m.margin)), "logistic", "nothing is added"),
     "private threshold": (lambda m: cp.sum(cp.huber(m.r, m.t[0])), "t stands where", "public number"),
     "public exponent": (lambda m: cp.sum(cp.power(m.r, cp.Parameter(value=2))), "none of the losses"),
     "label among the features": (lambda m: cp.sum_squares(m.X @ m.w + m.y * m.b - m.y), "another prediction"),
     "label sum apart": (lambda m: cp.sum(cp.pos(1 - m.margin)) + cp.sum(m.y) * m.b, "no loss of single records"),
     "label squared": (lambda m: cp.sum(cp.pos(1 - cp.multiply(cp.multiply(m.y, m.y), m.z))), "multiplied by itself"),
-    "rows split": (lambda m: cp.sum_squares(m.X[:3] @ m.w - m.y[:3]), "(3,)"),
     "other rows": (lambda m: cp.sum_squares(m.X @ m.w - m.y) + cp.sum_squares(m.X[::-1] @ m.w - m.y), "X[6"),
     "two derivatives": (lambda m: cp.sum(cp.abs(m.X @ m.w - m.y)) + cp.norm1(m.X @ m.w * 2 - m.y), "difference"),
     "two predictions": (
@@ -148,15 +146,7 @@ TRAPS: dict[str, tuple[Any, ...]] = {  # name -> (objective, words of the messag
     ),
     "a loop of products": (
         lambda m: sum(cp.abs(m.X[i] @ cp.multiply(m.D[i, :3], m.w)) for i in range(N)),
-        "one by one",
-    ),
-    "a loop of labels times rows": (
-        lambda m: sum(cp.logistic(-(m.y[i] * m.X[i]) @ m.w) for i in range(N)),
-        "one by one",
-    ),
-    "a loop of two predictions": (
-        lambda m: sum(cp.square(m.X[i] @ m.w + m.v[i % 2] - m.y[i]) for i in range(N)),
-        "another prediction",
+        "neither the label",
     ),
     "a loop of two losses": (
         lambda m: sum((cp.square if i % 2 else cp.abs)(m.X[i] @ m.w - m.y[i]) for i in range(N)),
