@@ -55,10 +55,10 @@ from dpmodel.programs.public import (
     spread,
     spread_of_rows,
 )
-from dpmodel.programs.released_program import finite, margin, relaxed_program, whole_sides
+from dpmodel.programs.released_program import finite, integer_sides, margin, relaxed_program
 from dpmodel.text import number
 
-# So many kinds of constraints are told one by one, and so many constraints of a kind by name.
+# So many kinds of constraints are named one by one, and so many constraints of a kind by name.
 _MOST_TOLD, _MOST_NAMED = 4, 4
 # And so many are drawn.
 _MOST_MOVED = 40
@@ -108,7 +108,7 @@ def treat(model: Program, options: Options, noise: NoiseDesign) -> Treatment:
             if "scalar" in noise.parts:
                 box[noise.parts["scalar"].measurement.positions] = _inwards(model, noise.parts["scalar"])
         shift, weights = tightened(model, noise, box)
-        words = partial(told, model, mode, weights, why)
+        words = partial(row_words, model, mode, weights, why)
         moved = {} if weights is not None else moved_by_label(model, -shift)
         unit = shift if weights is None else shift + weights @ finite(_sizes(model))
         tightening = furthest_inwards(model, noise, shift, weights)
@@ -120,7 +120,7 @@ def treat(model: Program, options: Options, noise: NoiseDesign) -> Treatment:
         why, relax, alone = "so that the true optimum stays feasible", margins.one, violation
         amount, missed = relax, np.maximum(missed, relax)
     expected = float(missed[model.form.private_rows].mean())
-    words, moved = partial(told, model, mode, None, why), moved_by_label(model, relax)
+    words, moved = partial(row_words, model, mode, None, why), moved_by_label(model, relax)
     return Treatment(relax, None, violation, alone, expected, np.nan, amount, words, moved, finite(margins.one))
 
 
@@ -192,7 +192,7 @@ def tightened_program(
         weights = sp.csr_array(half, shape=weights.shape)
     program = relaxed_program(model, c, b, entries, treatment.relax)
     declared = np.where(form.private_rows & model.affine.inequalities(), form.b0 + form.side_range[0], -np.inf)
-    return whole_sides(model, program.with_(b=np.maximum(program.b, declared)), treatment.relax), weights
+    return integer_sides(model, program.with_(b=np.maximum(program.b, declared)), treatment.relax), weights
 
 
 def furthest_inwards(model: Program, noise: NoiseDesign, shift: Floats, weights: sp.csr_array | None) -> float:
@@ -274,7 +274,7 @@ def has_integers(model: Program) -> bool:
 
 
 # ------------------------------------------------------------------ words
-def told(
+def row_words(
     model: Program,
     mode: Feasibility,
     weights: sp.csr_array | None,

@@ -148,7 +148,7 @@ def best_route(model: Program, algorithm: NearlyFeasible, options: Options) -> R
 
 
 def _routes(algorithm: NearlyFeasible, model: Program, options: Options) -> Iterator[Route]:
-    task = whole_task(model, algorithm, options)
+    task = task_of(model, algorithm, options)
     if not model.form.c0.any() and not private_objective(model):
         yield _single(algorithm, None, task)
         return
@@ -194,7 +194,7 @@ def _best_search(
     yield from (each for each in around if each is not None)
 
 
-def whole_task(model: Program, algorithm: NearlyFeasible, options: Options) -> Task:
+def task_of(model: Program, algorithm: NearlyFeasible, options: Options) -> Task:
     """The constraints' part of the budget, and the whole public set."""
     epsilon, delta = options.epsilon, options.delta
     if private_objective(model):

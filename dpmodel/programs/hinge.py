@@ -146,10 +146,10 @@ class NoisyHingeDescent(LeavesRowsOut):
             if step % max(plan.steps // 20, 1) == 0:
                 progress(f"descent on the violations, {plan.steps} steps", step / plan.steps)
             a = step + 1.0 if plan.accelerated else 1.0
-            requested = (weight * x + a * z) / (weight + a) if plan.accelerated else z
+            query = (weight * x + a * z) / (weight + a) if plan.accelerated else z
             total += a * task.tilt
             if plan.live.size:  # else no private entry counts, and there is nothing to ask for
-                sums = table.map_reduce(partial(_sums, requested, plan))
+                sums = table.map_reduce(partial(_sums, query, plan))
                 draw = source.laplace if plan.kind == "laplace" else source.gaussian
                 total[plan.live] += a * draw(sums, plan.scale) / k
             after = task.polytope.project(plan.start - plan.rate * total)

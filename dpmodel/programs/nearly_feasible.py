@@ -56,7 +56,7 @@ from dpmodel.programs.goals import (
     bound_of,
     noise_of_tests,
     objective_design,
-    whole_task,
+    task_of,
     why_none,
     with_promise,
 )
@@ -173,7 +173,7 @@ class NearlyFeasible(Mechanism[Program]):
     def at_least(self, model: Program, options: Options) -> Iterator[Bound]:
         """What one run with all of the budget promises on the whole public set without regard to the objective: every
         way to treat an objective adds to that."""
-        return self.least(whole_task(model, self, options))
+        return self.least(task_of(model, self, options))
 
     def forecast(self, model: Program, options: Options) -> Forecast | Verdict:
         formed = self.formed(model)

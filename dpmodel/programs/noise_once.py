@@ -49,16 +49,16 @@ from dpmodel.programs.public import (
 )
 from dpmodel.programs.released_program import (
     LEAST_VIOLATION,
+    integer_sides,
     relaxed_program,
     short_rows,
     shortfall,
     solve_most_inside,
     solve_released,
-    whole_sides,
 )
 from dpmodel.text import number, shortened
 
-# So many rows that may be short are told one by one.
+# So many rows that may be short are named one by one.
 _MOST_LISTED = 4
 Rows = tuple[tuple[str, float], ...]
 
@@ -177,7 +177,7 @@ class NoiseOnce(Mechanism[Program]):
                 program, weights = tightened_program(model, plan, treatment, c, b, entries)
             else:
                 program, weights = relaxed_program(model, c, b, entries, treatment.relax), None
-                program = whole_sides(model, program, treatment.relax)
+                program = integer_sides(model, program, treatment.relax)
             out = solve_released(model, options, program, weights=weights, unit=treatment.unit)
             if safe:
                 out = self._listed(model, options, program, weights, treatment, plan, out)
@@ -390,10 +390,10 @@ def statement(
 
 def listed(short: Rows) -> str:
     """The first rows that may be short, and how many more there are."""
-    told = [f"{shortened(label, 40)} (short by at most {number(amount)})" for label, amount in short[:_MOST_LISTED]]
-    more = len(short) - len(told)
-    told += [f"{more} more, by no more than that (listed in accuracy.short)"] if more else []
-    return " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else told[0]
+    named = [f"{shortened(label, 40)} (short by at most {number(amount)})" for label, amount in short[:_MOST_LISTED]]
+    more = len(short) - len(named)
+    named += [f"{more} more, by no more than that (listed in accuracy.short)"] if more else []
+    return " and ".join([", ".join(named[:-1]), named[-1]]) if len(named) > 1 else named[0]
 
 
 def _at_most(model: Program, noise: NoiseDesign, treatment: Treatment) -> str:
@@ -478,10 +478,8 @@ def at_least(model: Program, options: Options, kind: Kind) -> Iterator[Bound]:
         against = noise.standard_deviation * math.sqrt(12) / span * _ROUNDED
         against = min(against, _UNPREDICTED) if against < 1 else against
     # On average a row is missed by half of the noise's mean size at the largest x (``treatment.missed_on_average``).
-    deviation = noise.standard_deviation * np.sqrt(
-        form.sums_by_column(np.minimum(model.public.magnitudes(), norm) ** 2)
-    )
-    average = deviation * math.sqrt(2 / math.pi) * np.where(affine.equalities(), 1.0, 0.5)
+    sigma = noise.standard_deviation * np.sqrt(form.sums_by_column(np.minimum(model.public.magnitudes(), norm) ** 2))
+    average = sigma * math.sqrt(2 / math.pi) * np.where(affine.equalities(), 1.0, 0.5)
     expected = float(average[form.private_rows].mean())
     error = Violation(
         violation=min(violation, largest_violation(model)),

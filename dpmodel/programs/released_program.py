@@ -312,7 +312,7 @@ def relaxed_program(
     return base_program(model.form).with_(c=total_c, b=moved, A=A, band=band, ceiling=model.public.largest_sides)
 
 
-def whole_sides(model: Program, program: ConeProgram, relax: Floats) -> ConeProgram:
+def integer_sides(model: Program, program: ConeProgram, relax: Floats) -> ConeProgram:
     """``program`` with right-hand sides rounded in rows whose private part is an integer by public declaration.
 
     Row i is ``A_i x <= b_i``. Tightened (``relax_i < 0``), its side is at most b_i when the statement holds. With b_i

@@ -145,9 +145,9 @@ def play(
     total = np.zeros(form.shift.size)
     gain = plan.rate * form.total
     tilted = form.pull(np.arange(tilt.size), tilt) if tilt.any() else None
-    told = counted(f"multiplicative weights, {steps} steps", steps, progress)
+    tick = counted(f"multiplicative weights, {steps} steps", steps, progress)
     for _ in range(steps):
-        told()
+        tick()
         if tilted is not None:
             g[tilted[0]] -= gain * tilted[1]
         x = form.to_x(public.weights(g, z))
@@ -345,7 +345,7 @@ class Game(NearlyFeasible):
         """The plan of least error, and its error."""
         raise NotImplementedError
 
-    def told(self, rows: Any, shape: Shape, plan: Steps, task: Task) -> dict[str, Any]:
+    def details(self, rows: Any, shape: Shape, plan: Steps, task: Task) -> dict[str, Any]:
         """More public numbers for the forecast."""
         return {}
 
@@ -385,7 +385,7 @@ class Game(NearlyFeasible):
                 "steps": plan.count, "range": reach, "selection scale": reach / plan.epsilon,
                 "epsilon of a selection": plan.epsilon, "rate": plan.rate, "columns": shape.form.columns,
                 "L": shape.form.total,
-                **self.told(rows, shape, plan, task),
+                **self.details(rows, shape, plan, task),
             },
             plan=plan,
         )  # fmt: skip
@@ -488,7 +488,7 @@ class ScalarMultiplicativeWeights(Game):
     def width(self, form: SimplexForm, rows: ScalarRows) -> float:
         return form.widest_rows(rows.matrix)
 
-    def told(self, rows: ScalarRows, shape: Shape, plan: Steps, task: Task) -> dict[str, Any]:
+    def details(self, rows: ScalarRows, shape: Shape, plan: Steps, task: Task) -> dict[str, Any]:
         return {"width of the losses": shape.width}
 
     def range_of(self, rows: ScalarRows, polytope: Polyhedron) -> float:

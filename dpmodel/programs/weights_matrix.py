@@ -331,7 +331,7 @@ class NoisyMultiplicativeWeights(Game):
     def width(self, form: SimplexForm, rows: MatrixRows) -> float:
         return form.row_range(rows.rows.lower, rows.rows.upper)
 
-    def told(self, rows: MatrixRows, shape: Shape, plan: Steps, task: Task) -> dict[str, Any]:
+    def details(self, rows: MatrixRows, shape: Shape, plan: Steps, task: Task) -> dict[str, Any]:
         return {
             "row noise": {"distribution": "laplace" if self.pure(task) else "gaussian", "scale": plan.noise},
             "change of a row": {"l1": rows.row_l1, "l2": rows.row_l2, "linf": rows.linf},

@@ -232,7 +232,7 @@ def test_noise_on_costs_and_engines_share_beta(private_costs: bool) -> None:
     model = scored(private_costs).model
     engine: Any = by_name("noisy-hinge-descent")
     options = Options(1.0, 1e-6, 0.1)
-    task = routes.whole_task(model, engine, options)
+    task = routes.task_of(model, engine, options)
     measured = routes.objective_design(model, options)
     total = task.beta
     if measured is not None:
@@ -246,7 +246,7 @@ def test_noise_on_costs_and_engines_share_beta(private_costs: bool) -> None:
 def test_the_runs_and_the_tests_of_a_search_share_beta(steps: int) -> None:
     model = scored(False).model
     engine: Any = by_name("noisy-hinge-descent")
-    task = routes.whole_task(model, engine, Options(1.0, 1e-6, 0.1))
+    task = routes.task_of(model, engine, Options(1.0, 1e-6, 0.1))
     law = routes.noise_of_tests(engine, task, steps)
     (found,) = routes._searching(engine, task, 10.0, steps)
     one = float(beyond(kind_of(law), law.scale, found.margin))
@@ -266,7 +266,7 @@ def test_regret_and_shortfalls_of_weights_share_beta(monkeypatch: Any) -> None:
         monkeypatch.setattr(coefficients, name, watched)
     model = scored(False).model
     engine: Any = by_name("noisy-multiplicative-weights")
-    task = routes.whole_task(model, engine, Options(1.0, 1e-6, 0.1))
+    task = routes.task_of(model, engine, Options(1.0, 1e-6, 0.1))
     engine.promise(task)
     assert len(asked) >= 2 and asked[0] + asked[1] <= task.beta * (1 + 1e-9)
 

@@ -63,7 +63,7 @@ def spent(mechanism: Any, rows: str, epsilon: float, delta: float) -> float:
     source, theta = Transcript(0), made.read_private()
     engines._released_cost(made, options, theta, source)
     ((kind, scale),) = [(draw.distribution, draw.arguments[0]) for draw in source.draws]
-    whole = routes.whole_task(made, mechanism, options)
+    whole = routes.task_of(made, mechanism, options)
     left = epsilon - whole.epsilon
     assert left > 0
     if kind == "laplace":

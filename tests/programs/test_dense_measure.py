@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpmodel.kernels import dense_measure
-from dpmodel.kernels.dense_measure import DenseMeasure
+from dpmodel.programs import dense_weights as dense_measure
+from dpmodel.programs.dense_weights import DenseMeasure
 
 
 def by_sorting(log_weights, density, idle=0):

@@ -19,12 +19,11 @@ import dpmodel as dpm
 from dpmodel.as_printed import algorithm_2
 from dpmodel.as_printed.algorithm_2 import ALGORITHM_2
 from dpmodel.contract import Options, no_progress
-from dpmodel.kernels.dense_measure import DenseMeasure
 from dpmodel.privacy import SeededSource
 from dpmodel.privacy.spend import Spend
 from dpmodel.programs import dense_weights as weights
 from dpmodel.programs.dense_oracles import ListedSelection, NoisyMinimisation, ProductSelection, oracles
-from dpmodel.programs.dense_weights import DENSE_MULTIPLICATIVE_WEIGHTS, Plan
+from dpmodel.programs.dense_weights import DENSE_MULTIPLICATIVE_WEIGHTS, DenseMeasure, Plan
 from dpmodel.programs.goals import Task
 from dpmodel.programs.rows import private_rows, public_polyhedron
 

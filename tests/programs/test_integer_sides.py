@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.programs.released_program import relaxed_program, whole_sides
+from dpmodel.programs.released_program import integer_sides, relaxed_program
 
 
 def batches(need: float, **declared: Any) -> dpm.Problem:
@@ -53,8 +53,8 @@ def rounding(write: Any, amount: float) -> tuple[np.ndarray, np.ndarray, np.ndar
     noise = np.random.default_rng(3).uniform(-1, 1, (200, b.size)) * amount * rows
     noise[0], noise[1] = amount * rows, -amount * rows
     relax = np.where(rows, -amount, 0.0)
-    inwards = [whole_sides(model, relaxed_program(model, None, b + e, None, relax), relax).b for e in noise]
-    outwards = [whole_sides(model, relaxed_program(model, None, b + e, None, -relax), -relax).b for e in noise]
+    inwards = [integer_sides(model, relaxed_program(model, None, b + e, None, relax), relax).b for e in noise]
+    outwards = [integer_sides(model, relaxed_program(model, None, b + e, None, -relax), -relax).b for e in noise]
     true = model.form.b0 + b
     return true[rows], np.array(inwards)[:, rows], np.array(outwards)[:, rows]
 
@@ -117,7 +117,7 @@ def test_what_may_be_no_integer_is_not_rounded(write: Any) -> None:
     b = model.form.scalar.apply(model.read_private())
     relax = np.where(model.form.private_rows, -0.1, 0.0)
     program = relaxed_program(model, None, b, None, relax)
-    assert whole_sides(model, program, relax) is program
+    assert integer_sides(model, program, relax) is program
 
 
 def test_relaxed_rows_with_private_coefficients_keep_the_true_optimum() -> None:

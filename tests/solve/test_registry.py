@@ -86,7 +86,7 @@ def row_cell(**bounds: Any) -> dpm.Problem:
     return dpm.Problem(cp.Minimize(0), [cp.sum(x) == 1, A @ x <= 50])
 
 
-def whole_sides(rows: int) -> dpm.Problem:
+def integer_sides(rows: int) -> dpm.Problem:
     b = dpm.Private(shape=rows, name="b", unit="entry", linf=1, integer=True)
     return dpm.Problem(cp.Minimize(0), [np.arange(3 * rows).reshape(rows, 3) @ cp.Variable(3) == b])
 
@@ -117,8 +117,8 @@ CELLS: dict[tuple[str, str], list[dpm.Problem]] = {
         equality_cell(),
         few_binding_cell(),
         scalar_with_cost(),
-        whole_sides(4),
-        whole_sides(ENOUGH),
+        integer_sides(4),
+        integer_sides(ENOUGH),
     ],
     ("row", "low"): [
         row_cell(linf=0.1, bounds=[0, 1]),

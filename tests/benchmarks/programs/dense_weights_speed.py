@@ -18,8 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.kernels.dense_measure import DenseMeasure
-from dpmodel.programs.dense_weights import Plan, descend
+from dpmodel.programs.dense_weights import DenseMeasure, Plan, descend
 from tests.benchmarks.measuring import Expectations, Table, header, parser, short
 
 
