@@ -299,9 +299,9 @@ class Splits:
         the way that lies in the box: the bound speaks of such points too, only more weakly. NEAR noise scales beyond
         the measured value are further than an optimum is from its data.
         """
-        reach = NEAR * self.scale + np.abs(image - self.centre)
-        lower = np.clip(image - reach, self.lower, self.upper)
-        upper = np.clip(image + reach, self.lower, self.upper)
+        distance = NEAR * self.scale + np.abs(image - self.centre)
+        lower = np.clip(image - distance, self.lower, self.upper)
+        upper = np.clip(image + distance, self.lower, self.upper)
         derivative = y - self.linear
         excess = derivative - np.clip(derivative, -self.absolute, self.absolute)
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -330,11 +330,11 @@ def _rows(
     coo = matrix.tocoo()
     for sign, side in ((1.0, "at least"), (-1.0, "at most")) if equality else ((1.0, "at least"),):
         least = coo.data * np.where(coo.data * sign > 0, form.lower[coo.col], form.upper[coo.col])
-        reach = np.bincount(coo.row, weights=least, minlength=right.size)
+        extreme = np.bincount(coo.row, weights=least, minlength=right.size)
         size = np.bincount(coo.row, weights=_finite(least), minlength=right.size)
-        bad = np.flatnonzero(sign * (reach - right) > _SLACK * (np.abs(right) + size + 1e-12))
+        bad = np.flatnonzero(sign * (extreme - right) > _SLACK * (np.abs(right) + size + 1e-12))
         if bad.size:
-            _raise_row(origins, numbers, int(bad[0]), side, float(reach[bad[0]]), float(right[bad[0]]), equality)
+            _raise_row(origins, numbers, int(bad[0]), side, float(extreme[bad[0]]), float(right[bad[0]]), equality)
 
 
 def _finite(terms: Floats) -> Floats:
@@ -342,14 +342,14 @@ def _finite(terms: Floats) -> Floats:
 
 
 def _raise_row(
-    origins: Origins, numbers: Integers, row: int, side: str, reach: float, right: float, equality: bool
+    origins: Origins, numbers: Integers, row: int, side: str, extreme: float, right: float, equality: bool
 ) -> None:
     first = int(np.searchsorted(numbers, numbers[row]))
     entry = f", row {row - first}," if (numbers == numbers[row]).sum() > 1 else ""
     wanted = "be" if equality else "be at most"
     raise InfeasibleError(
         f"{origins.labels[int(numbers[row])]}{entry} cannot be met under the bounds of its variables",
-        why=f"with the constants on the right, its left side is {side} {reach:.10g} and must {wanted} {right:.10g}",
+        why=f"with the constants on the right, its left side is {side} {extreme:.10g} and must {wanted} {right:.10g}",
         remedy="correct the total, or the bounds",
     )
 

@@ -48,12 +48,12 @@ def integer_problem(problem: TreeProblem) -> TreeProblem:
         value=np.concatenate([floor, floor[between] + 1.0]),
         absolute=np.concatenate([problem.absolute * (1.0 - fraction), (problem.absolute * fraction)[between]]),
         square=np.concatenate([problem.square, problem.square[between]]),
-        lower=-_lower_bound(-problem.lower),
-        upper=_lower_bound(problem.upper),
+        lower=-_largest_integer(-problem.lower),
+        upper=_largest_integer(problem.upper),
     )
 
 
-def _lower_bound(bound: Floats) -> Floats:
+def _largest_integer(bound: Floats) -> Floats:
     """Largest integers below; infinite bounds as they are."""
     return np.where(np.isinf(bound), bound, np.floor(bound + _ROUNDING))
 
@@ -136,7 +136,7 @@ def _knapsack(family: Generation, x: Floats, left: Floats, right: Floats, target
     return out
 
 
-def whole_division(family: Generation, x: Floats, left: Floats, right: Floats, division: Floats) -> Floats:
+def integer_division(family: Generation, x: Floats, left: Floats, right: Floats, division: Floats) -> Floats:
     """A division into integers, each the given one rounded up or down, for whole x, left and right: differences of
     the rounded running sums of the fractions."""
     near = np.rint(division)
@@ -265,7 +265,7 @@ def _divide(
         out = pro_rata(family, x, left, right)
     else:
         out = nearest(family, x, left, right, target, spread)
-    return whole_division(family, x, left, right, out) if whole else out
+    return integer_division(family, x, left, right, out) if whole else out
 
 
 @dataclass(frozen=True)

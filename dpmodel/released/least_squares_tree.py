@@ -177,8 +177,8 @@ class _Search:
                 dual = moved - z
             self.rounds += _BLOCK
             self.nearest = x
-            apart = max(float(np.abs(x - z).max()), float(np.abs(z - before).max()))
-            if apart <= _EXACT * self.size:
+            change = max(float(np.abs(x - z).max()), float(np.abs(z - before).max()))
+            if change <= _EXACT * self.size:
                 return x
             held = np.zeros(z.size, dtype=np.int8)
             held[moved < bounds.lower] = -1
@@ -339,9 +339,9 @@ class LeastSquaresTree(Mechanism[Postprocessing]):
         ``top_down`` : not the optimum where bounds bind, but level by level from the top: each level is the point
         nearest to the estimates without bounds that keeps its bounds and sums to the level above (``descended``). Under
         x >= 0 the optimum moves a total of many small cells up, the more the less is known of the total itself. Here
-        bounds of cells do not reach upwards, so an upper level keeps the error of the best linear unbiased estimate,
+        bounds of cells do not move the levels above, so these keep the error of the best linear unbiased estimate,
         whose variance is never above that of the published number; levels below a bound that binds are simulated
-        (``tests/queries/test_form_choice.py``), not proved.
+        (``tests/released/test_form_choice.py``), not proved.
     Cost
         Linear in the nodes: one projection without bounds, about ten with x >= 0.
     """

@@ -67,7 +67,7 @@ class TreePlan(PublicFacts):
         )
 
 
-def whole_weights(weights: Floats) -> tuple[Integers, float]:
+def integer_weights(weights: Floats) -> tuple[Integers, float]:
     """Integers u and a unit with ``u unit`` equal to the weights to a relative 1e-12 where they are small
     multiples of a common unit (so the objective changes by no more than that share), else to 2^-44 of the largest
     weight (2^-35 with 2^24 measurements). Sums of integers are exact, so derivatives that should be equal are.
@@ -132,7 +132,7 @@ def tree_plan(problem: TreeProblem) -> TreePlan:
         As ``domains``.
     """
     lower, upper, cut = domains(problem)
-    units, unit = whole_weights(problem.absolute)
+    units, unit = integer_weights(problem.absolute)
     given = (problem.tree, problem.node, problem.absolute, problem.lower, problem.upper)
     return TreePlan(*given, lower, upper, units, unit, _levels(problem, units, cut))
 

@@ -127,14 +127,14 @@ def _smallest(q: Floats, centre: Floats, node: np.ndarray, point: Floats, weight
         begin = end
         least, p, left = None, 0.0, 0.0
         while heap:
-            minus, jump, sensitivity = heap[0]
+            minus, jump, change = heap[0]
             p = -minus
             right = steep * p + level
             if right < -rounding:
                 break
             heappop(heap)
             left = right - jump
-            steep -= sensitivity
+            steep -= change
             level = left - steep * p
             if left < -rounding:
                 least = p

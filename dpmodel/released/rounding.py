@@ -73,15 +73,15 @@ def round_tree(tree: Tree, x: Floats, how: TreeRounding = "unbiased", seed: int 
     found[roots] += up
     for generation in tree.generations:
         f = fraction[generation.below]
-        lower_bounds = down[generation.below]
-        quota = found[generation.nodes] - generation.sum(lower_bounds)
+        floors = down[generation.below]
+        quota = found[generation.nodes] - generation.sum(floors)
         if how == "nearest":
             up = _largest(generation, f, quota)
         else:
             chance = draw(size=quota.size) if how == "unbiased" else np.full(quota.size, 0.5)
             up = _systematic(generation, f, quota, chance)
-            up = _repaired(generation, f, given[generation.below] - lower_bounds, quota, up)
-        found[generation.below] = lower_bounds + up
+            up = _repaired(generation, f, given[generation.below] - floors, quota, up)
+        found[generation.below] = floors + up
     return found
 
 
@@ -427,8 +427,8 @@ def _keeps(form: LikelihoodForm, x: Floats, sums: Floats, scale: Floats) -> None
     low, high = np.where(whole, np.rint(sums), np.floor(sums)), np.where(whole, np.rint(sums), np.ceil(sums))
     p = form.equality_value.size
     most = np.concatenate([form.equality_value, form.inequality_value]) / scale
-    reach = slack * np.maximum(1.0, np.abs(most))
-    wrong = (high > most + reach) | ((np.arange(most.size) < p) & (low < most - reach))
+    tolerance = slack * np.maximum(1.0, np.abs(most))
+    wrong = (high > most + tolerance) | ((np.arange(most.size) < p) & (low < most - tolerance))
     if wrong.any() or (down < form.lower - slack).any() or (up > form.upper + slack).any():
         raise SpecificationError(
             "floors and ceilings do not keep the bounds or constraints",

@@ -382,10 +382,10 @@ class TreeProjector:
         if forced.size == 0:
             return
         _, sums = self._upward(np.zeros(self.tree.size), self._to)
-        _, reach = self._upward(np.zeros(self.tree.size), np.abs(self._to))
+        _, sizes = self._upward(np.zeros(self.tree.size), np.abs(self._to))
         own = np.full(self.tree.size, np.nan)
         own[self._held] = self._to
-        wrong = np.abs(sums - own)[forced] > _AGREE * (reach[forced] + np.abs(own[forced]))
+        wrong = np.abs(sums - own)[forced] > _AGREE * (sizes[forced] + np.abs(own[forced]))
         if wrong.any():
             raise InfeasibleError(
                 f"the fixed values below node {int(forced[wrong][0])} of the tree do not add up to its own",

@@ -15,7 +15,7 @@ from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.privacy import SeededSource
 from dpmodel.released.exact_tree import EXACT_TREE, ExactTree, integer_problem, solve_exact_tree
 from dpmodel.released.form import LikelihoodForm
-from dpmodel.released.messages import tree_plan, whole_weights
+from dpmodel.released.messages import integer_weights, tree_plan
 from dpmodel.released.model import Postprocessing
 from dpmodel.released.trees import Tree, TreeProblem
 
@@ -296,10 +296,10 @@ def test_large_values_and_small_scales() -> None:
 
 
 def test_whole_weights() -> None:
-    units, unit = whole_weights(np.array([0.1, 0.2, 0.3, 0.1 + 0.2, 0.0, 0.25]))
+    units, unit = integer_weights(np.array([0.1, 0.2, 0.3, 0.1 + 0.2, 0.0, 0.25]))
     assert units.tolist() == [2, 4, 6, 6, 0, 5] and unit == pytest.approx(0.05)
     weights = np.random.default_rng(0).random(50)
-    units, unit = whole_weights(weights)
+    units, unit = integer_weights(weights)
     np.testing.assert_allclose(units * unit, weights, atol=2.0**-44)
 
 

@@ -342,7 +342,7 @@ def test_remedies_of_rounding_are_none_that_fail_as_well(total, over):
 @pytest.mark.parametrize("how", ["unbiased", "controlled", "nearest"])
 def test_plans_count_the_rounding(how):
     lines = crossed(known={(): 30.0}).plan(round=how).lower_bounds
-    assert any(line.startswith(f"rounding ({how})") and "about" in line for line in lines)
+    assert any(line.startswith(f"rounding ({how})") for line in lines)
     with pytest.raises(dpm.errors.SpecificationError, match="round="):
         crossed().plan(round="up")
 

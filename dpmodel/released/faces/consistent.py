@@ -142,8 +142,8 @@ class Consistent:
     @property
     def mechanism(self) -> str | AnyMechanism:
         """What the last ``solve`` was asked for, or the name that it chose."""
-        requested = self._solved.mechanism
-        return self._solved.release.mechanism if requested == "auto" and self._solved.release is not None else requested
+        given = self._solved.mechanism
+        return self._solved.release.mechanism if given == "auto" and self._solved.release is not None else given
 
     @property
     def x(self) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, Labels
-from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError
+from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.marks.domain import Domain, key
 from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy.distributions import Laplace
@@ -28,10 +28,9 @@ from dpmodel.released.faces.consistent import (
 )
 from dpmodel.released.faces.query_release import MOST_CELLS, MarginalAnswer, Over
 from dpmodel.released.faces.refits import AUTO, Setting, settled
+from dpmodel.released.faces.rounding import rounded_table, rounding_words
 from dpmodel.released.faces.workload import Marginal, Tables, allowed_cells, marginal_named, sums, zero_cells
 from dpmodel.released.model import Postprocessing
-from dpmodel.released.rounding import How, round_form, round_total
-from dpmodel.text import number
 
 # Columns along one axis, and their values there (None: in the order of the domain).
 Axis = tuple[tuple[str, ...], tuple[Any, ...] | None]
@@ -135,57 +134,6 @@ def listed(measured: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(measured, Mapping):
         return [(k, each) for k, v in measured.items() for each in (v if isinstance(v, list | tuple) else [v])]
     return [(axis_names(each) if isinstance(each, Noisy) else None, each) for each in measured]
-
-
-# ------------------------------------------------------------------ rounding
-
-
-def rounded_table(model: Postprocessing, x: Floats, round: str, seed: int) -> Floats:
-    """(n,) integers near x. Without other constraints, the total of a table goes to its floor or ceiling.
-
-    "controlled" and "nearest" are the same here: the nearest whole point that keeps every constraint, or one near it
-    where the search for it ends before (``nearest_integer``).
-
-    Raises
-    ------
-    SpecificationError
-        Where no unbiased rounding keeps all constraints.
-    InfeasibleError
-        Where no integers do.
-    DPModelError
-        Where none were found before the search ended.
-    """
-    form = model.form
-    assert form is not None
-    how: How = "unbiased" if round == "unbiased" else "controlled"
-    alone = form.equality.shape[0] == form.inequality.shape[0] == 0
-    edges = np.concatenate([form.lower, form.upper])
-    try:
-        if alone and model.shape is not None and (edges[np.isfinite(edges)] % 1 == 0).all():
-            return round_total(x, how=how, seed=seed)
-        return round_form(form, x, how=how, seed=seed)
-    except DPModelError as error:
-        raise type(error)(error.what, why=error.why, remedy=error.remedy.replace("how=", "round=")) from None
-
-
-def rounding_words(model: Postprocessing, round: str) -> str:
-    """How rounding a table to integers is done and about how long it takes, for its plan."""
-    form = model.form
-    assert form is not None
-    rows = form.equality.shape[0] + form.inequality.shape[0]
-    if round == "unbiased" or not rows:
-        return f"rounding ({round}): one pass over {form.size} cells, about {number(_second(1e-6 * form.size))} s"
-    entries = form.equality.nnz + form.inequality.nnz
-    seconds = number(_second(0.05 + 2e-5 * entries + 1e-9 * entries * rows))
-    return (
-        f"rounding ({round}): a linear program of {form.size} cells and {rows} sums, about {seconds} s, and a "
-        "search of a bounded number of nodes where its vertex is not whole, which can take many times as long; "
-        "more than two crossing margins may be refused: then no rounding, or two of them"
-    )
-
-
-def _second(seconds: float) -> float:
-    return float(f"{max(seconds, 0.01):.1g}")
 
 
 # ------------------------------------------------------------------ the tables
@@ -368,7 +316,7 @@ def consistent_table(
     wide, allowed = _over(over, public, structural_zeros)
     wanted = [m for m, *_ in parts] + list(margins)
     tables = Tables.whole(public, allowed) if wide == "domain" else Tables.local(public, wanted)
-    parts = _reached(tables, parts)
+    parts = _with_cells(tables, parts)
     _refuse_too_many(tables)
     low, high = _cells(tables, wide, nonneg, bounds)
     zero = zero_cells(structural_zeros, tables, wide)
@@ -452,7 +400,7 @@ def _over(over: Any, domain: Domain, zeros: Any) -> tuple[str, Integers | None]:
     return ("marginals" if allowed is None else "domain"), allowed
 
 
-def _reached(tables: Tables, parts: list[Part]) -> list[Part]:
+def _with_cells(tables: Tables, parts: list[Part]) -> list[Part]:
     """What was measured, without sums over no cell that x lists: nothing but noise."""
     if tables.cells is None:
         return parts

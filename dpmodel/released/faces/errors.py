@@ -326,7 +326,7 @@ def intervals(
 
     Notes
     -----
-    "noise": the error of a linear unbiased estimate, drawn anew R times, is exchangeable with its actual error, so
+    "noise": the error of a linear unbiased estimate, drawn R times, is exchangeable with its actual error, so
     the ceil((R + 1) level)-th smallest of the R absolute errors covers the actual one with probability ``level`` or
     more, for any R and any distribution.
 
@@ -378,12 +378,12 @@ def intervals(
         low, high = np.quantile(kept, [(1 - level) / 2, (1 + level) / 2], axis=0)
         if method == "basic":
             low, high = 2 * center - high, 2 * center - low
-    bottom, top = reach(form, rows)
+    bottom, top = range_of(form, rows)
     ends = (_shaped(np.clip(end, bottom, top), shape) for end in (low, high))
     return Intervals(*ends, float(level), method)
 
 
-def reach(form: LikelihoodForm, rows: sp.csr_array | None) -> tuple[Floats, Floats]:
+def range_of(form: LikelihoodForm, rows: sp.csr_array | None) -> tuple[Floats, Floats]:
     """(k,) least and largest value of each function over the box (other constraints left out)."""
     if rows is None:
         return form.lower, form.upper

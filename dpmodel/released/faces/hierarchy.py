@@ -18,7 +18,8 @@ from dpmodel.marks.layout import labels_of
 from dpmodel.marks.noisy import Noisy
 from dpmodel.released.faces.consistent import Consistent, Round, box, checked_noisy, flattened, public_array
 from dpmodel.released.faces.refits import AUTO
-from dpmodel.released.faces.tree_query import TreeOfSums, known_nodes, rounded_tree
+from dpmodel.released.faces.rounding import rounded_tree
+from dpmodel.released.faces.tree_query import TreeOfSums, known_nodes
 from dpmodel.released.form import picks
 from dpmodel.released.trees import Tree
 
@@ -312,11 +313,11 @@ class FittedHierarchy(Consistent):
         return {str(level): x[self.hierarchy._span(level)] for level in self.hierarchy.levels}
 
     def _labels(self) -> Mapping[str, Labels]:
-        def told(name: Hashable) -> Hashable:
+        def text(name: Hashable) -> Hashable:
             return " / ".join(map(str, name)) if isinstance(name, tuple) else name
 
         levels = self.hierarchy.levels
-        return {str(level): ((str(level), tuple(map(told, self.hierarchy.level(level)))),) for level in levels}
+        return {str(level): ((str(level), tuple(map(text, self.hierarchy.level(level)))),) for level in levels}
 
     def _rounded(self, x: Floats, round: Round, seed: int) -> Floats:
         return rounded_tree(self.hierarchy.tree, x, self._form.lower, self._form.upper, round, seed)

@@ -189,8 +189,8 @@ class QueryRelease:
 
     def _for_the_loss(self, epsilon: float, delta: float, options: dict[str, Any]) -> dict[str, Any]:
         if delta > 0 and options.get("mechanism", "auto") == "auto":
-            requested = {k: v for k, v in options.items() if k not in _OF_SOLVE}
-            plan = self.problem.plan(epsilon, delta, **requested)
+            of_plan = {k: v for k, v in options.items() if k not in _OF_SOLVE}
+            plan = self.problem.plan(epsilon, delta, **of_plan)
             fits = any(c.mechanism == MEASURE_AND_FIT.name and c.eligible for c in plan.candidates)
             if fits and plan.chosen.mechanism in _ONCE:
                 return {**options, "mechanism": MeasureAndFit(loss=self.loss)}

@@ -32,9 +32,9 @@ from dpmodel.released.faces.consistent import (
     refuse_contradiction,
 )
 from dpmodel.released.faces.refits import AUTO, Setting, settled
+from dpmodel.released.faces.rounding import rounded_tree
 from dpmodel.released.form import picks
 from dpmodel.released.model import Postprocessing
-from dpmodel.released.rounding import round_tree
 from dpmodel.released.trees import Tree, TreeProblem
 
 
@@ -202,7 +202,7 @@ def known_nodes(
     for level in reversed(tree.levels[1:]):
         up, first = tree.parent[level], int(tree.parent[level][0])
         here = np.unique(up)
-        below, above = (np.bincount(up - first, weights=reach[level])[here - first] for reach in (least, most))
+        below, above = (np.bincount(up - first, weights=ends[level])[here - first] for ends in (least, most))
         own = low[here] == high[here]
         for node, a, b in zip(here[own].tolist(), below[own].tolist(), above[own].tolist(), strict=True):
             refuse_contradiction(repr(names[node]), float(low[node]), "its parts sum to", a, b)
@@ -211,26 +211,6 @@ def known_nodes(
         low[here], high[here] = np.where(own, sums, low[here]), np.where(own, sums, high[here])
         least[here], most[here] = np.where(own, sums, below), np.where(own, sums, above)
     return low, high
-
-
-def rounded_tree(tree: Tree, x: Floats, lower: Floats, upper: Floats, round: Round, seed: int) -> Floats:
-    """(nodes,) whole consistent numbers, each the floor or ceiling of x; see ``round_tree``.
-
-    Raises
-    ------
-    SpecificationError
-        Where a bound or known number is not whole, so that floors and ceilings do not keep it.
-    """
-    whole = round_tree(tree, x, round, seed)
-    wrong = np.maximum(lower - whole, whole - upper)
-    at = int(np.argmax(wrong))
-    if wrong[at] > 1e-6 * max(1.0, abs(whole[at])):
-        raise SpecificationError(
-            f"rounded, node {at} would be {whole[at]:.12g}, not in {lower[at]:.12g} to {upper[at]:.12g}",
-            why="a bound or known total that is not whole: rounding keeps floors and ceilings only",
-            remedy="round=None, or whole bounds and totals",
-        )
-    return whole
 
 
 # ------------------------------------------------------------------ the tree over a histogram
