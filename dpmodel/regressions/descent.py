@@ -131,7 +131,7 @@ class NoisyDescent(PureToo):
             predicted=plan.predicted,
             at_most=averaged_excess(noise, settings, options.beta),
             work=f"{passes}, noise on {model.size} sums in each",
-            noise={**noise.told(settings), **details},
+            noise={**noise.described(settings), **details},
             caveats=clip_note(model, settings.clip),
         )
 
@@ -146,11 +146,11 @@ class NoisyDescent(PureToo):
             gradient = private_gradient(steps, rows, noise)
         step = counted(f"gradient descent, {settings.steps} steps", settings.steps, progress)
 
-        def told(w: np.ndarray) -> np.ndarray:
+        def counting(w: Floats) -> Floats:
             step()
             return gradient(w)
 
-        points = descend(steps.model, steps.metric, settings, told)
+        points = descend(steps.model, steps.metric, settings, counting)
         return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))
 
 
@@ -164,19 +164,19 @@ def _noise(rate: float | None, model: PrivateRegression, epsilon: float, delta: 
 
 
 @cached
-def _plan(model: PrivateRegression, requested: NoisyDescent, epsilon: float, delta: float) -> DescentPlan:
-    noise = partial(_noise, requested.rate, model, epsilon, delta)
-    if requested.rate is not None:
-        full = replace(requested, rate=None, steps=None).plan(model, Options(epsilon, delta))
-        return Search(model, noise, pure=False, steps=requested.steps or _SAMPLED_STEPS).near(full.settings)
+def _plan(model: PrivateRegression, mechanism: NoisyDescent, epsilon: float, delta: float) -> DescentPlan:
+    noise = partial(_noise, mechanism.rate, model, epsilon, delta)
+    if mechanism.rate is not None:
+        full = replace(mechanism, rate=None, steps=None).plan(model, Options(epsilon, delta))
+        return Search(model, noise, pure=False, steps=mechanism.steps or _SAMPLED_STEPS).near(full.settings)
     return Search(
         model,
         noise,
         pure=delta == 0,
-        steps=requested.steps,
-        momentum=requested.momentum,
-        averaging=requested.averaging,
-        middle=requested.middle,
+        steps=mechanism.steps,
+        momentum=mechanism.momentum,
+        averaging=mechanism.averaging,
+        middle=mechanism.middle,
     ).best()
 
 

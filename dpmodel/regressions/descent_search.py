@@ -106,7 +106,7 @@ _SIDE_BY_SIDE = 500_000  # numbers in the largest arrays of trials side by side
 # Weight of labels that hardly depend on the columns: beside flat and falling spectra and columns that move together,
 # one of four kinds.
 _WEAK = 1 / 4
-LOWER_BOUND = 0.003  # of the excess of knowing nothing: less is as good as none
+NEGLIGIBLE = 0.003  # of the excess of knowing nothing: less is as good as none
 
 
 @dataclass(frozen=True)
@@ -224,8 +224,8 @@ class Search:
     def _least(self, points: Sequence[Point], *, harmless: bool = True) -> Point:
         """The point of least risk, the first among equals; all have the same number of steps. ``harmless`` : harm
         counts."""
-        asked = [self.settings(point) for point in points]
-        new = [each for each in dict.fromkeys(asked) if each not in self._seen]
+        wanted = [self.settings(point) for point in points]
+        new = [each for each in dict.fromkeys(wanted) if each not in self._seen]
         populations = choosers(self.model)
         seeds = range(self._draws())
         for at in range(0, len(new), most := max(1, _SIDE_BY_SIDE // (populations.count * max(self.model.size, 256)))):
@@ -235,7 +235,7 @@ class Search:
                 scores = {kind: self._scores(found[kind][k]) for kind in self.averagings}
                 best = min(scores, key=lambda kind: scores[kind])
                 self._seen[each] = *scores[best], replace(each, averaging=best)
-        return min(zip(points, asked, strict=True), key=lambda pair: self._seen[pair[1]][:2][0 if harmless else 1])[0]
+        return min(zip(points, wanted, strict=True), key=lambda pair: self._seen[pair[1]][:2][0 if harmless else 1])[0]
 
     def _scores(self, found: Floats) -> tuple[float, float]:
         """What settings are chosen by, and its part that tells whether anything is learnt.
@@ -248,7 +248,7 @@ class Search:
         with np.errstate(divide="ignore", over="ignore"):
             shares = np.maximum(found, 0.0) / np.maximum(choosers(self.model).nothing, 1e-300)
         weak = self.model.loss.labels == "number"
-        gain = float(np.log(LOWER_BOUND + shares[:-1] if weak else LOWER_BOUND + shares).mean())
+        gain = float(np.log(NEGLIGIBLE + shares[:-1] if weak else NEGLIGIBLE + shares).mean())
         return ((1 - _WEAK) * gain + _WEAK * math.log(max(shares[-1], 1.0)) if weak else gain), gain
 
     def _draws(self) -> int:

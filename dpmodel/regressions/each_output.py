@@ -29,7 +29,7 @@ class EachOutput(Mechanism[PrivateOutputs]):
     Privacy
         A record owns its features and all of its labels, and output j reads a function of these. So the run on output j
         is, about the whole record, as private as ``engine`` is about a record with one label: (epsilon_j, delta_j), or
-        mu_j-GDP where all that it releases is Gaussian noise (``PureToo`` as asked). Runs follow each other; shares and
+        mu_j-GDP where all that it releases is Gaussian noise (``PureToo`` as given). Runs follow each other; shares and
         settings are public facts. They compose to (sum epsilon_j, sum delta_j), the shares being epsilon / k and
         delta / k; or, mu_j-GDP each, to ``sqrt(k) mu_j <= mu`` with the mu of (epsilon, delta) (Balle and Wang 2018),
         a larger share, left only where Laplace noise with epsilon / k is predicted to do better. The rows are read once
@@ -99,11 +99,11 @@ class EachOutput(Mechanism[PrivateOutputs]):
         outcomes = []
         for j, (part, mine) in enumerate(zip(model.parts, rows, strict=True)):
 
-            def told(stage: str, done: float, j: int = j) -> None:
+            def report(stage: str, done: float, j: int = j) -> None:
                 progress(f"output {j + 1} of {count}: {stage}", (j + done) / count)
 
             own = part if mine is None else replace(part, read=_handing(mine))
-            outcomes.append(run(own, share, noise, told))
+            outcomes.append(run(own, share, noise, report))
         points = [outcome.x for outcome in outcomes if outcome.x is not None]
         times = [outcome.seconds for outcome in outcomes if outcome.seconds is not None]
         worst = next((o.status for o in outcomes if o.x is None), None)
@@ -124,7 +124,7 @@ class EachOutput(Mechanism[PrivateOutputs]):
         return forecast
 
     def _shared(self, model: PrivateOutputs, options: Options) -> tuple[Options, list[Forecast]]:
-        """What each output is asked with, and the forecasts at it."""
+        """The options of each output, and the forecasts at it."""
         basic, gaussian = _basic(model, options), _gaussian(model, options)
         if not isinstance(self.engine, PureToo) or gaussian is None:
             return basic, [self._forecast(part, basic) for part in model.parts]

@@ -114,6 +114,8 @@ def too_noisy(model: PrivateRegression, options: Options) -> Iterator[Bound]:
     noised; a is largest for derivatives that are cut to their signs. Higher orders are largest where few columns carry
     h: where k do alike, ``k sinh(a^2 / k)`` stands for a^2, but for truths that share more than one of them. So no
     column may have more than ``_FAINT`` s of it.
+
+    A heuristic that spares simulations, right to first order; ``_ROOM`` stands for what the expansion leaves out.
     """
     least = _least(model, options.epsilon, options.delta) if options.delta > 0 else 0.0
     if least > 0:

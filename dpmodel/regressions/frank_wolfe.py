@@ -188,8 +188,8 @@ def selection_epsilon(options: Options, steps: int) -> float:
 
 # ----------------------------------------------------------------------------------------- settings and forecasts
 @cached
-def _chosen(model: PrivateRegression, requested: FrankWolfe, epsilon: float, delta: float) -> Steps:
-    given = {"steps": requested.steps, "rate": requested.rate, "average": requested.average, "clip": requested.clip}
+def _chosen(model: PrivateRegression, mechanism: FrankWolfe, epsilon: float, delta: float) -> Steps:
+    given = {"steps": mechanism.steps, "rate": mechanism.rate, "average": mechanism.average, "clip": mechanism.clip}
     options, fixed = Options(epsilon, delta), {key: float(each) for key, each in given.items() if each is not None}
 
     def maker(settings: Sequence[Steps], trials: Trials, first: int) -> Pick:

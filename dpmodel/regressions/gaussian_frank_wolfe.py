@@ -161,28 +161,28 @@ class GaussianFrankWolfe(PureToo):
 
 
 @cached
-def _chosen(model: PrivateRegression, requested: GaussianFrankWolfe, epsilon: float, delta: float) -> GaussianSteps:
+def _chosen(model: PrivateRegression, mechanism: GaussianFrankWolfe, epsilon: float, delta: float) -> GaussianSteps:
     options = Options(epsilon, delta)
-    if requested.as_printed or model.domain.kind not in _CHEAP:
-        count = requested.steps or _printed_count(model, options)
-        average = 0.0 if requested.as_printed else requested.average
-        clip = math.inf if requested.as_printed or requested.clip is None else requested.clip
-        return GaussianSteps(Steps(count, requested.rate or 0.0, average, clip), as_printed=requested.as_printed)
-    memory = _MEMORIES[-1] if requested.memory is None else requested.memory
-    given = {"steps": requested.steps, "rate": requested.rate, "average": requested.average, "clip": requested.clip}
+    if mechanism.as_printed or model.domain.kind not in _CHEAP:
+        count = mechanism.steps or _printed_count(model, options)
+        average = 0.0 if mechanism.as_printed else mechanism.average
+        clip = math.inf if mechanism.as_printed or mechanism.clip is None else mechanism.clip
+        return GaussianSteps(Steps(count, mechanism.rate or 0.0, average, clip), as_printed=mechanism.as_printed)
+    memory = _MEMORIES[-1] if mechanism.memory is None else mechanism.memory
+    given = {"steps": mechanism.steps, "rate": mechanism.rate, "average": mechanism.average, "clip": mechanism.clip}
     fixed = {key: float(value) for key, value in given.items() if value is not None}
-    if requested.middle:
+    if mechanism.middle:
         fixed["clip"] = math.inf
 
     def maker(settings: Sequence[Steps], trials: Trials, first: int) -> Pick:
-        plans = [GaussianSteps(steps, memory, bool(requested.middle)) for steps in settings]
+        plans = [GaussianSteps(steps, memory, bool(mechanism.middle)) for steps in settings]
         return _simulated_pick(model, options, plans, trials, first)
 
     steps = chosen_steps(model, maker, fixed, min(MOST_STEPS, max(_NOISY_NUMBERS // model.size, 16)))
-    plans = [GaussianSteps(steps, memory, bool(requested.middle))]
-    if requested.memory is None:
-        plans += [GaussianSteps(steps, other, bool(requested.middle)) for other in _MEMORIES[:-1]]
-    if requested.middle is None and requested.clip is None and model.loss.middle_bound(model.row.label_bound) > 0:
+    plans = [GaussianSteps(steps, memory, bool(mechanism.middle))]
+    if mechanism.memory is None:
+        plans += [GaussianSteps(steps, other, bool(mechanism.middle)) for other in _MEMORIES[:-1]]
+    if mechanism.middle is None and mechanism.clip is None and model.loss.middle_bound(model.row.label_bound) > 0:
         whole = Steps(steps.count, steps.rate, steps.average)
         plans += [GaussianSteps(whole, plan.memory, True) for plan in tuple(plans)]
     if len(plans) == 1:

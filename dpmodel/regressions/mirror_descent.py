@@ -280,7 +280,7 @@ class MirrorDescent(PureToo):
             at_most=proved,
             work=f"{plan.settings.steps} passes over the data, noise on {model.size} sums in each",
             noise={
-                **noise.told(plan.settings),
+                **noise.described(plan.settings),
                 "map": plan.map,
             },
             caveats=clip_note(model, plan.settings.clip),
@@ -295,12 +295,12 @@ class MirrorDescent(PureToo):
         gradient = private_gradient(steps, model.read_table(), noise)
         step = counted(f"mirror descent, {settings.steps} steps", settings.steps, progress)
 
-        def told(w: Floats) -> Floats:
+        def counting(w: Floats) -> Floats:
             step()
             return gradient(w)
 
         point = mirror_maps(model.domain)[plan.map].point
-        points = mirror_descend(model, point, settings.steps, settings.step, told, np.zeros(model.size))
+        points = mirror_descend(model, point, settings.steps, settings.step, counting, np.zeros(model.size))
         return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))
 
 
@@ -314,12 +314,12 @@ def _spend(epsilon: float, delta: float) -> Spend:
 
 
 @cached
-def _plan(model: PrivateRegression, requested: MirrorDescent, epsilon: float, delta: float) -> MirrorPlan:
+def _plan(model: PrivateRegression, mechanism: MirrorDescent, epsilon: float, delta: float) -> MirrorPlan:
     """The map, step and clip of least mean excess on the choosing populations."""
     maps, spend = mirror_maps(model.domain), _spend(epsilon, delta)
     most = max(_NOISY_NUMBERS // max(model.size, 1), 16)
-    steps = requested.steps or min(most, _PURE_STEPS if delta == 0 else _STEPS)
-    kinds = AVERAGINGS if requested.averaging is None else (requested.averaging,)
+    steps = mechanism.steps or min(most, _PURE_STEPS if delta == 0 else _STEPS)
+    kinds = AVERAGINGS if mechanism.averaging is None else (mechanism.averaging,)
     populations = side_by_side([*choosing_populations(model), *extreme_populations(model)])
     draws = 2 if model.size <= _FEW_COLUMNS else 1
     seen: dict[tuple[str, Settings], tuple[float, Settings]] = {}
@@ -355,7 +355,7 @@ def _plan(model: PrivateRegression, requested: MirrorDescent, epsilon: float, de
         step = maps[name].strength / max(_derivative(model, maps[name]), 1e-300) * maps[name].radius
         return least(name, [Settings(steps, step * by, 0.0, 0.0, "all") for by in _FACTORS])
 
-    given = [requested.map] if requested.map in maps else list(maps)
+    given = [mechanism.map] if mechanism.map in maps else list(maps)
     chosen = first(given[0])
     nothing = float(populations.nothing.mean())
     if chosen[0] < _HOPELESS * nothing and model.size <= _MANY_COLUMNS:
@@ -392,14 +392,14 @@ def mirror_descend(
 ) -> dict[Averaging, Floats]:
     """Lazy mirror descent: coefficients for every way of averaging. Penalties by subgradient. ``total`` : (p,) zeros,
     or (B, p) with ``step`` (B, 1) for B descents side by side."""
-    requested, reached = list[Floats](), list[Floats]()
+    queried, reached = list[Floats](), list[Floats]()
     w = point(total)
     for _ in range(steps):
-        requested.append(w)
+        queried.append(w)
         total = total + gradient(w) + model.penalty.subgradient(w)
         w = point(step * total)
         reached.append(w)
-    return averages(requested, reached)
+    return averages(queried, reached)
 
 
 def _proved(noise: StepNoise, chosen: MirrorMap, settings: Settings, beta: float) -> float | None:

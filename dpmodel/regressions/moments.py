@@ -414,8 +414,8 @@ def shrunk(layout: Layout, s: Statistics, spread: Spread, ridge: Floats, cap: fl
     S, z, shift, middle = normal_equations(layout, s)
     values, V = np.linalg.eigh(S)
     known = (V**2).T @ ridge  # of the ridge along each eigenvector
-    lower_bound = max(math.sqrt(2) * spread.pair, 1e-12 * s.total)
-    L = np.maximum(values, lower_bound) + known
+    smallest = max(math.sqrt(2) * spread.pair, 1e-12 * s.total)
+    L = np.maximum(values, smallest) + known
     T = _SHARE**2 * s.total / max(float(values.sum()), _LEAST_TRACE * s.total) * _LADDER
     size = float(shift @ shift)
     noise = (

@@ -196,7 +196,7 @@ AVERAGINGS: tuple[Averaging, ...] = ("last", "half", "all")
 class Settings:
     """Public numbers of one descent: ``steps`` T, ``step`` (in the coordinates of the metric, for the gradient of the
     objective), ``momentum`` in [0, 1), ``share`` of the budget that measures the middles (0: derivatives are noised
-    whole), what is released: the last point, the mean of the last half, or of all points where gradients were asked;
+    whole), what is released: the last point, the mean of the last half, or of all points where gradients were taken;
     and ``clip``, to which derivatives are cut (inf: as the loss has them)."""
 
     steps: int
@@ -281,7 +281,7 @@ class StepNoise:
             return spend.laplace_scale(sensitivity, steps)
         return spend.gaussian_sigma(sensitivity, steps)
 
-    def told(self, settings: Settings) -> dict[str, Any]:
+    def described(self, settings: Settings) -> dict[str, Any]:
         """What a forecast says of the noise."""
         return {
             "kind": "laplace" if self.order == 1 else "gaussian",
@@ -363,7 +363,7 @@ def descend(
     projects = domain.kind != "free"
     v = metric.coordinates(start)
     threshold = step * penalty.l1 * metric.scales
-    velocity, requested, reached = np.zeros_like(v), list[Floats](), list[Floats]()
+    velocity, queried, reached = np.zeros_like(v), list[Floats](), list[Floats]()
     for _ in range(settings.steps):
         u = v + momentum * velocity
         w = metric.coefficients(u)
@@ -378,18 +378,18 @@ def descend(
         if projects:
             new = metric.coordinates(project(metric.coefficients(new)))
         velocity, v = new - v, new
-        requested.append(u)
+        queried.append(u)
         reached.append(v)
-    return {name: project(metric.coefficients(end)) for name, end in averages(requested, reached).items()}
+    return {name: project(metric.coefficients(end)) for name, end in averages(queried, reached).items()}
 
 
-def averages(requested: list[Floats], reached: list[Floats]) -> dict[Averaging, Floats]:
-    """What may be released of the points where gradients were ``requested`` and those that followed."""
+def averages(queried: list[Floats], reached: list[Floats]) -> dict[Averaging, Floats]:
+    """What may be released of the points where gradients were ``queried`` and those that followed."""
     later = reached[len(reached) // 2 :]
     return {
         "last": reached[-1],
         "half": np.sum(later, axis=0) / len(later),
-        "all": np.sum(requested, axis=0) / len(requested),
+        "all": np.sum(queried, axis=0) / len(queried),
     }
 
 

@@ -16,7 +16,7 @@ from dpmodel.forecast import Bound, Forecast
 from dpmodel.memo import cached
 from dpmodel.numerics.accelerated import accelerated
 from dpmodel.privacy import NoiseSource, gaussian_delta, gaussian_mu, public_generator
-from dpmodel.regressions.descent_search import LOWER_BOUND
+from dpmodel.regressions.descent_search import NEGLIGIBLE
 from dpmodel.regressions.excess import excess_forecast, too_noisy
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import projects_exactly
@@ -209,7 +209,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
             parts = [found[at : at + most] for at in range(0, len(found), most)]
             errors = np.concatenate([predicted_excesses(model, part, few, steps=_FIRST_STEPS) for part in parts])
             if model.scores > 1:  # as settings of descents are chosen: hard populations do not decide for easy ones
-                errors = np.log(LOWER_BOUND + np.clip(errors / np.maximum(few.nothing, 1e-300), 0.0, 1.0))
+                errors = np.log(NEGLIGIBLE + np.clip(errors / np.maximum(few.nothing, 1e-300), 0.0, 1.0))
             best = found[int(np.argmin(errors.mean(axis=1)))]
             draws = max(1, min(_DRAWS, _SHARED // model.size))
             return best, float(predicted_excesses(model, [best], populations_of(model), draws).mean())

@@ -61,11 +61,11 @@ class Steps:
     @cached_property
     def pulls(self) -> Floats:
         """(T,) weight of v_t in the released point; what they lack to 1 is the weight of the starting point."""
-        kept, out, later = np.zeros(self.count), 0.0, 1.0 - self.sizes
+        pulls, out, later = np.zeros(self.count), 0.0, 1.0 - self.sizes
         for t in range(self.count - 1, -1, -1):
             out = self.shares[t] + (out * later[t + 1] if t + 1 < self.count else 0.0)
-            kept[t] = out * self.sizes[t]
-        return kept
+            pulls[t] = out * self.sizes[t]
+        return pulls
 
     def to_dict(self) -> dict[str, float]:
         return {"steps": self.count, "rate": self.rate, "average": self.average, "clip": self.clip}
@@ -82,12 +82,12 @@ def walk(
     """(p,) the point released, from w on: at each w on the path a step towards v = ``toward(w)``.
 
     ``sizes``, ``shares`` : those of ``Steps``, (T,), or (T, B, 1) for B walks side by side from w (B, p). ``moved`` :
-    told (size, v) of every step but the last.
+    called with (size, v) of every step but the last.
     """
     out, count = np.zeros_like(w), len(sizes)
-    told = counted(f"walk towards vertices, {count} steps", count, progress)
+    step = counted(f"walk towards vertices, {count} steps", count, progress)
     for t, (size, share) in enumerate(zip(sizes, shares, strict=True)):
-        told()
+        step()
         v = toward(w)
         w = w + size * (v - w)
         if np.any(share):
@@ -259,8 +259,8 @@ _SHORT = 64  # walks of fewer steps are simulated several times over, up to so m
 _NUMBERS = 10_000  # runs times columns: with many columns the noise averages out
 _RATES = (0.0, 0.3, 1.0, 3.0)  # 0 stands for sizes 2 / (t + 2)
 _CLIPS = (1.0, 1 / 4, 1 / 16, 1 / 64)  # shares of the derivatives' bound
-_LOWER_BOUND = 0.1
-_HOPELESS = math.log(0.97 + _LOWER_BOUND)
+_NEGLIGIBLE = 0.1  # added to shares of the excess of knowing nothing: differences below it hardly count
+_HOPELESS = math.log(0.97 + _NEGLIGIBLE)
 _TIE = 0.01  # settings stay unless others are better by more: less may be luck
 _SIDE_BY_SIDE = 500_000  # numbers in the largest arrays of walks side by side
 
@@ -303,11 +303,11 @@ def settings_losses(
     most = len(settings) if together else most
     parts = [settings[at : at + most] for at in range(0, len(settings), most)]
     shares = np.concatenate([walked(populations, part, maker, runs).mean(axis=1) / unit for part in parts])
-    return np.asarray(np.log(np.maximum(shares, 0.0) + _LOWER_BOUND).mean(axis=1))
+    return np.asarray(np.log(np.maximum(shares, 0.0) + _NEGLIGIBLE).mean(axis=1))
 
 
-def chosen_steps(model: PrivateRegression, maker: Maker, kept: dict[str, float], most: int = MOST_STEPS) -> Steps:
-    """The settings with the least ``settings_losses``; ``kept`` ones are given.
+def chosen_steps(model: PrivateRegression, maker: Maker, given: dict[str, float], most: int = MOST_STEPS) -> Steps:
+    """The settings with the least ``settings_losses``; those ``given`` stay.
 
     One setting moves at a time: T by factors 2, the clip, the rate, and T again. Where nothing is learnt in few steps,
     neither with the least noise nor with short steps, the rest is not searched.
@@ -323,10 +323,10 @@ def chosen_steps(model: PrivateRegression, maker: Maker, kept: dict[str, float],
         return next(steps for steps in settings if seen[steps] <= enough)
 
     clips = [share * bound if share < 1 else math.inf for share in _CLIPS] if math.isfinite(bound) else [math.inf]
-    clip = kept.get("clip", clips[min(2, len(clips) - 1)])
-    clips = [clip] if "clip" in kept else clips
-    start = Steps(int(kept.get("steps", _FIRST_STEPS)), kept.get("rate", 0.0), kept.get("average", 0.5), clip)
-    rates = [start.rate] if "rate" in kept else list(_RATES)
+    clip = given.get("clip", clips[min(2, len(clips) - 1)])
+    clips = [clip] if "clip" in given else clips
+    start = Steps(int(given.get("steps", _FIRST_STEPS)), given.get("rate", 0.0), given.get("average", 0.5), clip)
+    rates = [start.rate] if "rate" in given else list(_RATES)
     cautious = [
         replace(start, rate=rate, clip=cut)
         for cut in dict.fromkeys((clip, clips[-1]))
@@ -335,7 +335,7 @@ def chosen_steps(model: PrivateRegression, maker: Maker, kept: dict[str, float],
     best = least([start, *cautious])
     if seen[best] > _HOPELESS:
         return best
-    best, moves = start, "steps" not in kept
+    best, moves = start, "steps" not in given
     # What clips and rates are good for shows in walks of medium length.
     best = _doubling(best, least, min(most, _SHORT)) if moves else best
     best = least([best, *(replace(best, clip=cut) for cut in clips)])
