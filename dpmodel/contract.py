@@ -30,7 +30,7 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
-from dpmodel.forecast import Bound, Error, Forecast
+from dpmodel.forecast import Error, Forecast
 from dpmodel.numerics.cone_program import installed_solvers
 from dpmodel.privacy import NoiseSource, validate_privacy
 
@@ -230,6 +230,7 @@ class Serves:
 
     Programs. ``leaves_out`` : it promises nothing of some of the private constraints. Where each is of one record, few
     records can change little more than their own; elsewhere a constraint without a promise is no answer.
+    ``reads_nothing`` : it reads no private data and spends nothing.
     ``exact`` : it satisfies private constraints exactly, all but a few. ``strict`` : it promises that all of them hold.
     ``over_all`` : it minimises the released objective over all of the released program, so that a direction without an
     end is followed; others look at listed or bounded sets.
@@ -253,6 +254,7 @@ class Serves:
     any_solver: bool = False
     adds_up: bool = True
     by_stability: bool = False
+    reads_nothing: bool = False
 
 
 @runtime_checkable
@@ -281,10 +283,10 @@ class Mechanism(Protocol[M]):
         """Yes, or the reason why not; public facts only, and quickly."""
         ...
 
-    def at_least(self, model: M, options: Options) -> Iterable[Bound]:
-        """Bounds that the error of ``forecast`` cannot fall below, each with more work than the one before, all with
-        less than a forecast; nothing where nothing is known. A plan does not ask for a forecast that cannot win."""
-        return ()
+    def bound(self, model: M, options: Options) -> float:
+        """What the ``rank`` of the forecast's error cannot be less than, with less work than a forecast; inf where its
+        statement would say nothing, 0 where nothing is known. A plan does not ask for a forecast that cannot win."""
+        return 0.0
 
     def forecast(self, model: M, options: Options) -> Forecast | Verdict:
         """Predicted error; public facts only. A verdict, where it takes the work of a forecast to see why not."""
@@ -428,9 +430,8 @@ class Model(ABC, Generic[D]):
         no mechanism was named."""
         return list(candidates)
 
-    def capped(self, options: Options, candidate: Candidate, *, quickly: bool = False) -> Candidate:
-        """``candidate`` with its forecast held against what is known without data; ``quickly`` : against what takes
-        little work, which leaves it as good or better."""
+    def capped(self, options: Options, candidate: Candidate) -> Candidate:
+        """``candidate`` with its forecast held against what is known without data."""
         return candidate
 
     def needs_data(self, forecast: Forecast) -> bool:

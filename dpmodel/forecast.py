@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpmodel.text import number
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dpmodel.contract import Options
 
 
-Order = tuple[float, ...]
+Order = tuple[Any, ...]
 
 
 class Error(ABC):
@@ -61,22 +61,21 @@ class Error(ABC):
         first, second = self.numbers(proved)
         return number(first), number(second)
 
-    @abstractmethod
     def order(self, forecast: Forecast, options: Options | None) -> Order:
         """Smaller is better. What says nothing comes last."""
+        return forecast.vacuous, _rounded(self.rank)
 
     @classmethod
     def best(cls, served: Sequence[Forecast], options: Options | None) -> Forecast:
         """The one that a plan chooses; the first among equals."""
         return min(served, key=lambda each: each.error.order(each, options))
 
+    def beats(self, bound: float, forecast: Forecast, options: Options) -> bool:
+        """Whether ``forecast``, which this error is of, comes before whatever has a ``rank`` of at least ``bound``."""
+        return not forecast.vacuous and _rounded(self.rank) < _rounded(bound)
+
     def contested(self, forecast: Forecast, options: Options) -> bool:
         """Whether the order does not settle the choice of ``forecast``, the first by it: all others are needed then."""
-        return False
-
-    @property
-    def rival(self) -> bool:
-        """Of a bound: whether what it bounds is needed where the order does not settle the choice."""
         return False
 
     @property
@@ -169,17 +168,13 @@ class Violation(Error):
     def drawn(self, proved: bool) -> dict[str, float]:
         return {**super().drawn(proved), "tightened by": self.tightening}
 
-    def order(self, forecast: Forecast, options: Options | None) -> Order:
-        return self._order(forecast, options, JUST_BELOW)
-
     @classmethod
     def best(cls, served: Sequence[Forecast], options: Options | None) -> Forecast:
         """Where the best by statements leaves rows out, those that do, and whose statements say something too, compare
         by how they do on synthetic databases."""
         told = [(each, each.error) for each in served if isinstance(each.error, Violation)]
         predicted = any(not math.isnan(error.against_public) and not each.spends_nothing for each, error in told)
-        unknown = _JUST_ABOVE if predicted else JUST_BELOW
-        best, error = min(told, key=lambda pair: pair[1]._order(pair[0], options, unknown))
+        best, error = min(told, key=lambda pair: pair[1].order(pair[0], options, predicted))
         if options is None or math.isnan(error.against_public) or not error.contested(best, options):
             return best
         rivals = [
@@ -187,13 +182,15 @@ class Violation(Error):
         ]
         return min(rivals, key=lambda pair: (_rounded(pair[1].against_public), pair[0] is not best))[0]
 
-    def _order(self, forecast: Forecast, options: Options | None, unknown: float) -> Order:
+    def order(self, forecast: Forecast, options: Options | None, predicted: bool = False) -> Order:
         """Says nothing or something, keeps what was asked or not, predicted or proved, then the error; where x is
         unbounded (error infinite) the size of the noise itself. Predictions may be far too good, so they come after
         theorems.
 
         Statements that say nothing compare by ``against_public`` before all else, so that the point that reads nothing
-        is taken where data are predicted to help less. ``unknown`` stands for it where nothing is predicted."""
+        is taken where data are predicted to help less: first what is predicted to do better than that point, then what
+        predicts nothing, then the point, then what is predicted to do worse. Where some that read
+        data are ``predicted``, those that predict nothing come behind the point."""
         requested = options is not None and (options.violation, options.slack_rows) != (None, None)
         proved = self._rank(self.proved)
         kept, error, then = True, proved if requested else self.rank, 0.0
@@ -208,25 +205,28 @@ class Violation(Error):
             sizes = [part["largest_noise"] for part in forecast.noise.values() if _is_noise(part)]
             then = max(sizes, default=math.inf)
         if self.exact and not forecast.vacuous and not requested:
-            return False, 0.0, False, False, False, -1.0, 0.0
+            return False, (), False, False, False, -1.0, 0.0
         if not math.isnan(self.tightening):  # constraints hold: those that are moved least
             then = self.tightening
-        against = 0.0
-        if forecast.vacuous:
-            against = _rounded(unknown if math.isnan(self.against_public) else self.against_public)
-        share = self.relative and not requested  # behind amounts: nothing says how large a share of a width is
-        return forecast.vacuous, against, not kept, not forecast.proved, share, _rounded(error), then
+        against: Order = ()
+        if forecast.vacuous and math.isnan(self.against_public):
+            against = (3.0 if predicted else 1.0, 0.0)
+        elif forecast.vacuous:
+            share = _rounded(self.against_public)
+            against = (0.0 if share < 1 else 2.0 if share == 1 else 4.0, share)
+        shares = self.relative and not requested  # behind amounts: nothing says how large a share of a width is
+        return forecast.vacuous, against, not kept, not forecast.proved, shares, _rounded(error), then
+
+    def beats(self, bound: float, forecast: Forecast, options: Options) -> bool:
+        if (options.violation, options.slack_rows) != (None, None) or self.relative or not forecast.proved:
+            return False
+        return not forecast.vacuous and (self.exact or _rounded(self.rank) < _rounded(bound))
 
     def contested(self, forecast: Forecast, options: Options) -> bool:
         """Whether rows are left out although no statement was asked for."""
         if (options.violation, options.slack_rows) != (None, None):
             return False
         return not options.by_proof and self.slack_rows > 0 and not (forecast.vacuous or self.exact)
-
-    @property
-    def rival(self) -> bool:
-        """Those that leave rows out are compared by simulations: a bound without private rows is of none of them."""
-        return self.private_rows > 0
 
     @property
     def helps(self) -> bool:
@@ -239,10 +239,6 @@ class Violation(Error):
     def condition(self, options: Options) -> str:
         unasked = self.slack_rows > 0 and (options.violation, options.slack_rows) == (None, None)
         return "asked for AllBut(alpha=) or AllBut(rows=), " if unasked else ""
-
-
-# Stand for ``against_public`` where nothing is predicted: behind the public point if others that read data do predict.
-JUST_BELOW, _JUST_ABOVE = 0.999, 1.001
 
 
 @dataclass(frozen=True)
@@ -264,14 +260,15 @@ class ExcessRisk(Error):
     def alpha(self) -> float:
         return self.at_most if math.isfinite(self.at_most) else self.predicted
 
+    @property
+    def rank(self) -> float:
+        return self.predicted
+
     def stated(self) -> tuple[float | None, float | None, int]:
         return self.alpha, None, 0
 
     def numbers(self, proved: bool) -> tuple[float, float]:
         return self.predicted, self.at_most if proved else math.nan
-
-    def order(self, forecast: Forecast, options: Options | None) -> Order:
-        return forecast.vacuous, _rounded(self.predicted)
 
 
 @dataclass(frozen=True)
@@ -302,8 +299,9 @@ class RowsMissed(Error):
     def numbers(self, proved: bool) -> tuple[float, float]:
         return self.missed, self.needed
 
-    def order(self, forecast: Forecast, options: Options | None) -> Order:
-        return forecast.vacuous, _rounded(self.needed if math.isnan(self.missed) else self.missed)
+    @property
+    def rank(self) -> float:
+        return self.needed if math.isnan(self.missed) else self.missed
 
     def records_needed(self) -> str:
         return f"at least {math.ceil(self.needed)} records" if math.isfinite(self.needed) else ""
@@ -393,22 +391,6 @@ class Forecast:
         }
 
 
-class Bound(NamedTuple):
-    """What a forecast can say at best. ``error`` : no forecast's has a smaller ``rank`` (single numbers may be smaller
-    where others are larger: rows left out against how far the rest is violated); one without ``private_rows`` says that
-    the forecast leaves no row out. ``proved`` : whether it may be a
-    theorem. ``reads`` : whether it reads private data."""
-
-    error: Violation | ExcessRisk | RowsMissed | Place
-    proved: bool = True
-    reads: bool = True
-
-    def hoped(self, options: Options) -> Forecast:
-        """The best forecast that there can be; ``Error.order`` puts the true one with it or behind."""
-        epsilon, delta = (options.epsilon, options.delta) if self.reads else (0.0, 0.0)
-        return Forecast("", epsilon, delta, options.beta, self.error, self.proved)
-
-
 def says_nothing(statement: str) -> str:
     """``statement`` marked as one that any public point keeps."""
     return f"no guarantee at this size and budget ({statement}, which says nothing)"
@@ -470,11 +452,6 @@ def capped(forecast: Forecast, known: Known) -> Forecast:
         vacuous=vacuous or forecast.vacuous,
         statement=says_nothing(forecast.statement) if newly else forecast.statement,
     )
-
-
-def missing_something(forecast: Forecast) -> Forecast:
-    """``forecast``, of a point that reads no data, as one of a point that loses or violates something."""
-    return replace(forecast, vacuous=True)
 
 
 def _held_against(forecast: Forecast, known: Known) -> tuple[Violation | ExcessRisk | RowsMissed | Place, bool]:

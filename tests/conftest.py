@@ -24,9 +24,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plans are kept for the process, and tests change what mechanisms do; a hint is given once a process."""
+    """A hint is given once a process."""
     from dpmodel.compile import refusals
-    from dpmodel.solve import kept
 
-    kept.forget()
     monkeypatch.setattr(refusals, "_hinted", True)

@@ -19,7 +19,7 @@ from scipy.stats import norm
 from dpmodel._types import Floats, Mask, PrivateArray
 from dpmodel.contract import Options, Verdict
 from dpmodel.exact.model import Found, PrivateInequalities
-from dpmodel.forecast import Bound, Forecast, RowsMissed, capped
+from dpmodel.forecast import Forecast, RowsMissed, capped
 from dpmodel.privacy import PublicGenerator, public_generator
 from dpmodel.privacy.spend import Spend
 
@@ -387,12 +387,6 @@ def nothing(model: PrivateInequalities, proved: float) -> float:
     """Missed rows from which on simulations say nothing, where what is proved says nothing either."""
     least = model.known.missed
     return least if proved >= least else math.inf
-
-
-def hoped(model: PrivateInequalities, least: float) -> tuple[Bound, ...]:
-    """The bound of a forecast that says ``least`` rows or more; none where it may say nothing, and tells with how many
-    records it would."""
-    return (Bound(RowsMissed(missed=least)),) if least < model.known.missed else ()
 
 
 def noise_lower_bound(model: PrivateInequalities, options: Options) -> float:

@@ -30,7 +30,7 @@ from dpmodel.exact.cones import (
     row_norm,
 )
 from dpmodel.exact.model import Found, PrivateInequalities
-from dpmodel.forecast import Bound, Forecast
+from dpmodel.forecast import Forecast
 from dpmodel.privacy import NoiseSource
 from dpmodel.privacy.spend import Spend
 
@@ -69,12 +69,13 @@ class HingeDescent(Mechanism[PrivateInequalities]):
     def eligible(self, model: PrivateInequalities, options: Options) -> Verdict:
         return cones.cone_eligible(model) or YES
 
-    def at_least(self, model: PrivateInequalities, options: Options) -> tuple[Bound, ...]:
-        """The forecast is the smaller of what is proved and of what simulations count, at least ``least_seen``."""
+    def bound(self, model: PrivateInequalities, options: Options) -> float:
+        """The forecast is the smaller of what is proved and of what simulations count, at least ``least_seen``. None
+        where it may say nothing, and tells with how many records it would."""
         plan = plan_hinge(model, options)
         steps, seeds = _simulations(plan)
         least = min(proved_missed(model, options, plan), least_seen(model, steps=steps, seeds=seeds))
-        return cones.hoped(model, least)
+        return least if least < model.known.missed else 0.0
 
     def forecast(self, model: PrivateInequalities, options: Options) -> Forecast:
         plan = plan_hinge(model, options)

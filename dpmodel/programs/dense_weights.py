@@ -15,7 +15,7 @@ found from sums over blocks.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, ClassVar, Protocol
@@ -24,7 +24,6 @@ import numpy as np
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.contract import YES, Options, Progress, Serves, Verdict, counted
-from dpmodel.forecast import Bound, Violation
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.dense_oracles import MOST_TERMS, ListedSelection, NoisyMinimisation, Oracle, Selection, oracles
@@ -391,13 +390,10 @@ class DenseMultiplicativeWeights(LeavesRowsOut):
     def suits(self, model: Program, options: Options) -> Verdict:
         return covered(model)
 
-    def least(self, task: Task) -> Iterator[Bound]:
-        """First that it leaves a row out, unless it was asked to leave none."""
+    def least(self, task: Task) -> float:
+        """It leaves rows out."""
         rows = private_rows(task.model)
-        if task.slack_rows is None:
-            width, left = rows.residual_range(task.polytope)[1], _fewest(rows) - 1
-            yield Bound(Violation(violation=0.0, slack_rows=left, private_rows=rows.count, width=width))
-        yield from super().least(task)
+        return rows.residual_range(task.polytope)[1] * (_fewest(rows) - 1) / max(rows.count, 1)
 
     def promise(self, task: Task) -> Promise:
         rows = private_rows(task.model)

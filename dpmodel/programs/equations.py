@@ -5,7 +5,6 @@ are replaced by sanitised ones, under which the public problem is solved.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -30,7 +29,7 @@ from dpmodel.exact.fields import QQ
 from dpmodel.exact.model import PrivateInequalities, PrivateVectors
 from dpmodel.exact.stable_span import STABLE_SPAN, needed_at_least, release_flag
 from dpmodel.exact.subspaces import Basis, ExactRows
-from dpmodel.forecast import Bound, Forecast, RowsMissed, Violation
+from dpmodel.forecast import Forecast, RowsMissed, Violation
 from dpmodel.marks.records import Neighbors
 from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.numerics.polyhedron import Polyhedron
@@ -258,12 +257,11 @@ class ExactEquations(Mechanism[Program]):
             return Verdict(False, "equations that one record makes appear can be hidden with delta > 0 only")
         return YES
 
-    def at_least(self, model: Program, options: Options) -> Iterator[Bound]:
-        """Nothing with fewer rows than the thresholds alone take, which is quickly seen; how many are needed takes a
-        while in many dimensions."""
+    def bound(self, model: Program, options: Options) -> float:
+        """It says nothing with fewer rows than the thresholds alone take, which is quickly seen; how many are needed
+        takes a while in many dimensions."""
         system = exact_equations(model)
-        if needed_at_least(system, options) > system.expected:
-            yield Bound(Violation(math.inf, math.inf, system.expected, system.expected, exact=True))
+        return math.inf if needed_at_least(system, options) > system.expected else 0.0
 
     def forecast(self, model: Program, options: Options) -> Forecast | Verdict:
         system = exact_equations(model)

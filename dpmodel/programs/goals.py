@@ -21,7 +21,6 @@ import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.contract import Goal, Options, Verdict
-from dpmodel.forecast import Bound, Violation
 from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import Gaussian, Laplace
@@ -106,13 +105,6 @@ class Point:
     x: Floats
     extra_violation: float = 0.0
     notes: tuple[str, ...] = ()
-
-
-def bound_of(promise: Promise, every_row: bool = False) -> Bound:
-    """``every_row`` : the algorithm leaves none out."""
-    rows = 0 if every_row else promise.rows
-    error = Violation(violation=promise.alpha, slack_rows=promise.slack_rows, private_rows=rows, width=promise.width)
-    return Bound(error, promise.proved)
 
 
 # Shares of the budget: of a private objective, and of the tests of a search in what is left.

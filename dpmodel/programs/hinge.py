@@ -54,11 +54,10 @@ from scipy.special import ndtri
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.contract import YES, Options, Progress, Serves, Verdict
-from dpmodel.forecast import Bound, Violation
 from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
-from dpmodel.programs.goals import Point, Promise, Task, bound_of
+from dpmodel.programs.goals import Point, Promise, Task
 from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.nearly_feasible import LeavesRowsOut
 from dpmodel.programs.row_tables import RowPart, RowTable
@@ -108,13 +107,10 @@ class NoisyHingeDescent(LeavesRowsOut):
         plans = (self._promise(task, error, plan) for error, plan in plan_descent(task))
         return replace(next(plans), others=cache(lambda: tuple(plans)))
 
-    def least(self, task: Task) -> Iterator[Bound]:
-        """First what its noise alone costs: ``k error / (s + 1) + width s / k >= 2 sqrt(error width) - width / k``."""
-        if task.slack_rows is None and task.violation is None:
-            (error, width), k = noise_alone(task), max(private_rows(task.model).count, 1)
-            rank = max(2 * math.sqrt(error * width) - width / k, 0.0)
-            yield Bound(Violation(violation=rank, private_rows=k, width=width))
-        yield bound_of(self._promise(task, *next(plan_descent(task))))
+    def least(self, task: Task) -> float:
+        """What its noise alone costs: ``k error / (s + 1) + width s / k >= 2 sqrt(error width) - width / k``."""
+        (error, width), k = noise_alone(task), max(private_rows(task.model).count, 1)
+        return max(2 * math.sqrt(error * width) - width / k, 0.0)
 
     def _promise(self, task: Task, error: float, plan: DescentPlan) -> Promise:
         rows = private_rows(task.model)

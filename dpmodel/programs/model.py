@@ -153,11 +153,11 @@ class Program(PublicFacts, Model["Program"]):
             return Verdict(False, _LEFT_OUT, "feasibility")
         return YES
 
-    def capped(self, options: Options, candidate: Candidate, *, quickly: bool = False) -> Candidate:
+    def capped(self, options: Options, candidate: Candidate) -> Candidate:
         from dpmodel.programs.public import held_against_public_points
 
         forecast = candidate.forecast
-        told = None if forecast is None else held_against_public_points(self, forecast, quickly)
+        told = None if forecast is None else held_against_public_points(self, forecast)
         return candidate if told is forecast else replace(candidate, forecast=told)
 
     def needs_data(self, forecast: Forecast) -> bool:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -41,7 +41,7 @@ from dpmodel.contract import (
     refuse_feasibility,
 )
 from dpmodel.errors import NotPrivateWarning
-from dpmodel.forecast import Bound, Forecast, Violation
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource, SeededSource
 from dpmodel.privacy.spend import Spend
@@ -53,7 +53,6 @@ from dpmodel.programs.goals import (
     Route,
     Task,
     best_route,
-    bound_of,
     noise_of_tests,
     objective_design,
     task_of,
@@ -126,9 +125,11 @@ class NearlyFeasible(Mechanism[Program]):
         """Public facts only."""
         raise NotImplementedError
 
-    def least(self, task: Task) -> Iterator[Bound]:
-        """What ``promise`` cannot say less than, see ``Mechanism.at_least``. ``task`` has the whole budget, no tilt."""
-        yield bound_of(self.promise(task), every_row=not self.serves.leaves_out)
+    def least(self, task: Task) -> float:
+        """What ``promise`` cannot say less than, see ``Mechanism.bound``. ``task`` has the whole budget, no tilt."""
+        promise = self.promise(task)
+        missed = promise.alpha + promise.width * (promise.slack_rows / promise.rows if promise.slack_rows else 0.0)
+        return missed if promise.proved else 0.0
 
     def point(self, task: Task, promise: Promise, theta: Any, source: NoiseSource, progress: Progress) -> Point:
         """Spend ``task.spend`` on private data. ``theta`` (P,) holds the private values, or says where rows lie; those
@@ -170,10 +171,12 @@ class NearlyFeasible(Mechanism[Program]):
             return Verdict(False, "a target for an objective whose constant term is private says nothing")
         return YES
 
-    def at_least(self, model: Program, options: Options) -> Iterator[Bound]:
+    def bound(self, model: Program, options: Options) -> float:
         """What one run with all of the budget promises on the whole public set without regard to the objective: every
-        way to treat an objective adds to that."""
-        return self.least(task_of(model, self, options))
+        way to treat an objective adds to that. Nothing is known where a target leaves a part of the set."""
+        if options.target is not None:
+            return 0.0
+        return min(self.least(task_of(model, self, options)), largest_violation(model))
 
     def forecast(self, model: Program, options: Options) -> Forecast | Verdict:
         formed = self.formed(model)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import chdtri, ndtri
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.compile.footprint import AlikeView, record_blocks, sensitivity_under
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
-from dpmodel.forecast import Bound, Forecast, Violation
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.marks.layout import all_equal
 from dpmodel.numerics.cone_program import ConeProgram
@@ -34,7 +32,6 @@ from dpmodel.programs.noise_design import (
     NoiseDesign,
     NoisyPart,
     design,
-    private_columns,
     reach_on_b,
     row_margins,
     x_bound,
@@ -128,8 +125,8 @@ class NoiseOnce(Mechanism[Program]):
             return YES
         return bounded_variables(model)
 
-    def at_least(self, model: Program, options: Options) -> Iterator[Bound]:
-        return at_least(model, options, self.kind)
+    def bound(self, model: Program, options: Options) -> float:
+        return missed_at_least(model, options, self.kind)
 
     def forecast(self, model: Program, options: Options) -> Forecast:
         noise = design(model, options, dict.fromkeys(model.private_parts(), self.kind))
@@ -430,61 +427,32 @@ GAUSSIAN_ONCE = NoiseOnce("gaussian", "gaussian-once", "HRRU14, sections 4.2-4.5
 
 # With fewer private entries a forecast takes less than the bounds of others, and tells what they have to beat.
 FEW = 5_000
-# Bounds are rounded another way than forecasts.
-_ROUNDED = 1 - 1e-9
-# Plans put what predicts nothing just below 1: no bound lies between that and 1.
-_UNPREDICTED = 0.99
 
 
-def at_least(model: Program, options: Options, kind: Kind) -> Iterator[Bound]:
-    """One bound, or none where entries are few or differ.
+def missed_at_least(model: Program, options: Options, kind: Kind) -> float:
+    """What a private row is missed by on average, without the noise on single rows; 0 where entries are few or differ.
 
-    Every row that has a private entry of column j gives way by ``reach min(|x_j|, ||x||_1)`` at least, and for the
-    largest of these columns there is such a row; or, where ``design._row_reach`` is better, by what it computes for
-    the row with most entries.
+    On average a row is missed by half of the noise's mean size at the largest x (``treatment.missed_on_average``).
+    Forecasts round another way, by less than one part in 1e9.
     """
     form, affine = model.form, model.affine
-    if form.matrix.nnz < FEW or model.private_parts() != ("matrix",):
-        return
-    if options.feasibility not in ("relaxed", "centred"):
-        return
-    if len(affine.private_blocks) != 1 or not affine.is_linear():
-        return
+    if form.matrix.nnz < FEW or model.private_parts() != ("matrix",) or model.split_rows:
+        return 0.0
+    if options.feasibility not in ("relaxed", "centred") or len(affine.private_blocks) != 1 or not affine.is_linear():
+        return 0.0
     (group,) = record_blocks(affine)
-    low, high = declared_range(model, "matrix")
-    if AlikeView.of(group.blocks[0], form.matrix) is None or not (all_equal(low) and all_equal(high)):
-        return
+    if AlikeView.of(group.blocks[0], form.matrix) is None or not all(map(all_equal, declared_range(model, "matrix"))):
+        return 0.0
     moved = sensitivity_under(group, form.matrix, affine, matrix=True)
     if not 0 < moved.l1 < math.inf:
-        return
-    grow = (1 + ROUNDING) * _ROUNDED
+        return 0.0
+    grow = (1 + ROUNDING) * (1 - 1e-9)
     if kind == "gaussian":
         noise: Gaussian | Laplace = Gaussian(moved.l2 * grow / gaussian_mu(options.epsilon, options.delta))
     else:
         noise = Laplace(moved.l1 * grow / options.epsilon)
-    norm, magnitudes = x_bound(model), model.public.magnitudes()[private_columns(model)]
-    size = np.minimum(magnitudes, norm)
-    way = for_all = noise.max_abs_quantile(form.matrix.nnz, options.beta) * float(size.max())
-    both = 2 * way
-    if kind == "gaussian":
-        counts = model.form.entries_of_rows
-        tail = options.beta / (2 * int(np.count_nonzero(counts)))
-        unit = noise.standard_deviation * min(float(np.linalg.norm(size)), norm)
-        for_all = unit * math.sqrt(chdtri(int(counts.max()), tail))
-        both = min(both, for_all + min(for_all, unit * -float(ndtri(tail / 2))))
-    violation = both if options.feasibility == "relaxed" else min(way, for_all)
-    span, against = float(high[0] - low[0]), 0.0
-    if math.isfinite(span) and span > 0 and np.isfinite(magnitudes).all() and magnitudes.any():
-        against = noise.standard_deviation * math.sqrt(12) / span * _ROUNDED
-        against = min(against, _UNPREDICTED) if against < 1 else against
-    # On average a row is missed by half of the noise's mean size at the largest x (``treatment.missed_on_average``).
-    sigma = noise.standard_deviation * np.sqrt(form.sums_by_column(np.minimum(model.public.magnitudes(), norm) ** 2))
-    average = sigma * math.sqrt(2 / math.pi) * np.where(affine.equalities(), 1.0, 0.5)
-    expected = float(average[form.private_rows].mean())
-    error = Violation(
-        violation=min(violation, largest_violation(model)),
-        against_public=against,
-        expected=expected,
-        centred=options.feasibility == "centred",
+    sigma = noise.standard_deviation * np.sqrt(
+        form.sums_by_column(np.minimum(model.public.magnitudes(), x_bound(model)) ** 2)
     )
-    yield Bound(error, model.split_rows == 0)
+    average = sigma * math.sqrt(2 / math.pi) * np.where(affine.equalities(), 1.0, 0.5)
+    return float(average[form.private_rows].mean())

@@ -4,7 +4,6 @@ violates fewest private rows, or (``cheapest``) by the sparse vector technique t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -21,7 +20,7 @@ from dpmodel.contract import (
     Verdict,
     no_progress,
 )
-from dpmodel.forecast import Bound, Forecast, Violation
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.memo import cached
 from dpmodel.numerics.nets import MOST_DIMENSIONS, MOST_POINTS, Choices, Net, RowBounds, level_for, net_of
 from dpmodel.numerics.polyhedron import Polyhedron
@@ -147,8 +146,8 @@ class PointExponential(LeavesRowsOut):
             return Verdict(False, "it needs no target, search or penalty")
         return ONE_CANDIDATE if _sparse_vector(model, options).count <= 1 else YES
 
-    def at_least(self, model: Program, options: Options) -> Iterator[Bound]:
-        return iter(()) if self.cheapest else super().at_least(model, options)
+    def bound(self, model: Program, options: Options) -> float:
+        return 0.0 if self.cheapest else super().bound(model, options)
 
     def forecast(self, model: Program, options: Options) -> Forecast | Verdict:
         return self._forecast_cheapest(model, options) if self.cheapest else super().forecast(model, options)

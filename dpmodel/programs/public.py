@@ -119,23 +119,23 @@ class PublicPoint:
         return self.lost()
 
 
-def held_against_public_points(model: Program, forecast: Forecast, quickly: bool = False) -> Forecast:
+def held_against_public_points(model: Program, forecast: Forecast) -> Forecast:
     """``forecast`` held against what is known without data; with how far rows can be violated and the objective can
     vary, both public, to weigh one against the other: all compare alike."""
     error = forecast.error
     assert isinstance(error, Violation)
-    known = _known(model, error, quickly or forecast.spends_nothing)
+    known = _known(model, error, forecast.spends_nothing)
     without = math.isnan(error.width) and not math.isnan(error.violation)
     rows = model.form.private_rows.any()
     if without and math.isfinite(known.violation) and not (rows and private_rows(model).relative):
-        span = _span(model, error.objective, quickly)
+        span = _span(model, error.objective)
         forecast = replace(forecast, error=replace(error, width=known.violation, span=span))
     return capped(forecast, known)
 
 
-def _known(model: Program, error: Violation, quickly: bool) -> Known:
+def _known(model: Program, error: Violation, unread: bool) -> Known:
     """What a statement of this error has to be held against. Points are looked for where neither declarations nor
-    what holds for all points tells, and not ``quickly``."""
+    what holds for all points tells, and not for one that is ``unread``."""
     loss, violation = error.objective, error.violation
     if error.centred and math.isinf(violation) and not math.isfinite(x_bound(model)):
         return Known()  # it is stated as a multiple of x
@@ -145,9 +145,9 @@ def _known(model: Program, error: Violation, quickly: bool) -> Known:
         return Known()
     lost, missed, width = stated(error, largest_violation(model))
     everything = missed >= width * (1 - _EQUAL)  # all that any row can be violated by
-    if quickly or (everything and lost > 0 and math.isnan(error.tightening) and lost >= objective_span(model)):
-        span = _span(model, loss, quickly)
-        if not quickly:
+    if unread or (everything and lost > 0 and math.isnan(error.tightening) and lost >= objective_span(model)):
+        span = _span(model, loss, unread)
+        if not unread:
             model.public.require_feasible()  # known by now, where something was solved
         return Known(math.inf if math.isnan(span) else span, largest_violation(model))
     # Equal is equal within less than ``_EQUAL``.
@@ -155,9 +155,9 @@ def _known(model: Program, error: Violation, quickly: bool) -> Known:
     return known_without_data(model, centred=error.centred, loses=not math.isnan(loss), most=most)
 
 
-def _span(model: Program, loss: float, quickly: bool) -> float:
-    """How far the objective can vary; nan where none is lost, or, ``quickly``, as good as none."""
-    if math.isnan(loss) or (quickly and loss <= np.finfo(np.float64).tiny):
+def _span(model: Program, loss: float, unread: bool = False) -> float:
+    """How far the objective can vary; nan where none is lost, or, ``unread``, as good as none."""
+    if math.isnan(loss) or (unread and loss <= np.finfo(np.float64).tiny):
         return math.nan
     return objective_span(model)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -22,19 +21,17 @@ from dpmodel.contract import (
     Verdict,
     no_progress,
 )
-from dpmodel.forecast import JUST_BELOW, Bound, Forecast, Violation
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.model import Program
 from dpmodel.programs.public import (
     MIDDLE,
     PublicPoint,
     as_released,
-    costs_are_open,
     largest_violation,
     objective_span,
     private_objective,
     public_points,
-    sides_are_open,
     worst_violation,
 )
 from dpmodel.programs.rows import plain_linear, public_polyhedron
@@ -61,7 +58,10 @@ class PublicOnly(Mechanism[Program]):
     """
 
     serves: ClassVar[Serves] = Serves(
-        Program, ("objective low", "scalar low", "row low", "matrix low", "column low", "row high"), reads_blocks=True
+        Program,
+        ("objective low", "scalar low", "row low", "matrix low", "column low", "row high"),
+        reads_blocks=True,
+        reads_nothing=True,
     )
     name: str = "public-only"
     source: str = "Ben-Tal, El Ghaoui and Nemirovski 2009, chapter 1"
@@ -72,12 +72,6 @@ class PublicOnly(Mechanism[Program]):
         if options.goal != "auto" or options.target is not None:
             return Verdict(False, "it needs no target, search or penalty")
         return YES
-
-    def at_least(self, model: Program, options: Options) -> Iterator[Bound]:
-        """No bound on what a point loses or violates where declarations leave none."""
-        loss, violation = (math.inf if each(model) else math.nan for each in (costs_are_open, sides_are_open))
-        # Among statements that say nothing predictions decide: its own comes after those that say that data help.
-        yield Bound(Violation(loss, violation, against_public=JUST_BELOW), reads=False)
 
     def forecast(self, model: Program, options: Options) -> Forecast | Verdict:
         point = _point(model, options)

@@ -33,7 +33,7 @@ The game
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple
@@ -47,7 +47,6 @@ from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.compile.affine_map import AffineMap, LinearMap
 from dpmodel.compile.footprint import entries_under, record_blocks, sensitivity_of
 from dpmodel.contract import YES, Options, Progress, Serves, Verdict, counted
-from dpmodel.forecast import Bound, Violation
 from dpmodel.kernels.exact_rows import ROUNDING, exact_rows
 from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
@@ -246,12 +245,12 @@ def _longest(beta: float) -> tuple[Floats, Floats]:
     return grid, gammainccinv(grid, beta) / grid
 
 
-def selections_alone(task: Task, candidates: int, reach: float) -> Bound:
+def selections_alone(task: Task, candidates: int, reach: float) -> float:
     """What selections with all of the budget fall short by, the regret left out."""
     grid, draws = _longest(task.beta)
     each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
     worst = reach / each * (math.log(candidates) + draws)
-    return Bound(Violation(violation=float(worst.min()) if candidates > 1 else 0.0))
+    return float(worst.min()) if candidates > 1 else 0.0
 
 
 def plain_regret(width: float, columns: int, steps: Floats) -> tuple[Floats, Floats]:
@@ -364,11 +363,9 @@ class Game(NearlyFeasible):
         shape = self.shape(model, public_polyhedron(model))
         return YES if isinstance(shape, Shape) else shape
 
-    def least(self, task: Task) -> Iterator[Bound]:
+    def least(self, task: Task) -> float:
         rows = self.rows(task.model)
-        yield selections_alone(task, rows.candidates, self.range_of(rows, task.polytope))
-        if isinstance(self.shape(task.model, task.polytope), Shape):
-            yield from super().least(task)
+        return selections_alone(task, rows.candidates, self.range_of(rows, task.polytope))
 
     def promise(self, task: Task) -> Promise:
         rows, shape = self.rows(task.model), self.shape(task.model, task.polytope)
@@ -471,12 +468,11 @@ class ScalarMultiplicativeWeights(Game):
     def rows(model: Program) -> ScalarRows:
         return scalar_rows(model)
 
-    def least(self, task: Task) -> Iterator[Bound]:
-        """First with what classification tells of R: scores are moved apart at least as far as one of them, from 0."""
+    def least(self, task: Task) -> float:
+        """With what classification tells of R: scores are moved apart at least as far as one of them, from 0."""
         form, cells = task.model.form, task.model.classification.cells
         count = int(form.private_rows.sum()) + int((form.private_rows & task.model.affine.equalities()).sum()) + 1
-        yield selections_alone(task, count, max(c.sensitivity["linf"] for c in cells if c.part == "scalar"))
-        yield from super().least(task)
+        return selections_alone(task, count, max(c.sensitivity["linf"] for c in cells if c.part == "scalar"))
 
     def entry_bounds(self, model: Program) -> tuple[Floats, Floats]:
         matrix = scalar_rows(model).matrix

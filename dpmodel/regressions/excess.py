@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dpmodel.contract import Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
-from dpmodel.forecast import Bound, ExcessRisk, Forecast, Known, capped
+from dpmodel.forecast import ExcessRisk, Forecast, Known, capped
 from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource, gaussian_mu
 from dpmodel.privacy.spend import Spend
@@ -102,9 +102,9 @@ _ROOM = 2.0  # for the higher orders, and for gradients asked for at other point
 _FAINT = 1.5  # standard deviations of the noise: a column of h beyond that is found, whatever the others are
 
 
-def too_noisy(model: PrivateRegression, options: Options) -> Iterator[Bound]:
+def too_noisy(model: PrivateRegression, options: Options) -> float:
     """A bound on the forecast of whatever sees the rows through gradients with Gaussian noise (objective perturbation
-    is one of them: b is such a gradient). Nothing where it says nothing.
+    is one of them: b is such a gradient). 0 where it says nothing.
 
     Losses are convex: from the public point w0, at which the gradient is g, a point w of the set gains at most
     ``<-g, w - w0>``. Many noisy gradients tell no more than one with the noise s of the whole budget. Where all columns
@@ -117,9 +117,7 @@ def too_noisy(model: PrivateRegression, options: Options) -> Iterator[Bound]:
 
     A heuristic that spares simulations, right to first order; ``_ROOM`` stands for what the expansion leaves out.
     """
-    least = _least(model, options.epsilon, options.delta) if options.delta > 0 else 0.0
-    if least > 0:
-        yield Bound(ExcessRisk(least))
+    return max(_least(model, options.epsilon, options.delta), 0.0) if options.delta > 0 else 0.0
 
 
 @cached
@@ -167,8 +165,8 @@ class PureToo(Mechanism[PrivateRegression], ABC):
     ) -> Outcome:
         """With the distribution that this delta has."""
 
-    def at_least(self, model: PrivateRegression, options: Options) -> Iterator[Bound]:
-        return iter(()) if _may_win(model, options) else too_noisy(model, options)
+    def bound(self, model: PrivateRegression, options: Options) -> float:
+        return 0.0 if _may_win(model, options) else too_noisy(model, options)
 
     def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
         return self.forecast_as_given(model, self.spent(model, options))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
-from dpmodel.forecast import Bound, Forecast
+from dpmodel.forecast import Forecast
 from dpmodel.memo import cached
 from dpmodel.numerics.accelerated import accelerated
 from dpmodel.privacy import NoiseSource, gaussian_delta, gaussian_mu, public_generator
@@ -217,7 +217,7 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
         return model.cached((self, options.epsilon, options.delta), chosen)
 
     # ------------------------------------------------------------------ forecast and run
-    def at_least(self, model: PrivateRegression, options: Options) -> Iterator[Bound]:
+    def bound(self, model: PrivateRegression, options: Options) -> float:
         return too_noisy(model, options)
 
     def forecast(self, model: PrivateRegression, options: Options) -> Forecast:

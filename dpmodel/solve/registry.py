@@ -172,7 +172,7 @@ def register_mechanism(mechanism: AnyMechanism) -> None:
     _add(mechanism, model)
 
 
-_METHODS = ("name", "source", "serves", "eligible", "at_least", "forecast", "run")
+_METHODS = ("name", "source", "serves", "eligible", "bound", "forecast", "run")
 
 
 @dataclass(frozen=True)

@@ -5,20 +5,38 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from dpmodel.contract import Candidate, Model, Options
 from dpmodel.errors import DPModelError, NoGuaranteeWarning
 from dpmodel.forecast import Forecast
-from dpmodel.solve.plan import Plan
 from dpmodel.text import number
 from dpmodel.users_line import users_line
+
+if TYPE_CHECKING:
+    from dpmodel.solve.plan import Plan
 
 _LOG = logging.getLogger("dpmodel")
 
 # Epsilons are tried up to this many times the one asked for; then the least is found to a few percent.
 _FACTOR, _STEPS, _HALVINGS = 4.0, 6, 4
-NO_EPSILON = "no epsilon up to"
+_NO_EPSILON = "no epsilon up to"
+
+
+def silent(model: Model[Any], chosen: Candidate) -> bool:
+    """Whether the statement of ``chosen`` says no more than is known without data."""
+    return model.reads and chosen.forecast is not None and chosen.forecast.vacuous
+
+
+def first_words(model: Model[Any], options: Options, chosen: Candidate) -> str:
+    """What to know first: nothing where the chosen statement says something, else that it does not."""
+    assert chosen.forecast is not None
+    if not silent(model, chosen):
+        return model.unmet(options, chosen.forecast)
+    if chosen.forecast.spends_nothing:
+        return f"No guarantee beyond what is known without data: {chosen.mechanism} reads none and spends nothing"
+    return f"No guarantee: {chosen.mechanism} promises no more than is known without data"
 
 
 def warn_of_no_guarantee(plan: Plan) -> None:
@@ -27,6 +45,29 @@ def warn_of_no_guarantee(plan: Plan) -> None:
     if plan.first:
         more = "; plan(...) with the same arguments tells what would help" if plan.helped else ""
         warnings.warn(plan.first + more, NoGuaranteeWarning, stacklevel=users_line())
+
+
+def what_helps(
+    model: Model[Any],
+    options: Options,
+    asked: Sequence[tuple[str, Forecast | None, Callable[[float], Forecast | None]]],
+) -> str:
+    """What would make the statement say something, for the first of ``asked`` that anything helps, else for the first.
+
+    ``asked`` : name of a mechanism, its forecast, and what forecasts it at another epsilon.
+    """
+
+    def one(name: str, now: Forecast | None, again: Callable[[float], Forecast | None]) -> str:
+        now = again(options.epsilon) if now is None else now
+        if now is None or now.spends_nothing:
+            return _NO_EPSILON
+        helps = what_would_help(name, now, options.epsilon, again, model.halvings)
+        return f"{now.error.condition(options) if 'says something' in helps else ''}{helps}"
+
+    texts = (one(*each) for each in asked)
+    first = next(texts)
+    found = first if _NO_EPSILON not in first else next((text for text in texts if _NO_EPSILON not in text), first)
+    return f"; {found}"
 
 
 def what_would_help(
@@ -44,7 +85,7 @@ def what_would_help(
     if found is None:
         if records:
             return f"{records} would help"
-        return f"{NO_EPSILON} {number(epsilon * _FACTOR**_STEPS)} changes that"
+        return f"{_NO_EPSILON} {number(epsilon * _FACTOR**_STEPS)} changes that"
     out = f"from epsilon {number(enough)} on {name} says something"
     if records:
         return f"{out}; at this one with {records}"

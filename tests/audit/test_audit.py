@@ -17,7 +17,6 @@ from dpmodel.audit.models import coefficients, needs
 from dpmodel.audit.neighbors import Data, clipped, opened
 from dpmodel.cli import main
 from dpmodel.contract import Mechanism, Outcome, Serves
-from dpmodel.forecast import Bound, Violation
 from dpmodel.privacy import Gaussian, TruncatedLaplace
 from dpmodel.privacy.noise import public_generator
 from dpmodel.programs import noise_once, strict
@@ -41,8 +40,8 @@ class Other(Mechanism[Any]):
     def eligible(self, model: Any, options: Any) -> Any:
         return LAPLACE_ONCE.eligible(model, options)
 
-    def at_least(self, model: Any, options: Any) -> Any:
-        yield Bound(Violation(violation=1e9 if self.fault == "bound" else 1e-9), True)
+    def bound(self, model: Any, options: Any) -> float:
+        return 1e9 if self.fault == "bound" else 1e-9
 
     def forecast(self, model: Any, options: Any) -> Any:
         forecast = LAPLACE_ONCE.forecast(model, options)

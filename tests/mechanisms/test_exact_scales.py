@@ -27,7 +27,6 @@ from dpmodel.learn import PrivateRidge, PrivateSearchCV
 from dpmodel.learn.search import GRID
 from dpmodel.privacy import accounting as subsampling
 from dpmodel.privacy import zcdp_rho
-from dpmodel.solve import kept
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 ROOM, TESTS = Path(dpm.__file__).parent, Path(__file__).parents[1]
@@ -125,10 +124,8 @@ def losses(face: Face, place: str, budget: tuple[float, float], seeds: range) ->
     for seed in seeds:
         one, two = face.data(np.random.default_rng(seed))
         first, account = Transcript(seed), dpm.Budget(*budget)
-        kept.forget()
         with watched(first):
             face.release(one, *budget, budget=account, rng=first)
-        kept.forget()
         second = first.replay()
         with watched(second):
             face.release(two, *budget, budget=dpm.Budget(*budget), rng=second)
@@ -183,7 +180,6 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 def asked_of(work: Callable[..., Any], *given: Any) -> list[Draw]:
     source = Transcript(0)
-    kept.forget()
     work(*given, source)
     return source.draws
 

@@ -23,7 +23,6 @@ from walking import _CLOSED, _inside, assert_no_trace
 
 from dpmodel.programs.unbounded import refuse_unsolvable
 from dpmodel.solve import execute as conductor
-from dpmodel.solve import kept
 from dpmodel.solve.registry import by_name
 
 BUDGET = {"epsilon": 1, "delta": 1e-6}
@@ -42,13 +41,11 @@ QUICK = {
 
 
 def solve(problem, mechanism, options, **more):
-    kept.forget()  # each twin plans for itself, and holds the facts that it found
     return problem.solve(**BUDGET | options, mechanism=mechanism, rng=7, **more)
 
 
 def held(problem, mechanism, options) -> list[Any]:
     """What a problem says of itself. All mechanisms are planned, except where simulating them takes seconds."""
-    kept.forget()
     regression = mechanism in {m.name for m in REGRESSIONS}
     plan = problem.plan(**BUDGET | options, mechanism=mechanism, compare="needed" if regression else "all")
     return [problem, problem.release, problem.classify(), plan, problem.explain()]

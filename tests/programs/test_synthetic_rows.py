@@ -14,7 +14,6 @@ from dpmodel.programs import tie_break as simulation
 from dpmodel.programs.hinge import NoisyHingeDescent
 from dpmodel.programs.model import Program
 from dpmodel.programs.simulation import DATABASES, databases, databases_that_tell
-from dpmodel.solve.kept import forget
 
 DECLARED: dict[str, dict[str, Any]] = {
     "ballots": {"unit": "row", "bounds": [0, 1], "max_l1": 3},
@@ -100,7 +99,6 @@ def test_a_mechanism_that_does_nothing_useful_is_not_chosen(monkeypatch: pytest.
         return Point(task.polytope.nearest(np.zeros(task.polytope.size)))
 
     monkeypatch.setattr(NoisyHingeDescent, "point", stuck)
-    forget()
     assert covering().plan(0.5, 1e-6).chosen.mechanism != "noisy-hinge-descent"
 
 
@@ -130,7 +128,6 @@ def test_a_prediction_beats_a_better_statement_only_with_one_that_says_something
         monkeypatch.setattr(
             simulation, "against_public", lambda mechanism, *_, shares=shares: shares.get(mechanism.name, 0.9)
         )
-        forget()
         plan = covering(rows=2000).plan(20.0, 1e-6)
         expected = best if told[winner].vacuous else winner
         assert plan.chosen.mechanism == expected and plan.chosen.forecast is not None
@@ -142,7 +139,6 @@ def test_what_noise_hides_from_one_is_not_tried_with_another(share: float, monke
     """The cheapest run comes first; where it is thirty times worse than a point that reads nothing, it is the last."""
     tried: list[str] = []
     monkeypatch.setattr(simulation, "against_public", lambda mechanism, *_: tried.append(mechanism.name) or share)
-    forget()
     plan = covering().plan(0.5, 1e-6)
     assert plan.chosen.mechanism == "public-only" and len(tried) == (1 if share > 20 else 2)
     told = {c.mechanism: c.forecast for c in plan.candidates if c.forecast is not None and c.forecast.error.slack_rows}

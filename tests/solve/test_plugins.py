@@ -16,7 +16,6 @@ from dpmodel.forecast import Forecast, Violation
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_once import LAPLACE_ONCE
 from dpmodel.solve import registry
-from dpmodel.solve.kept import forget
 from dpmodel.solve.registry import by_name
 
 SECRET = 7321.4375
@@ -163,7 +162,6 @@ def test_each_mechanism_may_fail_and_the_next_serves(broken: str, monkeypatch: p
     assert demands().plan(1.0).chosen.mechanism not in ("laplace-once", "gaussian-once")
     for each in classes:
         monkeypatch.setattr(each, broken, fail)
-    forget()  # the plan of the same problem with some of them
     with pytest.raises(dpm.DPModelError, match="no mechanism serves"):
         demands().plan(1.0)
     with pytest.raises(dpm.DPModelError, match="no mechanism serves"):
@@ -229,7 +227,6 @@ def test_a_mechanism_that_fails_on_synthetic_rows_is_a_line(monkeypatch: pytest.
 
     assert not np.isnan(lines()[engine.name].forecast.error.against_public)
     monkeypatch.setattr(type(engine), "run", fail)  # of every mechanism that is made of an engine
-    forget()
     with caplog.at_level(logging.WARNING, logger="dpmodel"):
         broken = lines()[engine.name]
     assert not broken.eligible and f"a defect of {engine.name}" in broken.reason

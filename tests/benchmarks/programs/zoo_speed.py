@@ -1,6 +1,6 @@
 """What privacy costs in time on the zoo: a whole private solve against plain CVXPY on the same model and solver.
 
-Both start from a fresh problem. ``first``: nothing is known of the model; ``again``: a problem like it was planned
+Both start from a fresh problem. ``first``: nothing is known of the model; ``again``: a problem like it was solved
 before in this process; ``same``: the second solve of one problem. Medians of runs that alternate with plain ones;
 ``plan`` is the plan's share of the first solve. The first solves of the process are left out. Regressions are in
 ``regression.fit_speed``. ``--variables`` : the models at about so many instead, grown on as from medium to large.
@@ -24,7 +24,6 @@ import cvxpy as cp
 import numpy as np
 
 import dpmodel as dpm
-from dpmodel.solve import kept
 from tests.benchmarks.measuring import Expectations, Table, header, parser, quartiles
 from tests.zoo import cones, finance, flows, health, places, production, systems, tables  # noqa: F401
 from tests.zoo.registry import MODELS, SIZES, Case, Model
@@ -62,7 +61,6 @@ def measured(model: Model, size: str, given: Any) -> dict[str, float] | str:
     times: dict[str, list[float]] = {name: [] for name in ("plain", "first", "again", "same", "plan")}
     for _ in range(given.repetitions):
         (one, truth), (other, _) = made(), made()  # data are drawn outside the clock; all is compiled inside
-        kept.forget()
         times["plain"].append(seconds(partial(truth.solve, solver=solver)))
         try:
             times["first"].append(seconds(partial(one.solve, **asked)))
