@@ -222,8 +222,6 @@ def lifted(twin: Twin) -> Lifted | None:
 
 
 # ------------------------------------------------------------------ the public part
-
-
 T = TypeVar("T")
 
 # Solvers stop near the optimum; bounds are widened by this to stay bounds, and by more where they say "inaccurate".

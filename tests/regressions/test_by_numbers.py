@@ -60,6 +60,13 @@ READ: dict[str, tuple[str, Any]] = {
     "powers of one": ("squared", lambda m: cp.sum(cp.power(cp.square(m.r), 1))),
     "norm of a norm": ("squared", lambda m: cp.square(cp.norm(m.r)) / N),
     "public offsets of sums": ("squared", lambda m: cp.sum_squares(m.X @ m.w + np.tri(N) @ SHIFT - m.y)),
+    "numbers of columns that are records": (
+        "squared",
+        lambda m: cp.sum_squares(m.XT[0, :] * m.s + m.XT[1] * m.b - m.y),
+    ),
+    "some columns that are records": ("squared", lambda m: cp.sum_squares(m.w @ m.XT[:, 1:4] - m.y[1:4])),
+    "coefficients in a row": ("squared", lambda m: cp.sum_squares(cp.vec(m.W.T @ m.X.T, order="F") - m.y)),
+    "a record twice": ("squared", lambda m: cp.sum_squares(m.X[[0, 0, 4]] @ m.w - m.y[[0, 0, 4]])),
     # ---- record by record
     "labels times rows": ("logistic", loop(lambda m, i: cp.logistic(-(m.y[i] * m.X[i]) @ m.w))),
     "numbers of a row": ("squared", loop(lambda m, i: cp.square(sum(m.X[i, j] * m.w[j] for j in range(3)) - m.y[i]))),
@@ -107,6 +114,7 @@ TRAPS: dict[str, tuple[Any, str]] = {
     "a variance": (lambda m: cp.var(m.r), "shape"),
     "nested atoms": (lambda m: cp.sum(cp.logistic(cp.abs(m.r))), "affine"),
     "a maximum within a square": (lambda m: cp.sum_squares(cp.abs(m.r) + 1), "squares are taken"),
+    "another column for each": (lambda m: cp.norm1(m.X[np.arange(N), np.arange(N) % 3] * m.s - m.y), "weighted unlike"),
     "a curved prediction": (lambda m: cp.sum_squares(m.X @ cp.abs(m.w) - m.y), "affine"),
     "one prediction of the rows scaled": (
         lambda m: cp.sum_squares(m.X @ m.w + m.b - m.y) + cp.sum_squares(m.X @ (2 * m.w) + m.b - m.y),
