@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from dpmodel.contract import Options, basic_options
+from dpmodel.contract import Options
 from dpmodel.errors import SpecificationError
 from dpmodel.exact.arguments import EXPECTED, each_of, field_of, is_integer, require_levels, require_neighbors
 from dpmodel.exact.fields import GF, QQ, Field
@@ -35,6 +35,7 @@ from dpmodel.exact.stable_span import CONSISTENT_PART
 from dpmodel.exact.subspaces import ExactRows, solve
 from dpmodel.forecast import RowsMissed
 from dpmodel.marks.records import Neighbors
+from dpmodel.options import basic_options
 from dpmodel.privacy import Budget
 from dpmodel.release import Accuracy, Guarantee
 from dpmodel.solve.execute import execute

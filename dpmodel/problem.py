@@ -16,9 +16,10 @@ from dpmodel.compile.bridge import forget_cached_forms, forget_solution
 from dpmodel.compile.form import public_values
 from dpmodel.compile.mathematics import model_html, model_latex, model_text
 from dpmodel.compile.refusals import warn_of_leaves, warn_of_no_private
-from dpmodel.contract import AllBut, Exact, Model, Options, Penalty, Search, Target, checked_solver_options
+from dpmodel.contract import AllBut, Exact, Model, Options, Penalty, Search, Target
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private
+from dpmodel.options import checked_solver_options
 from dpmodel.privacy import Budget
 from dpmodel.programs.classifier import Classification
 from dpmodel.programs.expressions import ExpressionTree, expression_tree

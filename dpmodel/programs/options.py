@@ -27,14 +27,11 @@ from dpmodel.contract import (
     Search,
     Serves,
     Target,
-    basic_options,
-    finite_number,
-    listed,
-    unknown_goal,
 )
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.exact.inputs import checked_margin
 from dpmodel.exact.model import Found, PrivateInequalities
+from dpmodel.options import basic_options, finite_number, listed, unknown_goal
 from dpmodel.programs.equations import exact_inequalities, why_not_inequalities
 from dpmodel.programs.model import Program
 from dpmodel.programs.rows import plain_linear, private_rows, public_polyhedron

@@ -13,10 +13,10 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.compile.affine_map import ThetaBlock
-from dpmodel.contract import finite_number
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.records import DEFAULT_RECORDS, record_words, refuse_unnamed
 from dpmodel.memo import key_of
+from dpmodel.options import finite_number
 from dpmodel.programs.classifier import Cell, Classification
 from dpmodel.regressions.features import Features, Label, RowBounds
 from dpmodel.regressions.model import PrivateOutputs, PrivateRegression

@@ -14,11 +14,12 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.compile.bridge import write_values
 from dpmodel.compile.form import require_private_values
-from dpmodel.contract import YES, Candidate, Model, Options, Outcome, Ran, Serves, Verdict, public_options
+from dpmodel.contract import YES, Candidate, Model, Options, Outcome, Ran, Serves, Verdict
 from dpmodel.forecast import ExcessRisk
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
 from dpmodel.memo import PublicFacts, cached
+from dpmodel.options import public_options
 from dpmodel.programs.classifier import Classification
 from dpmodel.regressions.features import RowBounds
 from dpmodel.regressions.losses import Loss

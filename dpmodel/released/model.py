@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from dpmodel.compile.bridge import evaluate_objective, write_values
-from dpmodel.contract import Candidate, Model, Options, Outcome, Ran, Serves, public_options, reasons
+from dpmodel.contract import Candidate, Model, Options, Outcome, Ran, Serves, reasons
 from dpmodel.errors import DPModelError, UnsupportedModelError
 from dpmodel.forecast import Place
 from dpmodel.marks.noisy import Noisy
 from dpmodel.memo import PublicFacts
+from dpmodel.options import public_options
 from dpmodel.programs.classifier import Classification
 from dpmodel.release import Accuracy, Guarantee, Release, checked_point, values_of
 from dpmodel.released.constraints import contradiction, require_consistent

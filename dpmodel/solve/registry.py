@@ -12,10 +12,11 @@ from importlib.metadata import entry_points
 from itertools import chain
 from typing import Any, ClassVar
 
-from dpmodel.contract import Mechanism, Outcome, Serves, Verdict, nearest
+from dpmodel.contract import Mechanism, Outcome, Serves, Verdict
 from dpmodel.errors import SpecificationError
 from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.forecast import Forecast
+from dpmodel.options import nearest
 from dpmodel.programs.model import Program
 from dpmodel.programs.taxonomy import CELLS, Taxonomy
 from dpmodel.regressions.model import PrivateOutputs, PrivateRegression

@@ -14,7 +14,8 @@ from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel.cli import main
-from dpmodel.contract import Options, basic_options
+from dpmodel.contract import Options
+from dpmodel.options import basic_options
 from dpmodel.programs import noise_once
 from tests.benchmarks.programs.treatments import MODELS, measured
 
