@@ -20,8 +20,6 @@ from dpmodel.released.messages import TreePlan, messages, tree_plan
 from dpmodel.released.model import Postprocessing
 from dpmodel.released.trees import Generation, TreeProblem, TreeProjector
 
-_ROUNDING = 1e-9  # a bound this near to an integer is taken to be it
-
 
 def is_integer(problem: TreeProblem) -> bool:
     """Whether values and finite bounds are integers; then the ends of all optimal stretches are."""
@@ -55,7 +53,8 @@ def integer_problem(problem: TreeProblem) -> TreeProblem:
 
 def _largest_integer(bound: Floats) -> Floats:
     """Largest integers below; infinite bounds as they are."""
-    return np.where(np.isinf(bound), bound, np.floor(bound + _ROUNDING))
+    # a bound this near to an integer is taken to be it
+    return np.where(np.isinf(bound), bound, np.floor(bound + 1e-9))
 
 
 # ------------------------------------------------------------------ dividing a node's value among its children
@@ -165,7 +164,6 @@ def _base(family: Generation, x: Floats, left: Floats, right: Floats) -> tuple[F
 
 
 Ties = Literal["nearest", "middle", "lower", "upper"]
-_UNKNOWN = 1e6  # variance of an unmeasured leaf, in units of the largest measured one's
 
 
 def solve_exact_tree(
@@ -238,7 +236,8 @@ def _estimator(plan: TreePlan) -> tuple[Floats, Floats, TreeProjector]:
     largest = float(plan.absolute.max(initial=0.0)) or 1.0
     precision = np.square(plan.absolute / largest)
     own = np.bincount(plan.node, weights=precision, minlength=plan.tree.size).astype(np.float64)
-    unknown = float(own[own > 0].min(initial=np.inf if own.any() else 1.0)) / _UNKNOWN
+    # variance of an unmeasured leaf, in units of the largest measured one's
+    unknown = float(own[own > 0].min(initial=np.inf if own.any() else 1.0)) / 1e6
     return precision, own, TreeProjector(plan.tree, np.where((own == 0) & plan.tree.is_leaf, unknown, own))
 
 

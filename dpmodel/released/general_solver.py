@@ -26,8 +26,6 @@ from dpmodel.released.model import Postprocessing
 
 # Solvers in CVXPY that take squares together with integers.
 _MIXED_SQUARES = ("GUROBI", "MOSEK", "SCIP", "CPLEX", "XPRESS", "COPT")
-# Residuals below this share of the largest number are not told from rounding errors.
-_ROUNDING = 1e-6
 # Bounds farther than this many units (the largest residual) from the center may be left out at first.
 _FAR = 100.0
 _LOOSE = ("OSQP", "SCS", "PDLP", "CUOPT")
@@ -182,7 +180,8 @@ def _scaled(form: LikelihoodForm) -> tuple[LikelihoodForm, float]:
     # Inequalities and bounds count as far as the origin breaks them; what fits exactly leaves rounding errors.
     broken = (np.minimum(form.inequality_value, 0.0), np.maximum(form.lower, 0.0), np.minimum(form.upper, 0.0))
     sizes = np.abs(np.concatenate(sides))
-    least = _ROUNDING * float(sizes[np.isfinite(sizes)].max(initial=0.0))
+    # Residuals below this share of the largest number are not told from rounding errors.
+    least = 1e-6 * float(sizes[np.isfinite(sizes)].max(initial=0.0))
     largest = max(least, float(np.abs(np.concatenate([*sides[:2], *broken])).max(initial=0.0)))
     unit = largest if largest > 0 and (largest < 1e-2 or form.square.any()) else 1.0
     unit = 1.0 if form.integer.any() else unit

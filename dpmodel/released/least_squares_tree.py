@@ -22,10 +22,7 @@ from dpmodel.released.structure import Separable, Sums
 from dpmodel.released.trees import Tree, TreeProblem, TreeProjector
 
 _EXACT = 1e-10  # Violations and multipliers of the wrong sign below this share of the values count as zero.
-_ROUNDS = 60  # Active sets tried in a row without a proof that they end.
-_BLOCKS = 40  # Blocks of splitting steps, each followed by such a try.
 _BLOCK = 100
-_LEAST_PENALTY = 0.1  # Of the mean weight: splitting penalises moves of unmeasured nodes too.
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,8 @@ def bounded_fit(tree: Tree, v: Floats, weight: Floats, lower: Floats, upper: Flo
         held[new] = side
     if not search.violated(x).any():
         return BoundedFit(x, search.rounds, True)
-    certified = search.exchange(held, _ROUNDS)
+    # Active sets tried in a row without a proof that they end.
+    certified = search.exchange(held, 60)
     if certified is None:
         certified = search.split()
     if certified is None:
@@ -162,13 +160,15 @@ class _Search:
         """
         bounds, weight = self.bounds, self.weight
         typical = float(weight[weight > 0].mean()) if (weight > 0).any() else 1.0
-        penalty = np.maximum(weight, _LEAST_PENALTY * typical)
+        # Of the mean weight: splitting penalises moves of unmeasured nodes too.
+        penalty = np.maximum(weight, 0.1 * typical)
         projector = TreeProjector(self.tree, weight + penalty, bounds.fixed)
         clean = np.where(weight > 0, self.v, 0.0)
         x = projector.project(clean)
         z = np.clip(x, bounds.lower, bounds.upper)
         dual = np.zeros(z.size)
-        for _ in range(_BLOCKS):
+        # Blocks of splitting steps, each followed by such a try.
+        for _ in range(40):
             for _ in range(_BLOCK):
                 before = z
                 x = projector.project((weight * clean + penalty * (z - dual)) / (weight + penalty))

@@ -13,8 +13,6 @@ from dpmodel.marks.noisy import Noisy
 from dpmodel.marks.private import Private
 
 _FORMS = ("likelihood", "least-squares")
-# Of the scale: only discrete distributions of scales below 0.2 deviate so little.
-_NO_NOISE = 1e-3
 
 
 class Published(cp.Constant):  # type: ignore[misc]
@@ -108,7 +106,8 @@ def distribution_weights(noisy: Noisy, alpha: float = 1.0, form: str = "likeliho
     """
     distribution = noisy.noise
     if form == "least-squares":
-        if np.min(distribution.standard_deviation) < _NO_NOISE * np.min(distribution.scale):
+        # Of the scale: only discrete distributions of scales below 0.2 deviate so little.
+        if np.min(distribution.standard_deviation) < 1e-3 * np.min(distribution.scale):
             raise SpecificationError(
                 f"{noisy.name or 'published data'}: {distribution.name} noise of scale "
                 f"{np.min(distribution.scale):g} is zero in practice",

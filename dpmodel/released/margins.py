@@ -11,7 +11,6 @@ import numpy as np
 from dpmodel._types import Floats, Integers
 from dpmodel.errors import InfeasibleError
 
-_AGREE = 1e-8  # how far targets may disagree, relative to the largest of them
 _DENSE = 64  # neighbouring axes of up to so many cells together are transformed by one small matrix
 
 
@@ -46,7 +45,8 @@ class MarginProjector:
             known = ~np.isnan(found)
             # In the margin's own unit: a coefficient of the whole table is one of the margin times the root above.
             gap = np.abs(found - fresh)[known].max(initial=0.0) * math.sqrt(self.size / max(table.size, 1))
-            if gap > _AGREE * max(1.0, float(np.abs(table).max(initial=0.0))) * math.sqrt(max(table.size, 1)):
+            # how far targets may disagree, relative to the largest of them
+            if gap > 1e-8 * max(1.0, float(np.abs(table).max(initial=0.0))) * math.sqrt(max(table.size, 1)):
                 raise _contradiction(margins, targets, self.shape)
             coefficients[block] = np.where(known, found, fresh)
         flat = coefficients.ravel()

@@ -15,11 +15,6 @@ from dpmodel.released.trees import Generation, Tree, TreeProblem
 # ------------------------------------------------------------------ what does not depend on the values
 
 
-_BITS = 44  # integer weights where no common unit is found
-_DENOMINATORS = 60
-_FEASIBLE = 1e-9  # relative: fixed values that add up to this are taken to agree
-
-
 @dataclass(frozen=True, eq=False)
 class LevelPlan:
     """One level. ``inner`` : columns of nodes with children (None: all), ``family`` : these children (None: none).
@@ -80,11 +75,12 @@ def integer_weights(weights: Floats) -> tuple[Integers, float]:
         return np.zeros(weights.shape, dtype=np.int64), 1.0
     smallest, largest = float(positive[0]), float(positive[-1])
     if largest / smallest < 2.0**30:
-        for m in range(1, _DENOMINATORS + 1):
+        for m in range(1, 61):
             q = known / smallest * m
             if (np.abs(q - np.rint(q)) <= 1e-12 * q).all():
                 return np.rint(q).astype(np.int64)[where.ravel()], smallest / m
-    unit = largest * 2.0 ** -min(_BITS, 60 - int(weights.size).bit_length())  # sums stay below 2^62
+    # integer weights where no common unit is found
+    unit = largest * 2.0 ** -min(44, 60 - int(weights.size).bit_length())  # sums stay below 2^62
     return np.rint(known / unit).astype(np.int64)[where.ravel()], unit
 
 
@@ -109,7 +105,8 @@ def domains(problem: TreeProblem) -> tuple[Floats, Floats, npt.NDArray[np.bool_]
             upper[inner] = np.minimum(upper[inner], high)
         a, b = lower[level], upper[level]
         with np.errstate(invalid="ignore"):
-            tolerance = _FEASIBLE * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))
+            # relative: fixed values that add up to this are taken to agree
+            tolerance = 1e-9 * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))
             empty = ~(a <= b + tolerance) | (a == np.inf) | (b == -np.inf)
         if empty.any():
             at = level.start + int(np.flatnonzero(empty)[0])

@@ -22,7 +22,6 @@ TreeRounding = Literal["unbiased", "nearest", "controlled"]
 
 _NEAR = 1e-9  # Values this near to an integer (relative from 1 on, at most _COARSE) are that number.
 _COARSE = 1e-3
-_CONSISTENT = 1e-6
 
 
 def round_tree(tree: Tree, x: Floats, how: TreeRounding = "unbiased", seed: int | None = None) -> Floats:
@@ -134,7 +133,7 @@ def _check(tree: Tree, x: Floats) -> None:
     for generation in tree.generations:
         gap = np.abs(generation.sum(x[generation.below]) - x[generation.nodes])
         size = np.abs(x[generation.nodes]) + generation.sum(np.abs(x[generation.below]))
-        if (gap > _CONSISTENT * np.maximum(size, 1.0)).any():
+        if (gap > 1e-6 * np.maximum(size, 1.0)).any():
             raise SpecificationError(
                 "the node values to round are not consistent",
                 why="a parent differs from the sum of its children",

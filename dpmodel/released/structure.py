@@ -127,8 +127,6 @@ def running_maximum(values: Floats, chain: Integers) -> Floats:
 
 Kind = Literal["box", "sums", "chains", "margins"]
 
-_SAME = 1e-12  # relative difference below which computed weights count as equal
-
 
 @dataclass(frozen=True, eq=False)
 class Separable:
@@ -324,7 +322,8 @@ def _margins(
         return Structure(None, "constraints that overlap, of no table known")
     if np.isfinite(lower).any() or np.isfinite(upper).any():
         return Structure(None, "table margins together with bounds have no closed form")
-    if single.owner.size or single.curvature.min() <= 0 or np.ptp(single.curvature) > _SAME * single.curvature.max():
+    # relative difference below which computed weights count as equal
+    if single.owner.size or single.curvature.min() <= 0 or np.ptp(single.curvature) > 1e-12 * single.curvature.max():
         return Structure(None, "table margins have a closed form for least squares with equal weights only")
     found = margins_of(E, e, shape)
     if found is None:

@@ -14,8 +14,6 @@ from dpmodel.errors import InfeasibleError
 from dpmodel.released.form import LikelihoodForm, canonical, picks
 from dpmodel.released.trees import Tree, TreeProblem, ordered
 
-_GLANCE = 4096  # Coefficients looked at before anything is built: most models that are no trees fail here.
-
 
 def tree_of(form: LikelihoodForm) -> TreeProblem | None:
     """The form as a tree, or None.
@@ -88,7 +86,8 @@ def form_of_nodes(problem: TreeProblem) -> LikelihoodForm:
 def _worth_it(form: LikelihoodForm) -> bool:
     """Whether the first coefficients of M look like sums."""
     M = form.matrix
-    cut = min(M.nnz, _GLANCE)
+    # Coefficients looked at before anything is built: most models that are no trees fail here.
+    cut = min(M.nnz, 4096)
     last = int(np.searchsorted(M.indptr, cut))
     data = M.data[:cut]
     if cut == 0 or not (form.absolute[:last] + form.square[:last] > 0).all() or not data.all():

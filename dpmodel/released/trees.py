@@ -14,8 +14,6 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers
 from dpmodel.errors import InfeasibleError, SpecificationError
 
-_STRIDED = 8  # Up to this many children per node, sums column by column beat a reduction along the short axis.
-
 
 class Ordered(NamedTuple):
     """A tree made from nodes in the caller's order.
@@ -52,7 +50,8 @@ class Generation:
         """(..., p) sums over the children of each node of (..., c) ``values``."""
         k, m = self.arity, self.even
         head = values[..., : k * m]
-        if k <= _STRIDED:
+        # Up to this many children per node, sums column by column beat a reduction along the short axis.
+        if k <= 8:
             total = head[..., ::k].copy()
             for j in range(1, k):
                 total += head[..., j::k]
@@ -286,9 +285,6 @@ class TreeProblem:
 # ------------------------------------------------------------------ the projection
 
 
-_AGREE = 1e-9  # Relative gap at which fixed values that should add up no longer do.
-
-
 @dataclass(frozen=True)
 class _Step:
     """One generation: ``gain`` of the inner nodes' own values, ``share`` of each child; a number where all agree."""
@@ -385,7 +381,8 @@ class TreeProjector:
         _, sizes = self._upward(np.zeros(self.tree.size), np.abs(self._to))
         own = np.full(self.tree.size, np.nan)
         own[self._held] = self._to
-        wrong = np.abs(sums - own)[forced] > _AGREE * (sizes[forced] + np.abs(own[forced]))
+        # Relative gap at which fixed values that should add up no longer do.
+        wrong = np.abs(sums - own)[forced] > 1e-9 * (sizes[forced] + np.abs(own[forced]))
         if wrong.any():
             raise InfeasibleError(
                 f"the fixed values below node {int(forced[wrong][0])} of the tree do not add up to its own",

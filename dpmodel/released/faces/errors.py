@@ -30,8 +30,6 @@ from dpmodel.text import wrapped
 
 # Regularisation of the factorised system, relative to its entries, and what it may leave of an undetermined direction.
 _RIDGE, _UNDETERMINED = 1e-9, 1e-5
-# Right-hand sides at once hold about this many numbers.
-_BATCH = 2_000_000
 # Unknowns that a sparse factorisation is tried for, and entries that M' W M may have in it; gigabytes for either.
 MOST_UNKNOWNS, _FILL, _GIGABYTES = 400_000, 2e7, 2.0
 # Up to so many sums and equalities the dense factorisation is the faster one.
@@ -63,7 +61,8 @@ def linear_errors(
     center = read(estimate(form.value[None, :], True))[0]
     size = center.size
     errors = np.empty((count, size))
-    batch = max(1, _BATCH // max(form.size + form.equality.shape[0], 1))
+    # Right-hand sides at once hold about this many numbers.
+    batch = max(1, 2_000_000 // max(form.size + form.equality.shape[0], 1))
     for start in range(0, count, batch):
         stop = min(start + batch, count)
         noise = np.stack([noise_of(model, generator) for _ in range(stop - start)])

@@ -81,8 +81,6 @@ class MeasuredMeans:
 
 
 _LABEL = "the measured expression"
-# The failure probability at which an impossibility states its lower bound.
-_BETA = 0.05
 
 
 @overload
@@ -284,6 +282,7 @@ def _refuse_unbounded(plan: DirectMeasurement, epsilon: float, delta: float) -> 
             why="how far one record moves the expression is beyond floating point",
             remedy="other units, such as expression / 1e6",
         )
+    # The failure probability at which an impossibility states its lower bound.
     raise impossibility_error(
-        "scalar", wild[0], _LABEL, epsilon, delta, _BETA, "no bound is declared on how far one record moves it"
+        "scalar", wild[0], _LABEL, epsilon, delta, 0.05, "no bound is declared on how far one record moves it"
     )

@@ -30,7 +30,6 @@ Loss = Literal["mean", "max"]
 Weights = dict[Marginal, float]
 
 # Powers of two keep weighted counts exact. Zero: not measured.
-_SLACK = 1.05
 _SINGLES, _TOTALS, _WIDE = (0.0, 0.5, 1.0, 2.0), (0.0, 0.5, 1.0, 2.0), (1.0, 0.5)
 
 
@@ -50,7 +49,7 @@ def automatic_weights(domain: Domain, workload: Iterable[Marginal], *, loss: Los
         return candidates[0]
     errors = np.array([[forecast(domain, workload, c, order, loss, total) for order in (1, 2)] for c in candidates])
     excess = (errors / errors.min(axis=0)).max(axis=1)
-    close = [c for c, e in zip(candidates, excess, strict=True) if e <= excess.min() * _SLACK]
+    close = [c for c, e in zip(candidates, excess, strict=True) if e <= excess.min() * 1.05]
     return max(close, key=lambda c: (c.get((), 0.0), sum(w for m, w in c.items() if len(m) == 1)))
 
 
@@ -114,8 +113,6 @@ Over = Literal["auto", "domain", "marginals"]
 
 # Up to this many cells x is one table over the whole domain.
 MOST_CELLS = 1_000_000
-# CVXPY numbers the coefficients of a model (rows x columns x parameters) in 64 bits.
-_MOST_COEFFICIENTS = 2**63
 # Mechanisms that measure every answer once, and differ in how they fit what contradicts itself.
 _ONCE = (MEASURE_AND_FIT.name, "laplace-once", "gaussian-once")
 # Arguments of ``Problem.solve`` that plans do not have.
@@ -388,7 +385,8 @@ def _over(over: Over, domain: Domain, matrix: Any) -> str:
 def _refuse_too_many(tables: Tables, measured: Mapping[Marginal, float], matrix: Any) -> None:
     private = sum(tables.domain.size(m) for m in measured) + 1 + (0 if matrix is None else int(matrix.shape[0]))
     shared = tables.consistency_rows()
-    if (private + shared + tables.size + 1) * (tables.size + 1) * (private + 1) >= _MOST_COEFFICIENTS:
+    # CVXPY numbers the coefficients of a model (rows x columns x parameters) in 64 bits.
+    if (private + shared + tables.size + 1) * (tables.size + 1) * (private + 1) >= 2**63:
         raise SpecificationError(
             f"a workload of {private} cells over tables of {tables.size}",
             why="CVXPY cannot number the coefficients of a model of that size",
