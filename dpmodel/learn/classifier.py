@@ -39,7 +39,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
     K > 2 classes, each against the rest, are K models fitted within one budget: one release, whose risk is the sum of
     the K risks. Labels become an (n, K) matrix of -1 and 1, whose rows belong to the records as the rows of X do;
     ``regressions/each_output`` has the privacy argument. The multinomial model of
-    ``PrivateLogisticRegression`` is one model of all classes: ``regressions/several_classes``.
+    ``PrivateLogisticRegression`` is one model of all classes: ``regressions/descent``.
     """
 
     classes: Any = None
