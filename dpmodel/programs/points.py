@@ -115,6 +115,8 @@ class PointExponential(LeavesRowsOut):
     def __post_init__(self) -> None:
         if self.cheapest:  # what the noisy threshold pays for is no sum over draws
             object.__setattr__(self, "serves", replace(type(self).serves, adds_up=False))
+            object.__setattr__(self, "name", "cheapest-point")
+            object.__setattr__(self, "source", "Lyu, Su and Li 2017, algorithm 7")
 
     def suits(self, model: Program, options: Options) -> Verdict:
         refused = plain_linear(model)
@@ -376,3 +378,4 @@ def _sparse_vector(model: Program, options: Options) -> Ask:
 
 
 POINT_EXPONENTIAL = PointExponential()
+CHEAPEST_POINT = PointExponential(cheapest=True)

@@ -38,6 +38,7 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "programs.hinge:NOISY_HINGE_DESCENT",
         "programs.dense_weights:DENSE_MULTIPLICATIVE_WEIGHTS",
         "programs.points:POINT_EXPONENTIAL",
+        "programs.points:CHEAPEST_POINT",
         "programs.weights:MULTIPLICATIVE_WEIGHTS",
         "programs.equations:EXACT_EQUATIONS",
         "programs.weights_matrix:NOISY_MULTIPLICATIVE_WEIGHTS",

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 QUICK = {
     "scalar-laplace-once", "several_parts-gaussian-once", "bounded_scalar-strict-truncated-laplace",
     "objective-vertex-exponential", "people-noisy-hinge-descent", "shares-multiplicative-weights",
-    "least_squares-sufficient-statistics", "whole_equations-exact-equations",
+    "people_for_least-cheapest-point", "least_squares-sufficient-statistics", "whole_equations-exact-equations",
     "span-stable-span", "measure-laplace", "point_in_hull-tukey-depth", "query_release-auto",
 }  # fmt: skip
 

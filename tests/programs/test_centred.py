@@ -148,7 +148,7 @@ def test_what_leaves_constraints_out_is_compared_where_a_person_owns_one_or_it_i
     own = dpm.Private(shape=(500, 3), name="own", unit="row", bounds=[0, 1])
     sums = dpm.Private(shape=(500, 3), name="sums", unit="entry", linf=1, bounds=[0, 1])
     sides = dpm.Private(shape=3, name="sides", unit="entry", linf=1, bounds=[0, 9])
-    who = ("dense-multiplicative-weights", "noisy-hinge-descent", "point-exponential")
+    who = ("dense-multiplicative-weights", "noisy-hinge-descent", "point-exponential", "cheapest-point")
     for rows, asked, compared in (
         (own @ x >= 1, {}, True),
         (sums @ x >= 1, {}, False),

@@ -117,6 +117,13 @@ def shares(values, private=dpm.Private):
     return dpm.Problem(cp.Minimize(cp.sum(x[:2])), [(A @ x <= b).set_label("cap"), (cp.sum(x) == 5e3).set_label("sum")])
 
 
+def people_for_least(values, private=dpm.Private):
+    """One record owns a constraint, beside a public objective in few dimensions."""
+    A = private(np.reshape(values[:6], (3, 2)), name="A", unit="row", bounds=[0, 1e4])
+    x = cp.Variable(2, bounds=[0, 2], name="x")
+    return dpm.Problem(cp.Minimize(cp.sum(x)), [(A @ x >= 5e3).set_label("need")])
+
+
 def _rows_of(values, count, outputs=None, private=dpm.Private):
     """Features and labels of the same records; with ``outputs``, so many labels a record."""
     records = dpm.Records("rows")
@@ -208,6 +215,7 @@ CASES = [
     (people_with_costs, "noisy-hinge-descent", {"goal": dpm.Penalty()}),
     (shares, "multiplicative-weights", {"goal": dpm.Penalty()}),
     (shares, "algorithm-4", {"goal": dpm.Target(3e3)}),
+    (people_for_least, "cheapest-point", {}),
     (whole_equations, "exact-equations", {}),
     *[(objective, name, {}) for name in ("laplace-once", "gaussian-once", "vertex-exponential", "theorem-34")],
     *[(build, name, {}) for build in (scalar, matrix, several_parts) for name in ("laplace-once", "gaussian-once")],
