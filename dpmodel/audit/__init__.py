@@ -7,7 +7,8 @@ privacy argument alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from dpmodel.audit.checks import bound, replay, round_trip, sensitivity, statement, trace
@@ -15,6 +16,7 @@ from dpmodel.audit.models import MODELS
 from dpmodel.audit.neighbors import Data, System, opened
 from dpmodel.audit.report import Finding, Report
 from dpmodel.errors import DPModelError
+from dpmodel.solve.wall import RunError
 
 __all__ = [
     "Finding",
@@ -61,19 +63,27 @@ def mechanism(
         budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
         try:
             found = [replay(subject, mechanism, **budget, neighbors=neighbors, seed=seed)]
-            if isinstance(subject, Data):
-                found += [
-                    statement(subject, mechanism, **budget, runs=runs, seed=seed),
-                    bound(subject, mechanism, **budget),
-                    trace(subject, mechanism, **budget, seed=seed),
-                    round_trip(subject, mechanism, **budget, seed=seed),
-                ]
-                if is_program(subject):
-                    found.append(sensitivity(subject, neighbors=8 * neighbors, seed=seed))
+        except RunError as error:
+            found = [Finding("replay", subject.name, "one run", (f"the run failed after the charge: {error.what}",))]
         except DPModelError as refusal:
             left_out.append((subject.name, refusal.why or refusal.what))
             continue
-        findings += [each for each in found if each.check != "bound" or each.caught]
+        checks: dict[str, Callable[[], Finding]] = {}
+        if isinstance(subject, Data):
+            checks = {
+                "statement": partial(statement, subject, mechanism, **budget, runs=runs, seed=seed),
+                "bound": partial(bound, subject, mechanism, **budget),
+                "trace": partial(trace, subject, mechanism, **budget, seed=seed),
+                "round trip": partial(round_trip, subject, mechanism, **budget, seed=seed),
+            }
+            if is_program(subject):
+                checks["sensitivity"] = partial(sensitivity, subject, neighbors=8 * neighbors, seed=seed)
+        for check, run in checks.items():
+            try:
+                found.append(run())
+            except DPModelError as error:  # it was served a moment ago
+                found.append(Finding(check, subject.name, "one run", (f"it ended in {type(error).__name__}",)))
+        findings += [each for each in found if each.check != "bound" or each.caught or each.faults]
     name = mechanism if isinstance(mechanism, str) else mechanism.name
     return Report(name, tuple(findings), tuple(left_out))
 

@@ -121,9 +121,14 @@ def replay(
         base, account = released(one, mechanism, epsilon, delta, first)
         draws = max(draws, len(first.draws))
         faults += _charged(first, account.spent, epsilon, delta)
-        if not first.draws:
-            break
         run = partial(released, two, mechanism, epsilon, delta)
+        if not first.draws:
+            # What draws nothing may read nothing: the release is the same for all data.
+            runs = [run]
+            if not isinstance(one, System):
+                runs.append(partial(released, one.elsewhere(rng), mechanism, epsilon, delta))
+            faults += [f"{fault} (nothing was drawn)" for each in runs for fault in _replayed(each, first, base)]
+            continue
         faults += _replayed(run, first, base)
         if all(len(draw.values) == 2 for draw in first.draws):
             most = max(most, first.lost(*account.spent))
@@ -138,7 +143,8 @@ def replay(
             faults += [f"{fault} (on other data)" for fault in (_replayed(run, first, base) if other_data else [])]
     tried = f"{neighbors} pairs of neighbours at epsilon {epsilon:g}, delta {delta:g}"
     if not draws:
-        return Finding("replay", subject.name, f"{tried}: nothing private was read", tuple(faults))
+        said = "nothing was drawn" if faults else "nothing was drawn, and all data have the same release"
+        return Finding("replay", subject.name, f"{tried}: {said}", tuple(dict.fromkeys(faults)))
     if one_by_one:
         if most > 1 + _ROUNDING:
             faults.append(f"the draws lose {most:.4g} times what was charged")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -93,12 +94,21 @@ class NoisyDescent(PureToo):
     source: str = "Bassily, Smith and Thakurta 2014; Dong, Roth and Su 2022 (exact Gaussian composition)"
 
     def __post_init__(self) -> None:
-        if self.rate is not None and not 0 < self.rate <= 1:
+        if self.rate is None:
+            return
+        if isinstance(self.rate, bool) or not isinstance(self.rate, Real) or not 0 < self.rate <= 1:
             raise SpecificationError(
                 f"rate={self.rate!r}",
                 why="it is the share of the records in a step",
                 remedy="rate=0.1, or None for all",
             )
+        # Who is in a sample is secret: draws do not add up to the charge.
+        object.__setattr__(self, "serves", replace(type(self).serves, adds_up=False))
+
+    @property
+    def gaussian(self) -> bool:
+        """Not with samples: their price is that of (epsilon, delta) at one point, not of a mu."""
+        return self.rate is None
 
     def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
         if self.rate is not None and options.delta < LEAST_DELTA:

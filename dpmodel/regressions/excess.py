@@ -146,11 +146,17 @@ def _least(model: PrivateRegression, epsilon: float, delta: float) -> float:
 class PureToo(Mechanism[PrivateRegression], ABC):
     """A mechanism with a distribution of noise for delta = 0 and another for delta > 0, which takes the better one.
 
-    (epsilon, 0) is a part of the budget (epsilon, delta). The choice is a function of public facts. As asked, with
-    delta > 0, all that is released is Gaussian noise, and mu-GDP with ``mu = gaussian_mu(epsilon, delta)``.
+    (epsilon, 0) is a part of the budget (epsilon, delta). The choice is a function of public facts. As given, with
+    delta > 0, all that is released is Gaussian noise, and mu-GDP with ``mu = gaussian_mu(epsilon, delta)``, where
+    ``gaussian`` says so. What is accounted for otherwise (secret samples) keeps to (epsilon, delta) alone.
     """
 
     serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether a run as given with delta > 0 is mu-GDP with the mu of its budget, as Gaussian composition needs."""
+        return True
 
     @abstractmethod
     def eligible(self, model: PrivateRegression, options: Options) -> Verdict: ...

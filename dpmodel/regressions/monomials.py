@@ -35,6 +35,7 @@ from dpmodel.compile.affine_reader import (
     spread,
 )
 from dpmodel.compile.atoms import diagonal, is_private, kind, number_of
+from dpmodel.errors import SpecificationError
 from dpmodel.marks.private import Private
 from dpmodel.regressions.expressions import NotPerRecord, unfit
 from dpmodel.regressions.features import Features, tidy
@@ -227,6 +228,12 @@ class Monomials(AffineReader):
             unfit(parameter, "one private number that all records share is no label", "one entry per record")
         if count != self.count and picked is not None:
             unfit(picked, f"{parameter.name()} has other records", "tables of the same records", NotPerRecord)
+        if turned and count != self.count == parameter.shape[0]:
+            raise SpecificationError(
+                f"{parameter.name()}: unit='column' in a private regression",
+                why="its rows are the records here",
+                remedy="unit='row'",
+            )
         if count != self.count or parameter.ndim == 0:
             unfit(
                 parameter,

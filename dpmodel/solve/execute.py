@@ -37,7 +37,14 @@ _OBJECTS = {
     "target": "goal=dpm.Target(...)",
     "penalty": "goal=dpm.Penalty(...)",
 }
-_OTHER_NAMES = {"seed": "rng", "random_state": "rng", "options": "solver_options", "eps": "epsilon", "prob": "beta"}
+_OTHER_NAMES = {
+    "seed": "rng",
+    "random_state": "rng",
+    "options": "solver_options",
+    "eps": "epsilon",
+    "prob": "beta",
+    "published": "as_printed",
+}
 
 
 def refuse_misplaced(function: Callable[..., Any], positional: Mapping[str, Any], unknown: Mapping[str, Any]) -> None:

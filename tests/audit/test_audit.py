@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -17,6 +17,7 @@ from dpmodel.audit.models import coefficients, needs
 from dpmodel.audit.neighbors import Data, clipped, opened
 from dpmodel.cli import main
 from dpmodel.contract import Mechanism, Outcome, Serves
+from dpmodel.errors import SpecificationError
 from dpmodel.privacy import Gaussian, TruncatedLaplace
 from dpmodel.privacy.noise import public_generator
 from dpmodel.programs import noise_once, strict
@@ -234,6 +235,49 @@ def test_what_no_scale_shows_is_found() -> None:
     assert any("differs" in fault for fault in audit.replay(prices, Spoiled(LAPLACE_ONCE, OneForAll)).faults)
     assert not audit.replay(tight, LAPLACE_ONCE).faults
     assert any("differs" in fault for fault in audit.replay(tight, Spoiled(LAPLACE_ONCE, end=peeking)).faults)
+
+
+@dataclass(frozen=True)
+class Silent(Mechanism[Any]):
+    """Draws nothing, spends nothing, and releases a sum of private numbers."""
+
+    name: str = "silent"
+    source: str = "a test"
+    serves: ClassVar[Serves] = LAPLACE_ONCE.serves
+
+    def eligible(self, model: Any, options: Any) -> Any:
+        return LAPLACE_ONCE.eligible(model, options)
+
+    def forecast(self, model: Any, options: Any) -> Any:
+        return replace(LAPLACE_ONCE.forecast(model, options), epsilon=0.0, delta=0.0)
+
+    def run(self, model: Any, options: Any, noise: Any, progress: Any = None) -> Outcome:
+        return Outcome("optimal", np.full(model.form.affine.variables, float(model.read_private().sum())), None, None)
+
+
+def crashing(model: Any, outcome: Outcome) -> Outcome:
+    raise FloatingPointError
+
+
+def test_what_draws_nothing_may_read_nothing() -> None:
+    assert any("nothing was drawn" in fault for fault in audit.replay(needs, Silent()).faults)
+    assert not audit.replay(needs, "public-only").faults
+    assert not audit.mechanism(Silent(), [needs]).ok
+
+
+def test_a_fault_stays_when_a_later_check_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(*given: Any, **named: Any) -> Any:
+        raise SpecificationError("no")
+
+    monkeypatch.setattr(audit, "statement", refusing)
+    report = audit.mechanism(Spoiled(LAPLACE_ONCE, Thinner), [coefficients], runs=2)
+    assert any("times" in fault for fault in report.faults) and any("statement" in fault for fault in report.faults)
+    assert not report.left_out
+
+
+def test_a_run_that_fails_after_the_charge_is_a_fault() -> None:
+    report = audit.mechanism(Spoiled(LAPLACE_ONCE, end=crashing), [needs])
+    assert not report.ok and any("after the charge" in fault for fault in report.faults)
 
 
 def test_what_only_other_data_show_is_found() -> None:

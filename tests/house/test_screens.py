@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel import linalg, teach
+from dpmodel import audit, linalg, teach
 from dpmodel.teach.lower_bound_figure import lower_bounds
 from dpmodel.text import _FEWEST, _SCREEN
 
@@ -66,6 +66,11 @@ def _span() -> Any:
     return linalg.span(np.array(vectors), field=linalg.QQ, epsilon=5, delta=1e-3, rng=0)
 
 
+def _finding(faults: int) -> Any:
+    found = tuple(f"the scale of draw {k} is half of what it owes" for k in range(faults))
+    return audit.Finding("replay", "two rows", "200 neighbours", found, (("half the noise", True), ("one draw", False)))
+
+
 SIZES: dict[str, Callable[[], dpm.Problem]] = {
     "two rows": lambda: solved(2),
     "60 rows": lambda: solved(60),
@@ -91,6 +96,8 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "Result": _span,
     "Gadget": lambda: teach.gadgets.objective([0, 1] * 300, sensitivity=1),
     "LowerBoundTable": lambda: lower_bounds([0.1, 1.0, 10.0]),
+    "Report": lambda: audit.Report("mine", (_finding(0), _finding(40)), (("small", "it serves no such model"),)),
+    "Finding": lambda: _finding(2),
     "ExpressionSensitivity": lambda: dpm.sensitivity(2 * dpm.Private([1.0, 2.0], name="p", unit="entry", linf=1)),
 }
 # Values of one sentence, which stand in the text of others, and what is told apart by a table of its own.

@@ -243,6 +243,6 @@ def test_inequalities_beyond_their_bound_are_refused(value: float) -> None:
         (np.where(np.arange(100).reshape(50, 2) == 7, value, A), b),
         (A, np.where(np.arange(50) == 7, value, b)),
     ):
-        with pytest.raises(DPModelError, match="whole and of at most that size"):
+        with pytest.raises(DPModelError, match="integers of at most that size"):
             dpm.linalg.feasible_point(rows, sides, bound=2, epsilon=1, delta=1e-6, budget=budget)
     assert budget.spent.epsilon == 0

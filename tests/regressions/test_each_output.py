@@ -18,7 +18,7 @@ from private_data.test_what_leaves import test_the_same_answers_release_the_same
 
 import dpmodel as dpm
 from dpmodel.contract import Options
-from dpmodel.privacy import SeededSource, gaussian_delta, gaussian_mu
+from dpmodel.privacy import SeededSource, gaussian_delta, gaussian_mu, subsampled_epsilon
 from dpmodel.regressions import each_output
 from dpmodel.regressions.descent import NoisyDescent
 from dpmodel.regressions.each_output import EachOutput, _basic, _gaussian
@@ -54,6 +54,24 @@ MECHANISMS = [PUBLIC_ONLY_REGRESSION, SUFFICIENT_STATISTICS, FRANK_WOLFE, NoisyD
 
 
 # ------------------------------------------------------------------ budget
+@pytest.mark.parametrize(("rate", "steps"), [(1e-4, 1), (0.05, 8)])
+@pytest.mark.parametrize("outputs", [2, 10])
+def test_secret_samples_compose_basically(outputs: int, rate: float, steps: int, monkeypatch: Any) -> None:
+    """k outputs of T steps on samples are k T sampled steps, whose price is known; a step on a sample is no Gaussian
+    mechanism, so that sqrt(k) would be a false claim, which is planted and costs too much."""
+    model = replace(MODEL, parts=(MODEL.parts[0],) * outputs)
+    mechanism, options = EachOutput(NoisyDescent(rate=rate, steps=steps)), Options(1.0, 1e-6)
+
+    def price() -> float:
+        noise = mechanism.forecast(model, options).noise
+        (multiplier,) = {each["noise multiplier"] for each in noise["outputs"]}
+        return subsampled_epsilon(multiplier, rate, outputs * steps, 1e-6, replace=True)
+
+    assert price() <= 1.0 and not mechanism.serves.adds_up
+    monkeypatch.setattr(NoisyDescent, "gaussian", True)
+    assert rate > 1e-3 or outputs < 10 or price() > 1.0
+
+
 @given(
     outputs=st.integers(2, 30),
     epsilon=st.floats(1e-3, 100),

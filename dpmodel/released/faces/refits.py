@@ -42,7 +42,7 @@ def solver_of(model: Postprocessing) -> Mechanism[Postprocessing]:
 def solution(model: Postprocessing, mechanism: str | AnyMechanism = "auto") -> Floats | None:
     """(n,) the solution without plan and release; None where there is none."""
     solver: AnyMechanism = solver_of(model) if mechanism == "auto" else named(mechanism, Postprocessing)
-    x = solver.run(model, FREE, noise_source(0)).x
+    x = solver.run(model, FREE, noise_source(None)).x
     return None if x is None else np.asarray(x, dtype=np.float64)
 
 
