@@ -137,4 +137,4 @@ def _weights(weights: Any, count: int) -> Any:
             why="weights are one number for each record, or one for all",
             remedy=f"shape ({count},), or 1 / {count} for the mean",
         )
-    return number
+    return number.reshape(()) if isinstance(number, np.ndarray) and number.size == 1 else number

@@ -34,7 +34,7 @@ class Finding:
         return str(Report(self.model, (self,)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """All findings about one mechanism. ``left_out`` : (model, why it was not audited)."""
 
@@ -50,6 +50,9 @@ class Report:
     @property
     def faults(self) -> tuple[str, ...]:
         return tuple(f"{each.check}, {each.model}: {fault}" for each in self.findings for fault in each.faults)
+
+    def __repr__(self) -> str:
+        return f"<Report on {self.mechanism}: {len(self.findings)} checks, {len(self.faults)} faults>"
 
     def __str__(self) -> str:
         rows = []

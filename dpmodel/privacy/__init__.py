@@ -19,7 +19,6 @@ from dpmodel.privacy.accounting import (
     poisson_coins,
     poisson_sample,
     pure_composition_delta,
-    random_labels,
     subsampled_epsilon,
     subsampled_multiplier,
 )
@@ -95,7 +94,6 @@ __all__ = [
     "public_generator",
     "pure_composition_delta",
     "pure_rho",
-    "random_labels",
     "subsampled_epsilon",
     "subsampled_multiplier",
     "truncated_laplace_half_width",

@@ -344,17 +344,6 @@ def poisson_sample(source: NoiseSource, count: int, rate: float) -> npt.NDArray[
     return poisson_coins(source, rate).of(0, count_of(count, "count", least=0))
 
 
-def random_labels(source: NoiseSource, count: int, labels: int) -> npt.NDArray[np.int64]:
-    """(count,) independent labels 0 .. ``labels`` - 1, uniform to within 2^-40. As secret as ``poisson_sample``."""
-    count, labels = count_of(count, "count", least=0), count_of(labels, "labels")
-    if source.is_private:
-        bits = np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64)
-        return np.asarray(bits % np.uint64(labels), dtype=np.int64)
-    draws = source.laplace(np.zeros(count), 1.0)
-    uniform = np.where(draws < 0, np.exp(np.minimum(draws, 0.0)) / 2, 1 - np.exp(-np.maximum(draws, 0.0)) / 2)
-    return np.minimum((uniform * labels).astype(np.int64), labels - 1)
-
-
 def subsampled_epsilon(multiplier: float, rate: float, steps: int, delta: float, *, replace: bool) -> float:
     """Upper bound on epsilon of ``steps`` subsampled releases with this noise multiplier (inf where none is found).
 

@@ -96,7 +96,7 @@ class Treatment:
 
 
 def treat(model: Program, options: Options, noise: NoiseDesign) -> Treatment:
-    """What ``request.feasibility`` does to the private rows under this noise."""
+    """What ``options.feasibility`` does to the private rows under this noise."""
     mode, none = options.feasibility, np.zeros(model.affine.rows)
     if not model.form.private_rows.any():
         nothing = {"constraints": {}, "others": 0}

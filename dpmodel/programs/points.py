@@ -63,7 +63,7 @@ class Ask(Choices):
 
 @dataclass(frozen=True)
 class PointExponential(LeavesRowsOut):
-    """Choose a public point that violates few private rows by more than a.
+    """Choose a public point: one that violates few private rows by more than a, or the cheapest of them.
 
     ``vertices`` : (k, n) the points to choose from. ``cheapest`` : go through them in the order of their public cost
     and take the first that violates few rows; no target, search or penalty is needed.

@@ -31,7 +31,7 @@ def excess_forecast(
     caveats: tuple[str, ...] = (),
 ) -> Forecast:
     """``predicted`` : mean excess risk on the simulated populations; ``at_most`` : a bound that a theorem gives for
-    any data, exceeded with probability at most ``request.beta``, or None. ``work`` : its cost in words.
+    any data, exceeded with probability at most ``options.beta``, or None. ``work`` : its cost in words.
 
     A prediction that is no better than the best point that needs no data says nothing, and a bound that this point
     keeps too is left out: then the prediction is all there is.

@@ -18,7 +18,6 @@ DRAWS = {
     "report_noisy_max",
     "AboveThreshold",
     "poisson_sample",
-    "random_labels",
     "add_to",
 }
 # The main file of a mechanism has one of these: ``point`` for engines, of which ``nearly_feasible.py`` makes

@@ -85,7 +85,7 @@ PUBLIC = {
 # ------------------------------------------------------------------ every place is known
 _METHODS = {"laplace", "gaussian", "discrete_laplace", "discrete_gaussian", "truncated_laplace", "noisy_max", "add_to"}
 _FUNCTIONS = {
-    "exponential_mechanism", "permute_and_flip", "AboveThreshold", "poisson_coins", "poisson_sample", "random_labels",
+    "exponential_mechanism", "permute_and_flip", "AboveThreshold", "poisson_coins", "poisson_sample",
     "subsampled_multiplier",
 }  # fmt: skip
 

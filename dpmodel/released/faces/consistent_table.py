@@ -283,7 +283,7 @@ def consistent_table(
         {column: value} that rule out every cell with these values together.
     nonneg : cells are at least 0. bounds : (low, high) of the cells, numbers or arrays of the domain's shape.
     alpha, form : as in ``neg_log_likelihood``; "auto" takes the likelihood or least squares, whichever is forecast
-        to be more accurate; the plan warns of marginals that come out worse than published (``form_choice.settled``).
+        to be more accurate; the plan warns of marginals that come out worse than published (``refits.settled``).
     over : "domain" fits one table over all cells, "marginals" one table per marginal, which agree pairwise on the
         columns they share; where these form no cycle that is the same, otherwise a single table with these marginals
         need not exist. "auto" takes the domain up to ``MOST_CELLS`` cells; where there are more and structural zeros
