@@ -58,7 +58,7 @@ AMPLE = 300.0
 
 
 def opened_for(mechanism: str, name: str, beta: float = 0.1) -> Opened:
-    ample = {"epsilon": AMPLE} if hasattr(by_name(mechanism), "engine") else {}
+    ample = {"epsilon": AMPLE} if by_name(mechanism).serves.leaves_out else {}
     return CASES[name].open(beta=beta, **ample)
 
 
@@ -94,7 +94,7 @@ def frequencies(mechanism: str, name: str, runs: int, beta: float = 0.1) -> dict
             if truth.objective(outcome.x) > truth.value + allowed + SLACK * scale:
                 wrong.add("objective")
             bound = forecast.error.violation if rows else 0.0
-            if hasattr(which, "engine"):
+            if which.serves.leaves_out:
                 missed = left_out(model, outcome.x, bound + outcome.extra_violation + SLACK * scale)
                 if missed > forecast.error.slack_rows or public_polyhedron(model).violation(outcome.x) > SLACK * scale:
                     wrong.add("violation")
@@ -130,7 +130,7 @@ def test_the_statement_holds(mechanism: str, name: str) -> None:
 def test_the_statement_holds_in_many_runs(mechanism: str) -> None:
     for name in CASES:
         if served(mechanism, name):
-            check(mechanism, name, 30 if hasattr(by_name(mechanism), "engine") else 300)
+            check(mechanism, name, 30 if by_name(mechanism).serves.leaves_out else 300)
 
 
 def test_a_statement_that_is_too_bold_is_found_out() -> None:
