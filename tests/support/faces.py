@@ -41,9 +41,10 @@ class Face:
 
 FACES: list[Face] = []
 # Their draws do not pay one by one: they are about random samples of the records; hidden in the objective, so that the
-# same release on a neighbour comes from another draw (objective-perturbation); or of a noisy threshold that pays for
+# same release on a neighbour comes from another draw (objective perturbation); or of a noisy threshold that pays for
 # all answers before the first yes (cheapest-point). Their own tests have the exact losses.
-AMPLIFIED = {"subsampled-descent", "stochastic-mirror-descent", "objective-perturbation", "cheapest-point"}
+AMPLIFIED = {"subsampled-descent", "stochastic-mirror-descent", "cheapest-point"}
+AMPLIFIED |= {"objective-perturbation", "pure-objective-perturbation"}
 
 
 # ------------------------------------------------------------------ models in CVXPY
