@@ -315,11 +315,13 @@ def inside(column: str, kind: Kind) -> nw.Expr:
 
 
 def _is_of_objects(column: nw.Series[Any]) -> bool:
-    """Whether its cells are read one by one: Python's, bytes, and categories of pandas, whose types narwhals tells by
-    what they hold."""
+    """Whether its cells are read one by one: Python's, bytes, categories of pandas, whose types narwhals tells by what
+    they hold, and its times of pyarrow, which pandas 2 finds unequal to Python's."""
     native = nw.to_native(column)
     kind = getattr(native, "dtype", None)
     if type(native).__module__.startswith("pandas") and hasattr(kind, "categories"):
+        return True
+    if column.dtype in (nw.Date, nw.Datetime, nw.Duration) and str(kind).endswith("[pyarrow]"):
         return True
     return column.dtype in (nw.Object, nw.Unknown, nw.Binary) or str(kind) == "object"
 
