@@ -321,9 +321,8 @@ def _is_of_objects(column: nw.Series[Any]) -> bool:
     kind = getattr(native, "dtype", None)
     if type(native).__module__.startswith("pandas") and hasattr(kind, "categories"):
         return True
-    if column.dtype in (nw.Date, nw.Datetime, nw.Duration) and str(kind).endswith("[pyarrow]"):
-        return True
-    return column.dtype in (nw.Object, nw.Unknown, nw.Binary) or str(kind) == "object"
+    times = (nw.Date, nw.Datetime, nw.Duration) if str(kind).endswith("[pyarrow]") else ()
+    return column.dtype in (nw.Object, nw.Unknown, nw.Binary, *times) or str(kind) == "object"
 
 
 def _cells(column: nw.Series[Any], read: Callable[[Any], Any]) -> list[Any]:
