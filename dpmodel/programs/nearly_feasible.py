@@ -230,7 +230,8 @@ class NearlyFeasible(Mechanism[Program]):
         if route.goal == "search":
             point = self._search(route, cost, theta, noise, progress)
         else:
-            task = route.task
+            # A fresh copy of the public set: where its solver ends follows from released numbers, and ends with this run.
+            task = replace(route.task, polytope=route.task.polytope.copy())
             if route.goal == "penalty":
                 task = replace(task, tilt=cost / route.weight)
             if route.goal == "target" and private_objective(model):
