@@ -13,10 +13,10 @@ from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
-    Generic,
     Literal,
     NamedTuple,
     Protocol,
+    Self,
     TypeVar,
     runtime_checkable,
 )
@@ -26,13 +26,13 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.forecast import Error, Forecast
+from dpmodel.memo import PublicFacts
 from dpmodel.privacy import NoiseSource
 
 if TYPE_CHECKING:
     from dpmodel.release import Release
 
 M = TypeVar("M", contravariant=True)
-D = TypeVar("D")
 
 Feasibility = Literal["centred", "relaxed", "safe", "strict"]
 Goal = Literal["auto", "target", "search", "penalty"]
@@ -229,7 +229,8 @@ class Serves:
     ``over_all`` : it minimises the released objective over all of the released program, so that a direction without an
     end is followed; others look at listed or bounded sets.
 
-    Post-processing. ``any_solver`` : it hands the model to the solver that was named, with its options.
+    Post-processing. ``any_solver`` : it hands the model to the solver that was named, with its options; who names one
+    gets it.
 
     Audits. ``adds_up`` : what its draws lose adds up to at most what it charges; not where a sample of the records is
     secret, or noise stands inside what is solved. ``by_stability`` : it is private because most records agree, and on
@@ -357,38 +358,73 @@ class Ran:
     private: bool
 
 
-class Model(ABC, Generic[D]):
-    """A problem as planner and conductor see it.
+class Model(PublicFacts, ABC):
+    """A problem of one family, as plans and mechanisms see it: public facts, and one method that reads private values.
 
-    ``data`` is what mechanisms get to see: public facts, and one method that reads private values. The methods here
-    look at public facts only, but for ``finish``, which gets what was released.
+    The methods here look at public facts only, but for ``finish``, which gets what was released. Families that a
+    ``Problem`` may be of have ``recognise``, ``of`` and ``classified`` too (``solve.registry.FAMILIES``).
 
     ``reads`` : False where nothing in the family is private (post-processing). ``error`` : the kind of error by which
     its mechanisms compare. ``words`` : the family in a plan's messages. ``remedy`` : what to try where no mechanism
     serves. ``halvings`` : how closely the epsilon is searched at which a statement would say something (0 where
-    forecasts take long).
+    forecasts take long). ``clips`` : its losses have derivatives that can be cut. ``by_record`` : row i of a private
+    parameter is record i. ``drawn`` : its feasible set can be drawn.
     """
 
     reads: ClassVar[bool] = True
+    clips: ClassVar[bool] = False
+    by_record: ClassVar[bool] = False
+    drawn: ClassVar[bool] = False
     error: ClassVar[type[Error]]
     words: ClassVar[str]
     remedy: ClassVar[str]
     halvings: ClassVar[int] = 4
 
-    def __init__(self, data: D) -> None:
-        self.data = data
+    # ------------------------------------------------------------------ from a problem
+    @classmethod
+    def recognise(cls, problem: Any) -> Any:
+        """What the family reads in a ``Problem``, without private values and kept with it; None where it is another's.
+
+        Raises
+        ------
+        UnsupportedModelError
+            Where it is of this family and cannot be served.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def of(cls, problem: Any, solver: str | None = None) -> Self:
+        """The model of a ``Problem`` that the family recognises, at the present values of its public parameters; kept
+        with it until they change. ``solver`` : of public questions.
+
+        Raises
+        ------
+        MissingValueError, SpecificationError, InfeasibleError
+            For public values that are missing or contradict each other, and data without the bounds that it takes.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def classified(cls, problem: Any) -> Any:
+        """The ``Classification`` of a problem that the family recognises."""
+        model: Any = cls.of(problem)
+        return model.classification
 
     @property
     def kind(self) -> type:
-        """The type of data whose mechanisms are compared."""
-        return type(self.data)
+        """The type of model whose mechanisms are compared."""
+        return type(self)
 
     @property
     def is_public(self) -> bool:
         """Whether no private parameter reaches the problem, so that it can be solved as it is."""
         return False
 
-    def check(self, given: Options) -> tuple[Model[Any], Options]:
+    def solve_public(self, solver: str | None, solver_options: Mapping[str, Any] | None) -> str:
+        """Solve where ``is_public``, write the solution back and say so in words: nothing is read."""
+        raise NotImplementedError
+
+    def check(self, given: Options) -> tuple[Model, Options]:
         """The model (another one, where ``given`` changes what is to be solved) and the options that are meant,
         with the defaults of the family.
 
@@ -406,10 +442,6 @@ class Model(ABC, Generic[D]):
         return ""
 
     # ------------------------------------------------------------------ planning
-    def preferred(self, options: Options) -> str:
-        """The mechanism that "auto" stands for, or "auto" for the best forecast."""
-        return "auto"
-
     def refuse(self, options: Options) -> None:
         """Raise what stands against any plan: theorems, constraints that contradict each other."""
 
@@ -452,7 +484,7 @@ class Model(ABC, Generic[D]):
         """What of it can be varied: "records" (how many there are), "sensitivity" (how far one moves what it owns)."""
         return ()
 
-    def varied(self, what: str, factor: float, parameter: str = "") -> Model[D]:
+    def varied(self, what: str, factor: float, parameter: str = "") -> Model:
         """The model, without private values, with ``factor`` times the records or the sensitivity, of ``parameter`` or
         of all.
 

@@ -42,6 +42,15 @@ def cached(function: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, 
     return kept
 
 
+def latest(problem: Any, name: str, key: Hashable, build: Callable[[], T]) -> T:
+    """``build()``, kept with a ``Problem`` under ``name`` until ``key`` is another one."""
+    found = problem.facts.get(name)
+    if found is None or found[0] != key:
+        found = problem.facts[name] = key, build()
+    value: T = found[1]
+    return value
+
+
 def key_of(value: Any) -> Hashable:
     """``value`` as part of a key; equal for equal settings."""
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -13,32 +13,26 @@ from typing import Any, TypeVar, cast
 import cvxpy as cp
 
 from dpmodel.compile.bridge import forget_cached_forms, forget_solution
-from dpmodel.compile.form import public_values
+from dpmodel.compile.form import public_key
 from dpmodel.compile.mathematics import model_html, model_latex, model_text
 from dpmodel.compile.refusals import warn_of_leaves, warn_of_no_private
 from dpmodel.contract import AllBut, Exact, Model, Options, Penalty, Search, Target
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private
+from dpmodel.memo import latest
 from dpmodel.options import checked_solver_options
 from dpmodel.privacy import Budget
 from dpmodel.programs.classifier import Classification
 from dpmodel.programs.expressions import ExpressionTree, expression_tree
-from dpmodel.programs.model import Program
-from dpmodel.programs.read import Compiled, compiled
-from dpmodel.regressions.build import checked_clip, private_outputs, private_regression
-from dpmodel.regressions.model import AnyRegression
-from dpmodel.regressions.multinomial import recognise_blocks, recognise_regression
-from dpmodel.regressions.read import Outputs, Recognised
+from dpmodel.regressions.build import checked_clip
 from dpmodel.release import Accuracy, Guarantee, Release, values_of
-from dpmodel.released.model import Postprocessing
-from dpmodel.released.read import recognise_postprocessing
-from dpmodel.show.explain import Explanation, explain, explain_postprocessing, explain_regression, refusal
+from dpmodel.show.explain import Explanation, explain, refusal
 from dpmodel.show.feasible_set import feasible_picture
 from dpmodel.solve.execute import Executed, execute, refuse_misplaced
 from dpmodel.solve.plan import Plan
 from dpmodel.solve.planner import Compared, make_plan
 from dpmodel.solve.progress import shown
-from dpmodel.solve.registry import AnyMechanism
+from dpmodel.solve.registry import AnyMechanism, family_of
 from dpmodel.solve.wall import check_budget
 from dpmodel.text import shortened
 
@@ -91,12 +85,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         super().__init__(objective, constraints)
         self._lock = threading.RLock()
         self._clip = None if clip is None else checked_clip(clip)
-        self._lowered: Compiled | None = None
-        # None: not looked at yet. Regressions are recognised on the tree and never lowered.
-        self._recognised: tuple[bytes | None, Recognised | Outputs | None] | None = None
-        self._published: tuple[bytes | None, Postprocessing | None] | None = None
-        # Public facts are computed once per set of public parameter values.
-        self._last_model: tuple[tuple[Any, ...], Program | AnyRegression] | None = None
+        # What families read in it, each with what it depends on (``memo.latest``): public facts alone.
+        self.facts: dict[str, tuple[Hashable, Any]] = {}
         self._release: Release | None = None
         self.last_plan: Plan | None = None  # of the last ``solve`` that came as far as a plan
         self._warned: set[int] = set()
@@ -150,15 +140,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         UnsupportedModelError
             For problems that are not convex or not DPP, and regressions with a term that is not recognised.
         """
-        published = self._postprocessing()
-        if published is not None:
-            return published.classification
-        if self._regression() is not None:
-            model = self._model(None)
-            assert not isinstance(model, Postprocessing)
-            return model.classification
-        self._refuse_clip()
-        return self._compiled().classification
+        classification: Classification = self._family().classified(self)
+        return classification
 
     @_alone
     def plan(
@@ -185,7 +168,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         refuse_misplaced(self.plan, {"epsilon": epsilon, "delta": delta, "beta": beta}, unknown)
         with shown(progress) as report:
             report("compile", 0.0)
-            model = self._door(solver)
+            model = self._model(solver)
             given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "beta": beta, "feasibility": feasibility}
             given |= {"solver": solver, "mechanism": mechanism, "goal": goal}
             if model.is_public:
@@ -211,10 +194,10 @@ class Problem(cp.Problem):  # type: ignore[misc]
             that breaks a rule; also for a model that is refused.
         """
         if tree:
-            recognised = False
+            by_record = False
             with contextlib.suppress(DPModelError):  # a model that is refused has a tree too
-                recognised = self._regression() is not None
-            return expression_tree(self, regression=recognised)
+                by_record = self._family().by_record
+            return expression_tree(self, regression=by_record)
         plan = self.last_plan if self._release is not None else None
         unplanned: dict[str, Any] = {}
         if epsilon is not None or options:
@@ -222,17 +205,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 plan = self.plan(epsilon, delta, **options)
             except (ImpossibilityError, InfeasibleError, UnsupportedModelError) as error:
                 plan, unplanned = None, {"unplanned": refusal(error)}
-        published = self._postprocessing()
-        if published is not None:
-            told = explain_postprocessing(published, self._release)
-        elif self._regression() is not None:
-            model = self._model(None)
-            assert isinstance(model, AnyRegression)
-            told = explain_regression(model, self._release)
-        else:
-            lowered, sensitivity, classification, few = self._compiled()
-            told = explain(lowered.affine, sensitivity, classification, self._release, few)
-        return replace(told, choice=None if plan is None else plan.explain(), **unplanned)
+        choice = None if plan is None else plan.explain()
+        return replace(explain(self, self._family(), self._release), choice=choice, **unplanned)
 
     @_alone
     def plot(self, epsilon: float | None = None, delta: float = 0.0, *, ax: Any = None, **options: Any) -> Any:
@@ -255,8 +229,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         MissingExtraError, SpecificationError
             Without matplotlib; for any other problem. And what ``plan`` raises.
         """
-        model = self._door(options.get("solver"))
-        if not isinstance(model, Program):
+        model: Any = self._model(options.get("solver"))
+        if not model.drawn:
             raise SpecificationError(
                 "plot: not a linear problem in two variables",
                 why=f"this is a {model.words}",
@@ -334,7 +308,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         started = time.perf_counter()
         with shown(progress, verbose) as report:
             report("compile", 0.0)
-            model = self._door(solver)
+            model = self._model(solver)
             compiled = time.perf_counter() - started
             if model.is_public:
                 check_budget(budget)
@@ -342,7 +316,6 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 if given and not any(isinstance(parameter, Private) for parameter in self.parameters()):
                     warn_of_no_private()
                 self._forget()
-                assert isinstance(model, Program)
                 return self._solve_public(model, solver, checked_solver_options(solver_options))
             arguments: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "beta": beta, "feasibility": feasibility}
             arguments |= {"solver": solver, "solver_options": solver_options, "mechanism": mechanism, "goal": goal}
@@ -350,7 +323,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
 
             def announce(plan: Plan) -> None:
                 self.last_plan = plan
-                self._warn_of_leaves()  # again: a value given after compiling may share memory
+                self._warn_of_leaves(self._family())  # again: a value given after compiling may share memory
                 if verbose:
                     print(self.classify(), plan, sep="\n\n")
 
@@ -393,7 +366,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._release = None
         forget_solution(self)
 
-    def _solve_public(self, model: Program, solver: str | None, options: Mapping[str, Any] | None) -> float | None:
+    def _solve_public(self, model: Model, solver: str | None, options: Mapping[str, Any] | None) -> float | None:
         """Nothing private reaches c, b or A: solve as CVXPY does and say so. Nothing is read, nothing is spent."""
         if not any(isinstance(parameter, Private) for parameter in self.parameters()):
             super().solve(solver=solver, **dict(options or {}))
@@ -411,72 +384,22 @@ class Problem(cp.Problem):  # type: ignore[misc]
         )
         return self._release.value
 
-    # ------------------------------------------------------------------ compiling
-    def _compiled(self) -> Compiled:
-        if self._lowered is None:
-            self._lowered = compiled(self)
-        return self._lowered
+    def _family(self) -> type[Model]:
+        """The family that it is of."""
 
-    def _public_key(self) -> bytes | None:
-        """Losses and penalties hold the numbers of public parameters; without them it is refused later, if it
-        matters."""
-        public = [parameter for parameter in self.parameters() if not isinstance(parameter, Private)]
-        return None if any(each.value is None for each in public) else public_values(public)
+        def found() -> type[Model]:
+            family = family_of(self)
+            self._warn_of_leaves(family)
+            return family
 
-    def _postprocessing(self) -> Postprocessing | None:
-        key = self._public_key()
-        if self._published is None or self._published[0] != key:
-            self._published = (key, recognise_postprocessing(self))
-        return self._published[1]
+        return latest(self, "family", public_key(self), found)
 
-    def _regression(self) -> Recognised | Outputs | None:
-        key = self._public_key()
-        if self._recognised is None or self._recognised[0] != key:
-            blocks = any(isinstance(p, Private) and p.in_blocks for p in self.parameters())
-            self._recognised = (key, recognise_blocks(self) if blocks else recognise_regression(self))
-            self._warn_of_leaves()
-        return self._recognised[1]
+    def _model(self, solver: str | None = None) -> Model:
+        """Its model at the present values of public parameters. ``solver`` : of public questions."""
+        return self._family().of(self, solver)
 
-    def _model(self, solver: str | None) -> Program | AnyRegression | Postprocessing:
-        """What mechanisms see of the problem; public facts are computed once per set of public values."""
-        published = self._postprocessing()
-        recognised = None if published is not None else self._regression()
-        key: tuple[Any, ...]
-        if recognised is not None:
-            key = (self.clip, public_values(self.parameters()))
-            if self._last_model is None or self._last_model[0] != key:
-                cut = checked_clip(self.clip)
-                if isinstance(recognised, Outputs):
-                    self._last_model = key, private_outputs(recognised, cut)
-                else:
-                    self._last_model = key, private_regression(recognised, cut)
-            return self._last_model[1]
-        self._refuse_clip()
-        if published is not None:
-            return published
-        key = self._compiled().key(solver)
-        if self._last_model is None or self._last_model[0] != key:
-            self._last_model = key, self._compiled().program(self, key[0])
-        return self._last_model[1]
-
-    def _refuse_clip(self) -> None:
-        if self.clip is not None:
-            raise SpecificationError(
-                f"clip={self.clip!r}",
-                why="only the losses of a regression have derivatives to cut, and this problem is not a regression",
-                remedy="leave it out",
-            )
-
-    def _door(self, solver: str | None) -> Model[Any]:
-        """The model as planner and conductor see it."""
-        data = self._model(solver)
-        if isinstance(data, AnyRegression):
-            return data.within(self)
-        return data
-
-    def _warn_of_leaves(self) -> None:
-        regression = self._recognised is not None and self._recognised[1] is not None
-        warn_of_leaves(self, self._warned, by_record=regression)
+    def _warn_of_leaves(self, family: type[Model]) -> None:
+        warn_of_leaves(self, self._warned, by_record=family.by_record)
 
     # ------------------------------------------------------------------ CVXPY's own arithmetic keeps the class
     def copy(self, args: list[Any] | None = None, id_objects: dict[int, Any] | None = None) -> Problem:
@@ -501,7 +424,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         # Compiled facts speak of this object's leaves: copies and pickles compile anew.
-        state["_lowered"] = state["_last_model"] = state["_recognised"] = state["_published"] = None
+        state["facts"] = {}
         state.pop("__deepcopy__", None)  # the guard that CVXPY leaves behind would switch deepcopy off
         del state["_lock"]
         return state

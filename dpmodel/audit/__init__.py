@@ -89,4 +89,4 @@ def mechanism(
 
 
 def is_program(subject: Data) -> bool:
-    return hasattr(subject.problem._model(None), "form") and hasattr(subject.problem._model(None), "affine")
+    return subject.problem._model().drawn

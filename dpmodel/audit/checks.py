@@ -28,6 +28,7 @@ from dpmodel.forecast import Forecast
 from dpmodel.marks.layout import free_entries
 from dpmodel.privacy import Budget
 from dpmodel.privacy.noise import public_generator
+from dpmodel.programs.model import Program
 from dpmodel.release import Release
 from dpmodel.solve.registry import by_name
 
@@ -229,7 +230,7 @@ def sensitivity(model: Any, *, neighbors: int = 64, seed: int = 0) -> Finding:
 
 def footprint(subject: Data) -> dict[str, dict[str, float]]:
     """Part of the standard form -> norm -> how far one record moves it at most, as the package says."""
-    parts = subject.problem._compiled()[1].parts
+    parts = Program.recognise(subject.problem).footprint.parts
     return {
         part: {n: getattr(claim, n) for n in ("l1", "l2", "linf")} for part, claim in parts.items() if claim.linf > 0
     }
@@ -237,7 +238,7 @@ def footprint(subject: Data) -> dict[str, dict[str, float]]:
 
 def standard_form_change(subject: Data, one: Data, two: Data) -> dict[str, Floats]:
     """Part -> how its numbers differ between two data sets of one model."""
-    model: Any = subject.problem._model(None)
+    model: Any = subject.problem._model()
     form = model.form
     ends = [
         np.concatenate([free_entries(p, clipped(p, v)) for p, v in zip(d.private, d.values, strict=True)])
@@ -347,18 +348,18 @@ def serves_of(subject: Subject, mechanism: Any) -> Serves | None:
         return serves
     if mechanism == "auto" or isinstance(subject, System):
         return None
-    return by_name(mechanism, type(subject.problem._door(None).data)).serves
+    return by_name(mechanism, subject.problem._model().kind).serves
 
 
 def bounded(subject: Data, mechanism: Any, epsilon: float, delta: float) -> tuple[float, Forecast]:
     """(its bound, its forecast as plans hold it against what is known without data)."""
-    door = subject.problem._door(None)
+    planned = subject.problem._model()
     options = subject.problem.plan(epsilon, delta, mechanism=mechanism, **subject.options).options
-    chosen: Any = by_name(mechanism, type(door.data)) if isinstance(mechanism, str) else mechanism
-    candidate = Candidate(chosen.name, "", True, "", chosen.forecast(door.data, options))
-    forecast = door.capped(options, candidate).forecast
+    chosen: Any = by_name(mechanism, planned.kind) if isinstance(mechanism, str) else mechanism
+    candidate = Candidate(chosen.name, "", True, "", chosen.forecast(planned, options))
+    forecast = planned.capped(options, candidate).forecast
     assert forecast is not None
-    return float(chosen.bound(door.data, options)), forecast
+    return float(chosen.bound(planned, options)), forecast
 
 
 def trace(model: Any, mechanism: Any = "auto", epsilon: float = 1.0, delta: float = 1e-6, *, seed: int = 0) -> Finding:

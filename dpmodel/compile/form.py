@@ -139,6 +139,13 @@ def public_values(parameters: Iterable[Any]) -> bytes:
     return b"".join(_public_entries(each).tobytes() for each in parameters if not isinstance(each, Private))
 
 
+def public_key(problem: Any) -> bytes | None:
+    """``public_values`` of a problem, None where one has none yet. Losses and penalties hold such numbers, so that what
+    is recognised depends on them; where one is missing and matters, that is refused later."""
+    public = [each for each in problem.parameters() if not isinstance(each, Private)]
+    return None if any(each.value is None for each in public) else public_values(public)
+
+
 def _public_entries(parameter: Any) -> Floats:
     value = parameter.value_sparse if parameter.sparse_idx is not None else parameter.value
     if value is None:

@@ -22,7 +22,6 @@ from dpmodel.errors import UnsupportedModelError
 from dpmodel.exact.subspaces import ExactRows, Field
 from dpmodel.forecast import Error, Known, RowsMissed
 from dpmodel.marks.records import Neighbors
-from dpmodel.memo import PublicFacts
 from dpmodel.text import number
 
 VectorTask = Literal["span", "affine span", "equations"]
@@ -52,7 +51,7 @@ class Found:
     sigma: float | None = None
 
 
-class PrivateSystem(PublicFacts, Model[Any]):
+class PrivateSystem(Model):
     """What the three kinds share: each is the model of a problem, and what its mechanisms see of it.
 
     It keeps the public facts that were computed of it.
@@ -65,10 +64,6 @@ class PrivateSystem(PublicFacts, Model[Any]):
     records: int | None
     expected: int
     _rows: Callable[[], Any]
-
-    @property
-    def data(self) -> PrivateSystem:
-        return self
 
     def read_rows(self) -> Any:
         """Private; only a mechanism's ``run`` may call this. Vectors and grid positions: (n, d), in the fixed order of

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cvxpy as cp
 import numpy as np
@@ -23,13 +23,16 @@ from dpmodel.forecast import Forecast, Violation
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
 from dpmodel.marks.rows import MOST_BLOCKS
-from dpmodel.memo import PublicFacts
+from dpmodel.memo import latest
 from dpmodel.numerics.cone_program import SolverFailure, probe_solver, solve_cone_program
 from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.programs.classifier import Classification
 from dpmodel.programs.theorems import impossibility_error
 from dpmodel.release import Release, checked_point, collect, named_constraints, private_parameters
 from dpmodel.text import number
+
+if TYPE_CHECKING:
+    from dpmodel.programs.read import Compiled
 
 # What is read of a program: theta (P,) with the private values, or the rows of records where they lie.
 PrivateNumbers = PrivateArray | BlockRows | MemoryRows
@@ -41,7 +44,7 @@ _LEFT_OUT = (
 
 
 @dataclass(frozen=True, eq=False)
-class Program(PublicFacts, Model["Program"]):
+class Program(Model):
     """A compiled and classified program: what mechanisms see of it, and what a plan wants to know.
 
     ``form`` : public constants and private linear maps; ``classification`` : its cells;
@@ -50,6 +53,7 @@ class Program(PublicFacts, Model["Program"]):
     Everything but ``read_private`` (and ``read_rows``) is public.
     """
 
+    drawn = True
     words = "problem"
     error = Violation
     remedy = "declare how far one record can move the private parameters, or bound the variables"
@@ -105,10 +109,23 @@ class Program(PublicFacts, Model["Program"]):
         return private_theta(self.affine)
 
     # ------------------------------------------------------------------ planning
-    @property
-    def data(self) -> Program:  # type: ignore[override]
-        """What mechanisms get to see: the same."""
-        return self
+    @classmethod
+    def recognise(cls, problem: Any) -> Compiled:
+        """Its standard form: whatever no other family reads is a program."""
+        from dpmodel.programs.read import compiled
+
+        return latest(problem, "program", None, lambda: compiled(problem))
+
+    @classmethod
+    def of(cls, problem: Any, solver: str | None = None) -> Program:
+        read = cls.recognise(problem)
+        key = read.key(solver)
+        return latest(problem, "model", (cls, *key), lambda: read.program(problem, key[0]))
+
+    @classmethod
+    def classified(cls, problem: Any) -> Classification:
+        """Needs no values of public parameters."""
+        return cls.recognise(problem).classification
 
     @property
     def kind(self) -> type:
@@ -122,7 +139,7 @@ class Program(PublicFacts, Model["Program"]):
     def is_public(self) -> bool:
         return not self.private_parts()
 
-    def check(self, given: Options) -> tuple[Model[Any], Options]:
+    def check(self, given: Options) -> tuple[Model, Options]:
         from dpmodel.programs.options import exact_rows, program_options
 
         options = program_options(self.problem, self, given)
@@ -213,15 +230,14 @@ class Program(PublicFacts, Model["Program"]):
         bounded = all(cell.level == "low" for cell in self.classification.cells)
         return ("sensitivity",) if bounded and self.problem is not None else ()
 
-    def varied(self, what: str, factor: float, parameter: str = "") -> Model[Program]:
+    def varied(self, what: str, factor: float, parameter: str = "") -> Model:
         if what not in self.varies:
             return super().varied(what, factor, parameter)
         private = [p for p in self.problem.parameters() if isinstance(p, Private)]
         twins = {id(p): p.moving(factor) for p in private if parameter in ("", p.name())}
         parts = (self.problem.objective, *self.problem.constraints)
         objective, *constraints = (part.tree_copy(id_objects=twins) for part in parts)
-        model: Model[Program] = self.problem.copy([objective, constraints])._door(None)
-        return model
+        return Program.of(self.problem.copy([objective, constraints]))
 
     def measured(self, mechanism: Any, options: Options, runs: int) -> Mapping[str, Sequence[float]]:
         from dpmodel.programs.simulation import measured

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cvxpy as cp
@@ -19,7 +19,6 @@ from dpmodel.contract import (
     AllBut,
     Candidate,
     Exact,
-    Model,
     Options,
     Outcome,
     Penalty,
@@ -266,30 +265,25 @@ def _refuse_infeasible(model: Program, points: Floats) -> None:
         )
 
 
-class ExactRows(Model[PrivateInequalities]):
+@dataclass(frozen=True, eq=False)
+class ExactRows(PrivateInequalities):
     """The private rows of a ``program``, to be satisfied exactly, all but a few."""
 
-    words, error, remedy = PrivateInequalities.words, PrivateInequalities.error, PrivateInequalities.remedy
+    program: Program = field(kw_only=True, repr=False)
 
-    def __init__(self, data: PrivateInequalities, program: Program) -> None:
-        super().__init__(data)
-        self.program = program
+    @property
+    def kind(self) -> type:
+        return PrivateInequalities
 
     def refuse(self, options: Options) -> None:
         self.program.refuse(options)
-
-    def refuse_auto(self, candidates: Sequence[Candidate]) -> None:
-        self.data.refuse_auto(candidates)
-
-    def lower_bounds(self, options: Options) -> tuple[str, ...]:
-        return self.data.lower_bounds(options)
 
     def ready(self, chosen: Candidate, serves: Serves) -> None:
         self.program.public.require_feasible()
         require_private_values(private_parameters(self.program.problem))
 
     def checked(self, outcome: Any) -> Any:
-        return outcome_of(self.program, self.data.checked(outcome))
+        return outcome_of(self.program, super().checked(outcome))
 
     def stopped(self, status: str, note: str) -> Outcome:
         return self.program.stopped(status, note)
@@ -319,7 +313,7 @@ def exact_rows(model: Program, options: Options, given: Options) -> ExactRows | 
         )
     margin = _margin(given)
     if (model.form.private_rows & ~model.affine.equalities()).any():
-        return ExactRows(_exact_system(model, options, given), model)
+        return ExactRows(**vars(_exact_system(model, options, given)), program=model)
     if margin is not None:
         raise SpecificationError(
             "Exact(margin=) for private equalities",

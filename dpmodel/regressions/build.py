@@ -48,6 +48,14 @@ def checked_clip(clip: Any) -> float:
     return math.inf if value is None else value
 
 
+def regression_of(recognised: Recognised | Outputs, clip: float, problem: Any) -> PrivateRegression | PrivateOutputs:
+    """The model of what was recognised in ``problem``. Errors as ``private_regression``."""
+    parts = recognised.parts
+    several: Any = recognised
+    model = private_regression(parts[0], clip) if len(parts) == 1 else private_outputs(several, clip)
+    return replace(model, problem=problem)
+
+
 def private_regression(recognised: Recognised, clip: float = math.inf) -> PrivateRegression:
     """The model of ``recognised``, with derivatives of the loss cut to [-clip, clip].
 

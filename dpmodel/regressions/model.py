@@ -7,18 +7,18 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.compile.bridge import write_values
-from dpmodel.compile.form import require_private_values
+from dpmodel.compile.form import public_key, public_values, require_private_values
 from dpmodel.contract import YES, Candidate, Model, Options, Outcome, Ran, Serves, Verdict
 from dpmodel.forecast import ExcessRisk
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
-from dpmodel.memo import PublicFacts, cached
+from dpmodel.memo import cached, latest
 from dpmodel.options import public_options
 from dpmodel.programs.classifier import Classification
 from dpmodel.regressions.features import RowBounds
@@ -32,14 +32,16 @@ from dpmodel.text import number
 
 if TYPE_CHECKING:
     from dpmodel.regressions.public import PublicPart
+    from dpmodel.regressions.read import Outputs, Recognised
 
 
-class AnyRegression(PublicFacts, Model["AnyRegression"]):
+class AnyRegression(Model):
     """What a plan needs to know of a regression, of one output or several.
 
     ``problem`` : the caller's CVXPY problem, which ``finish`` writes to (None in tests that have none).
     """
 
+    clips = by_record = True
     words = "regression"
     error = ExcessRisk
     remedy = "delta > 0, a bounded set such as cp.norm1(w) <= 1, or clip= for losses whose derivative has no bound"
@@ -61,14 +63,22 @@ class AnyRegression(PublicFacts, Model["AnyRegression"]):
     def clip(self) -> float:
         """What derivatives of the loss are cut to; inf for nothing."""
 
-    @property
-    def data(self) -> Self:  # type: ignore[override]
-        """What mechanisms get to see: the same."""
-        return self
+    @classmethod
+    def recognise(cls, problem: Any) -> Recognised | Outputs | None:
+        from dpmodel.regressions.multinomial import recognise_blocks, recognise_regression
 
-    def within(self, problem: Any) -> Self:
-        """The same model, which writes to ``problem``."""
-        return replace(self, problem=problem)  # type: ignore[call-arg]
+        blocks = any(isinstance(each, Private) and each.in_blocks for each in problem.parameters())
+        read = recognise_blocks if blocks else recognise_regression
+        return latest(problem, "regression", public_key(problem), lambda: read(problem))
+
+    @classmethod
+    def of(cls, problem: Any, solver: str | None = None) -> AnyRegression:
+        from dpmodel.regressions.build import checked_clip, regression_of
+
+        found = cls.recognise(problem)
+        assert found is not None
+        key = cls, problem.clip, public_values(problem.parameters())
+        return latest(problem, "model", key, lambda: regression_of(found, checked_clip(problem.clip), problem))
 
     @property
     def in_blocks(self) -> bool:
@@ -79,7 +89,7 @@ class AnyRegression(PublicFacts, Model["AnyRegression"]):
     def protects(self) -> str:
         return record_words(self.private)
 
-    def check(self, given: Options) -> tuple[Model[Any], Options]:
+    def check(self, given: Options) -> tuple[Model, Options]:
         options = public_options(given, self.words)
         return self, replace(options, clip=self.clip if math.isfinite(self.clip) else None)
 
@@ -234,7 +244,7 @@ class PrivateRegression(AnyRegression):
     def varies(self) -> tuple[str, ...]:
         return ("records",)
 
-    def varied(self, what: str, factor: float, parameter: str = "") -> Model[Any]:
+    def varied(self, what: str, factor: float, parameter: str = "") -> Model:
         """More records of the same kind: each has less weight, and the objective the same."""
         if what not in self.varies:
             return super().varied(what, factor, parameter)

@@ -72,6 +72,11 @@ class Recognised:
     up_to_constant: bool = False
 
     @property
+    def parts(self) -> tuple[Recognised, ...]:
+        """One for each output."""
+        return (self,)
+
+    @property
     def size(self) -> int:
         """p, intercepts included."""
         return int(self.constant.size)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from dpmodel.compile.bridge import evaluate_objective, write_values
+from dpmodel.compile.form import public_key
 from dpmodel.contract import Candidate, Model, Options, Outcome, Ran, Serves, reasons
 from dpmodel.errors import DPModelError, UnsupportedModelError
 from dpmodel.forecast import Place
 from dpmodel.marks.noisy import Noisy
-from dpmodel.memo import PublicFacts
+from dpmodel.memo import latest
 from dpmodel.options import public_options
 from dpmodel.programs.classifier import Classification
 from dpmodel.release import Accuracy, Guarantee, Release, checked_point, values_of
@@ -28,7 +29,7 @@ _BIASED = "non-negativity is a constraint: it lowers the error of cells and bias
 
 
 @dataclass(frozen=True, eq=False)
-class Postprocessing(PublicFacts, Model["Postprocessing"]):
+class Postprocessing(Model):
     """A problem that reads published numbers only. It costs no privacy.
 
     ``form`` : the problem in arrays, or None where it has terms or constraints outside it (then only the general
@@ -51,10 +52,17 @@ class Postprocessing(PublicFacts, Model["Postprocessing"]):
     shape: tuple[int, ...] | None = None
     description: str = ""
 
-    @property
-    def data(self) -> Postprocessing:  # type: ignore[override]
-        """What mechanisms get to see: the same."""
-        return self
+    @classmethod
+    def recognise(cls, problem: Any) -> Postprocessing | None:
+        from dpmodel.released.read import recognise_postprocessing
+
+        return latest(problem, "post-processing", public_key(problem), lambda: recognise_postprocessing(problem))
+
+    @classmethod
+    def of(cls, problem: Any, solver: str | None = None) -> Postprocessing:
+        found = cls.recognise(problem)
+        assert found is not None
+        return found
 
     @property
     def classification(self) -> Classification:
@@ -72,14 +80,10 @@ class Postprocessing(PublicFacts, Model["Postprocessing"]):
         """
         return self.cached("tree problem", lambda: None if self.form is None else tree_of(self.form))
 
-    def check(self, given: Options) -> tuple[Model[Any], Options]:
+    def check(self, given: Options) -> tuple[Model, Options]:
         """A budget may be given, is checked, and nothing of it is spent."""
         filled = replace(given, epsilon=1.0 if given.epsilon is None else given.epsilon)
         return self, replace(public_options(filled, self.words), epsilon=0.0, delta=0.0)
-
-    def preferred(self, options: Options) -> str:
-        """Who asks for one of CVXPY's solvers, or gives it options, gets it: that is what general-solver is for."""
-        return "general-solver" if options.solver is not None or options.solver_options else "auto"
 
     def nothing_applies(self, options: Options, candidates: Sequence[Candidate]) -> DPModelError:
         return UnsupportedModelError(f"no solver serves this {self.words}", why=reasons(candidates), remedy=self.remedy)

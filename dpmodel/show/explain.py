@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dpmodel.compile.affine_map import AffineMap
-from dpmodel.compile.footprint import Footprint
-from dpmodel.compile.rows import FewRows
-from dpmodel.contract import Candidate
+from dpmodel.contract import Candidate, Model
 from dpmodel.errors import DPModelError, ImpossibilityError
 from dpmodel.forecast import ExcessRisk, Forecast, Place, RowsMissed, Violation
 from dpmodel.programs.classifier import Classification
+from dpmodel.programs.model import Program
 from dpmodel.programs.theorems import remedies
 from dpmodel.programs.words import entries_moved, sentences
 from dpmodel.regressions.model import AnyRegression
@@ -316,14 +314,15 @@ def refusal(error: DPModelError) -> str:
     return f"no plan: {error.what}: {error.why}; try {error.remedy}"
 
 
-def explain(
-    affine: AffineMap,
-    footprint: Footprint,
-    classification: Classification,
-    release: Release | None,
-    few: FewRows | None = None,
-) -> Explanation:
-    """Collect the explanation; public facts and the last release only. ``few`` : of which records the form has rows."""
+def explain(problem: Any, family: type[Model], release: Release | None) -> Explanation:
+    """What a problem of ``family`` is; public facts and the last release only."""
+    return {Program: _program, AnyRegression: _regression, Postprocessing: _postprocessing}[family](problem, release)
+
+
+def _program(problem: Any, release: Release | None) -> Explanation:
+    """Its standard form, of which no public parameter needs a value."""
+    lowered, footprint, classification, few = Program.recognise(problem)
+    affine = lowered.affine
     kinds: dict[str, int] = {}
     for cone in affine.cones:
         kinds[cone.kind] = kinds.get(cone.kind, 0) + cone.size
@@ -375,8 +374,9 @@ def _declared(p: Any) -> dict[str, Any]:
     }
 
 
-def explain_regression(model: AnyRegression, release: Release | None) -> Explanation:
-    """The same for a regression: what its loss, rows and set are."""
+def _regression(problem: Any, release: Release | None) -> Explanation:
+    """What its loss, rows and set are."""
+    model = AnyRegression.of(problem)
     parameters = tuple(_declared(parameter) for parameter in model.private)
     sensitivities = []
     for cell in model.classification.cells[:1]:  # the same for all: one record moves them together
@@ -396,8 +396,9 @@ def explain_regression(model: AnyRegression, release: Release | None) -> Explana
     return Explanation(size, parameters, told, classification, (), _told(release), sentences=said)
 
 
-def explain_postprocessing(model: Postprocessing, release: Release | None) -> Explanation:
-    """The same for a post-processing: how large it is, and which published numbers it speaks of."""
+def _postprocessing(problem: Any, release: Release | None) -> Explanation:
+    """How large it is, and which published numbers it speaks of."""
+    model = Postprocessing.of(problem)
     size = "Likelihood of published numbers, solved as CVXPY solves it."
     if model.form is not None:
         form = model.form

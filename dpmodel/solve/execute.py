@@ -114,7 +114,7 @@ class Executed:
 
 
 def execute(
-    model: Model[Any],
+    model: Model,
     options: Options,
     mechanism: str | AnyMechanism = "auto",
     *,
@@ -153,7 +153,7 @@ def execute(
 
 
 def _executed(
-    model: Model[Any],
+    model: Model,
     options: Options,
     mechanism: str | AnyMechanism,
     label: str,
@@ -196,7 +196,7 @@ def _executed(
                 say(f"a pass over {count} blocks", block / count)
 
         with watched(passes):
-            return model.checked(algorithm.run(model.data, options, source, step))
+            return model.checked(algorithm.run(model, options, source, step))
 
     spent = "nothing was spent" if forecast.spends_nothing else "the budget of this solve is spent"
     stopped = model.stopped(STOPPED, f"the run ended with an error; {spent}")

@@ -26,10 +26,10 @@ class Anew:
     """``model``, ``options`` : what was planned; ``mechanisms`` : all that were compared; ``compared`` : what some
     of them say of themselves of a model at a request."""
 
-    model: Model[Any]
+    model: Model
     options: Options
     mechanisms: Sequence[Any]
-    compared: Callable[[Model[Any], Options, Sequence[Any]], Sequence[Candidate]]
+    compared: Callable[[Model, Options, Sequence[Any]], Sequence[Candidate]]
 
     @property
     def constraints(self) -> tuple[str, ...]:
@@ -50,13 +50,14 @@ class Anew:
     @property
     def _cells(self) -> Sequence[Any]:
         """Of Table 1; families without them have none."""
-        return getattr(getattr(self.model.data, "classification", None), "cells", ())
+        return getattr(getattr(self.model, "classification", None), "cells", ())
 
     def here(self, against: str) -> float:
         """Where the plan stands on an axis: its epsilon, its number of records, 1 for the sensitivity."""
         if against == "epsilon":
             return self.options.epsilon
-        return float(self.model.data.count) if against == "records" else 1.0
+        model: Any = self.model
+        return float(model.count) if against == "records" else 1.0
 
     def at(self, value: float, against: str = "epsilon") -> Sequence[Candidate]:
         model, options = self._there(value, against)
@@ -88,7 +89,7 @@ class Anew:
         model, options = self._there(value, against)
         return model.least(options)
 
-    def _there(self, value: float, against: str) -> tuple[Model[Any], Options]:
+    def _there(self, value: float, against: str) -> tuple[Model, Options]:
         if against == "epsilon":
             return self.model, replace(self.options, epsilon=value)
         return self.model.varied(against, value / self.here(against)), self.options

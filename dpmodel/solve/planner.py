@@ -46,7 +46,7 @@ def select_mechanism(candidates: Sequence[Candidate], options: Options | None = 
 
 
 def make_plan(
-    model: Model[Any],
+    model: Model,
     options: Options,
     mechanism: str | AnyMechanism = "auto",
     *,
@@ -81,7 +81,7 @@ def make_plan(
             return build()
         offered = tuple(map(id, KINDS[model.kind].mechanisms))  # more may be registered later
         key = key_of(("plan", type(model), options, mechanism, everything, as_printed, offered))
-        plan: Plan = model.data.cached(key, build)
+        plan: Plan = model.cached(key, build)
         return plan
     except DPModelError:
         raise
@@ -99,7 +99,7 @@ def make_plan(
 
 
 def _plan(
-    model: Model[Any],
+    model: Model,
     options: Options,
     mechanism: str | AnyMechanism,
     everything: bool,
@@ -107,8 +107,8 @@ def _plan(
     report: Progress,
 ) -> Plan:
     kind = model.kind
-    if isinstance(mechanism, str) and mechanism == "auto":
-        mechanism = model.preferred(options)
+    if mechanism == "auto" and (options.solver is not None or options.solver_options):
+        mechanism = next((each.name for each in KINDS[kind].mechanisms if each.serves.any_solver), "auto")
     forced = None if isinstance(mechanism, str) and mechanism == "auto" else named(mechanism, kind)
     offered = KINDS[kind].compared(as_printed)
     compared = offered if everything or forced is None else (forced,)
@@ -138,7 +138,7 @@ def _plan(
             raise model.nothing_applies(options, candidates)
         chosen = best
     second = select_mechanism([each for each in candidates if each is not chosen], options)
-    classification = getattr(model.data, "classification", None)
+    classification = getattr(model, "classification", None)
     return Plan(
         tuple(candidates),
         chosen,
@@ -156,7 +156,7 @@ def _plan(
 
 
 def _help(
-    model: Model[Any],
+    model: Model,
     options: Options,
     candidates: Sequence[Candidate],
     chosen: Candidate,
@@ -184,7 +184,7 @@ def _help(
 
 
 def _compared(
-    model: Model[Any],
+    model: Model,
     options: Options,
     mechanisms: Sequence[AnyMechanism],
     everything: bool,
@@ -224,7 +224,7 @@ def _compared(
     return [found[each.name] for each in mechanisms]
 
 
-def _behind(mechanism: AnyMechanism, bound: float | None, best: Forecast, model: Model[Any], options: Options) -> str:
+def _behind(mechanism: AnyMechanism, bound: float | None, best: Forecast, model: Model, options: Options) -> str:
     """Why the mechanism cannot come before ``best``, "" where it can or where nothing is known of it."""
     if bound is None:
         return ""
@@ -237,16 +237,16 @@ def _behind(mechanism: AnyMechanism, bound: float | None, best: Forecast, model:
     return ""
 
 
-def _bound(mechanism: AnyMechanism, model: Model[Any], options: Options) -> float | None:
+def _bound(mechanism: AnyMechanism, model: Model, options: Options) -> float | None:
     """What the mechanism says that its error cannot be less than; None where it does not apply."""
     method: Any = mechanism  # the kind of model it serves was checked
     try:
-        return float(method.bound(model.data, options)) if _verdict(mechanism, model, options).eligible else None
+        return float(method.bound(model, options)) if _verdict(mechanism, model, options).eligible else None
     except Exception:  # what goes wrong here goes wrong in the forecast
         return None
 
 
-def _verdict(mechanism: AnyMechanism, model: Model[Any], options: Options) -> Verdict:
+def _verdict(mechanism: AnyMechanism, model: Model, options: Options) -> Verdict:
     kind = mechanism.serves.model
     if kind in KINDS and kind is not model.kind:
         return Verdict(False, f"it serves {KINDS[kind].words}")
@@ -254,17 +254,17 @@ def _verdict(mechanism: AnyMechanism, model: Model[Any], options: Options) -> Ve
     if not refused.eligible:
         return refused
     method: Any = mechanism
-    verdict: Verdict = method.eligible(model.data, options)
+    verdict: Verdict = method.eligible(model, options)
     return verdict
 
 
-def _candidate(mechanism: AnyMechanism, model: Model[Any], options: Options) -> Candidate:
+def _candidate(mechanism: AnyMechanism, model: Model, options: Options) -> Candidate:
     """What a mechanism says of itself. One that fails is a line in the plan: others may serve."""
     name = mechanism.name
     try:
         method: Any = mechanism
         verdict = _verdict(mechanism, model, options)
-        forecast = method.forecast(model.data, options) if verdict.eligible else None
+        forecast = method.forecast(model, options) if verdict.eligible else None
         if isinstance(forecast, Verdict):
             verdict, forecast = forecast, None
         if verdict.eligible and not isinstance(forecast, Forecast):

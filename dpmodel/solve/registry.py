@@ -12,19 +12,44 @@ from importlib.metadata import entry_points
 from itertools import chain
 from typing import Any, ClassVar
 
-from dpmodel.contract import Mechanism, Outcome, Serves, Verdict
+from dpmodel.contract import Mechanism, Model, Outcome, Serves, Verdict
 from dpmodel.errors import SpecificationError
 from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.forecast import Forecast
 from dpmodel.options import nearest
 from dpmodel.programs.model import Program
 from dpmodel.programs.taxonomy import CELLS, Taxonomy
-from dpmodel.regressions.model import PrivateOutputs, PrivateRegression
+from dpmodel.regressions.model import AnyRegression, PrivateOutputs, PrivateRegression
 from dpmodel.released.model import Postprocessing
 
 _LOG = logging.getLogger("dpmodel")
 
 AnyMechanism = Mechanism[Any]
+
+# The families that a problem may be of, tried in order; what no other reads is a program.
+FAMILIES: tuple[type[Model], ...] = (Postprocessing, AnyRegression, Program)
+
+
+def family_of(problem: Any) -> type[Model]:
+    """The first of ``FAMILIES`` that recognises a ``Problem``.
+
+    Raises
+    ------
+    SpecificationError
+        For a ``clip`` where no loss has derivatives to cut.
+    UnsupportedModelError
+        As ``Model.recognise``.
+    """
+    *first, last = FAMILIES
+    family = next((each for each in first if each.recognise(problem) is not None), last)
+    if problem.clip is not None and not family.clips:
+        raise SpecificationError(
+            f"clip={problem.clip!r}",
+            why="only the losses of a regression have derivatives to cut, and this problem is not a regression",
+            remedy="leave it out",
+        )
+    return family
+
 
 # Where the mechanisms of each kind of model are: they are loaded when such a model is first planned. In each kind the
 # order decides among equals; those as printed stand last.
@@ -280,16 +305,13 @@ def taxonomy() -> Taxonomy:
     return table
 
 
-# Families of the documents, by name, with the models that they are made of.
-FAMILIES: dict[str, tuple[type, ...]] = {"programs": (Program,), **_BEYOND}
-
-
 def mechanism_table(family: str) -> str:
-    """The mechanisms of one of the ``FAMILIES`` as a Markdown table, and those with their paper's constants below it.
+    """The mechanisms of "programs", "regressions", "postprocessing" or "systems" as a Markdown table, and those with
+    their paper's constants below it.
 
     The words are the first sentence of each mechanism's docstring, the source its own.
     """
-    mechanisms = [each for model in FAMILIES[family] for each in KINDS[model].mechanisms]
+    mechanisms = [each for model in {"programs": (Program,), **_BEYOND}[family] for each in KINDS[model].mechanisms]
     cells = any(each.serves.cells for each in mechanisms)
     head = ["mechanism", *(["cells of Table 1"] if cells else []), "what it does", "source"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]

@@ -24,12 +24,12 @@ _FACTOR, _STEPS, _HALVINGS = 4.0, 6, 4
 _NO_EPSILON = "no epsilon up to"
 
 
-def silent(model: Model[Any], chosen: Candidate) -> bool:
+def silent(model: Model, chosen: Candidate) -> bool:
     """Whether the statement of ``chosen`` says no more than is known without data."""
     return model.reads and chosen.forecast is not None and chosen.forecast.vacuous
 
 
-def first_words(model: Model[Any], options: Options, chosen: Candidate) -> str:
+def first_words(model: Model, options: Options, chosen: Candidate) -> str:
     """What to know first: nothing where the chosen statement says something, else that it does not."""
     assert chosen.forecast is not None
     if not silent(model, chosen):
@@ -48,7 +48,7 @@ def warn_of_no_guarantee(plan: Plan) -> None:
 
 
 def what_helps(
-    model: Model[Any],
+    model: Model,
     options: Options,
     asked: Sequence[tuple[str, Forecast | None, Callable[[float], Forecast | None]]],
 ) -> str:

@@ -62,9 +62,9 @@ def test_set_up_commands() -> None:
 
 def test_the_tables_of_mechanisms_are_those_of_the_registry() -> None:
     """Write them anew with ``python docs/write_tables.py``."""
-    from dpmodel.solve.registry import FAMILIES, mechanism_table
+    from dpmodel.solve.registry import mechanism_table
 
-    for family in FAMILIES:
+    for family in ("programs", "regressions", "postprocessing", "systems"):
         assert f"<!-- mechanisms: {family} -->\n{mechanism_table(family)}\n<!-- end -->" in README, family
 
 

@@ -277,6 +277,6 @@ def test_outputs_share_beta(outputs: int) -> None:
     Y = Private(np.ones((50, outputs)), name="Y", unit="row", max_linf=1)
     W = cp.Variable((2, outputs))
     problem = dpm.Problem(cp.Minimize(cp.sum_squares(X @ W - Y)), [cp.norm(W[:, k], 1) <= 1 for k in range(outputs)])
-    model, options = problem._door(None).data, Options(1.0, 1e-6, 0.1)
+    model, options = problem._model(None), Options(1.0, 1e-6, 0.1)
     for shared in (each_output._basic(model, options), each_output._gaussian(model, options)):
         assert shared is not None and outputs * shared.beta <= 0.1 * (1 + 1e-9)

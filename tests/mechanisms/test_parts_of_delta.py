@@ -97,12 +97,12 @@ def test_outputs_add_up(mechanism: Any, outputs: int = 3) -> None:
     X = Private(rng.uniform(-1, 1, (300, 2)) / 2, name="X", unit="row", bounds=[-1, 1], max_l2=1)
     Y = Private(rng.uniform(-1, 1, (300, outputs)), name="Y", unit="row", bounds=[-1, 1], records=X.records)
     W = cp.Variable((2, outputs), name="W")
-    made = dpm.Problem(cp.Minimize(cp.sum_squares(X @ W - Y) / 300), [cp.norm(W, axis=0) <= 1])._door(None)
+    made = dpm.Problem(cp.Minimize(cp.sum_squares(X @ W - Y) / 300), [cp.norm(W, axis=0) <= 1])._model(None)
     options = Options(1.0, 1e-6)
-    if not verdict_of(mechanism, made.data, options).eligible:
+    if not verdict_of(mechanism, made, options).eligible:
         return
-    share, found = mechanism._shared(made.data, options)
-    asked = [share] * len(made.data.parts)
+    share, found = mechanism._shared(made, options)
+    asked = [share] * len(made.parts)
     assert len(asked) == outputs and len(found) == outputs
     if each_output._composes(share, options):
         mu = [1 / _sigma(each.epsilon, each.delta) for each in asked]

@@ -89,7 +89,7 @@ def squares(limit):
     weight, totals = cp.Variable(6), dpm.Private(np.ones(2), name="totals", unit="entry", linf=1)
     far = cp.sum_squares(weight - 40)
     rules = [weight >= 50, *([] if limit is None else [far <= limit]), weight[:2] == totals]
-    return dpm.Problem(cp.Minimize(far), rules)._door(None).data.public
+    return dpm.Problem(cp.Minimize(far), rules)._model(None).public
 
 
 def test_a_set_of_squares_without_a_limit_shows_that_it_is_not_empty(monkeypatch):
@@ -182,7 +182,7 @@ def test_points_of_semidefinite_sets_are_told_by_their_eigenvalues(eigenvalue):
 def public_set(objective, constraints):
     """The public set of a program with these constraints and one private one beside."""
     b, idle = dpm.Private(shape=1, name="b", unit="entry", linf=1), cp.Variable(1, nonneg=True)
-    return dpm.Problem(cp.Minimize(objective), [*constraints, idle <= b])._door(None).data.public
+    return dpm.Problem(cp.Minimize(objective), [*constraints, idle <= b])._model(None).public
 
 
 def long_rows(seed):

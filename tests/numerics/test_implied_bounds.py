@@ -20,7 +20,7 @@ def public_set(constraints: list) -> tuple[PublicSet, dict]:
     x = constraints[0].variables()[0]
     problem = dpm.Problem(cp.Minimize(c @ cp.reshape(cp.vec(x, order="F")[0], (1,), order="F")), constraints)
     model = problem._model(None)
-    return model.public, problem._compiled()[0].affine.variable_columns
+    return model.public, model.affine.variable_columns
 
 
 def constraints_of(seed: int, x: cp.Variable) -> list:

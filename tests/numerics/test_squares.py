@@ -25,7 +25,7 @@ def program(objective: Any, constraints: Any = lambda x: []) -> ConeProgram:
     b = dpm.Private(np.ones(2), name="b", unit="entry", linf=1)
     x = cp.Variable(6, name="x")
     own = [x[0] + x[1] >= b[0], cp.sum(x) == b[1], *constraints(x)]
-    return base_program(dpm.Problem(cp.Minimize(objective(x)), own)._door(None).data.form)
+    return base_program(dpm.Problem(cp.Minimize(objective(x)), own)._model(None).form)
 
 
 def arrays(of: ConeProgram) -> ArrayProgram:

@@ -178,7 +178,7 @@ def test_the_walk_finds_what_is_hidden():
             assert_no_trace(everything, [SECRETS])
     del problem.variables()[0].note
     assert_no_trace(everything, [SECRETS])
-    problem._last_model[1].cached("leak", lambda: -SECRETS)
+    problem.facts["model"][1].cached("leak", lambda: -SECRETS)
     with pytest.raises(AssertionError):
         assert_no_trace(everything, [SECRETS])
 
@@ -194,7 +194,7 @@ def test_the_comparison_of_twins_finds_a_dependence(monkeypatch):
     for spoil in (
         lambda p, v: p.variables()[0].__dict__.update(note=f"about {v[0]:.0f}"),
         lambda p, v: p.variables()[0].__dict__.update(note=v > 5000),
-        lambda p, v: p.variables()[0].__dict__.update(note=0) or p._last_model[1].cached("spoiled", lambda: v.sum()),
+        lambda p, v: p.variables()[0].__dict__.update(note=0) or p.facts["model"][1].cached("spoiled", lambda: v.sum()),
     ):
         for twin, values in twins:
             spoil(twin, values)
@@ -206,11 +206,11 @@ def test_memory_of_the_model_is_not_written_by_a_run():
     a solve makes of public facts before its charge, may write."""
     problem = scalar(SECRETS)
     plan = problem.plan(epsilon=1, delta=1e-6, mechanism="laplace-once")
-    refuse_unsolvable(problem._last_model[1], plan.chosen, True)
-    memo = problem._last_model[1]._memo
+    refuse_unsolvable(problem.facts["model"][1], plan.chosen, True)
+    memo = problem.facts["model"][1]._memo
     before = set(memo)
     solve(problem, "laplace-once", {})
-    assert problem._last_model[1]._memo is memo
+    assert problem.facts["model"][1]._memo is memo
     assert set(memo) == before
 
 

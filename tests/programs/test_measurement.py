@@ -25,6 +25,7 @@ from dpmodel.kernels.exact_rows import exact_rows
 from dpmodel.marks import DEFAULT_RECORDS, Private, Records
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import Measurement, best_measurement, measurements
+from dpmodel.programs.read import compiled
 
 Declared = dict[str, dict[str, Any]]
 
@@ -45,7 +46,7 @@ def opened(model: Model) -> tuple[Program, list[Private], Declared]:
 
     problem = model.write(make, public)
     # Lowered also where it is a regression, which would not be.
-    lowered, _, cells, _ = dpm.Problem(problem.objective, problem.constraints)._compiled()
+    lowered, _, cells, _ = compiled(dpm.Problem(problem.objective, problem.constraints))
     form = standard_form(lowered.affine)
     return Program(form, cells, PublicSet(form, None)), made, declared
 

@@ -41,7 +41,7 @@ def problem(kind: str, m: int, seed: int) -> dpm.Problem:
 
 def told(of: NoiseOnce, made: dpm.Problem, options: Any) -> tuple[float, Violation]:
     """The bound and what is forecast."""
-    model = made._door(None).data
+    model = made._model(None)
     assert of.eligible(model, options).eligible
     bound, forecast = of.bound(model, options), of.forecast(model, options)
     assert isinstance(forecast, Forecast) and isinstance(forecast.error, Violation)
@@ -68,7 +68,7 @@ def test_no_bound_where_entries_differ() -> None:
     for rows in (A @ cp.multiply(weights, x) >= 1, A @ x >= dpm.Private(np.ones(40), name="b", linf=1)):
         made = dpm.Problem(cp.Minimize(cp.sum(x)), [rows])
         options = made.plan(1.0, 1e-6, mechanism="laplace-once").options
-        assert LAPLACE_ONCE.bound(made._door(None).data, options) == 0
+        assert LAPLACE_ONCE.bound(made._model(None), options) == 0
 
 
 def test_a_bound_too_high_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -303,7 +303,7 @@ def test_noise_that_hides_all_costs_loses_what_points_differ_by(bounds: list[flo
         c = dpm.Private(shape=6, name="c", unit="entry", linf=0.1, bounds=bounds)
         x = cp.Variable(6, bounds=[low, 5])
         rows = [rng.uniform(-1, 2, (3, 6)) @ x <= 4, cp.sum(x) >= 1, x[0] + x[1] == 1]
-        model = dpm.Problem(cp.Minimize(c @ x), rows)._door(None).data
+        model = dpm.Problem(cp.Minimize(c @ x), rows)._model(None)
         noise = design(model, Options(epsilon, 0.0), {"objective": "laplace"})
         part = noise.parts["objective"]
         hidden.append(noise_hides_costs(model, part.measurement.positions, part.reach))

@@ -168,7 +168,7 @@ def test_problems_written_by_hand():
         standard_errors(problem)
     problem.solve()
     errors = standard_errors(problem, repetitions=150)
-    where = {v.name(): s for v, s in problem._postprocessing().columns}
+    where = {v.name(): s for v, s in problem._model().columns}
     np.testing.assert_allclose(errors[where["y"]], [1, 3, 2, 4], rtol=0.25)  # column by column
     variance = np.array([1.0, 4.0, 9.0])
     np.testing.assert_allclose(errors[where["x"]], np.sqrt(variance - variance**2 / 14), rtol=0.25)

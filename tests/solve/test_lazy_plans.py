@@ -32,10 +32,10 @@ PROGRAMS = [
 ]
 
 
-def early(mechanism: Any, model: Model[Any], options: Options) -> bool:
+def early(mechanism: Any, model: Model, options: Options) -> bool:
     """Whether the bound of ``mechanism`` is one: its forecast, held against what is known, says no less."""
-    bound = mechanism.bound(model.data, options)
-    forecast = mechanism.forecast(model.data, options)
+    bound = mechanism.bound(model, options)
+    forecast = mechanism.forecast(model, options)
     if isinstance(forecast, Verdict):
         return True
     held = model.capped(options, Candidate(mechanism.name, "", True, "", forecast)).forecast
@@ -59,10 +59,10 @@ def test_the_choice_is_that_of_a_full_comparison(model: Any) -> None:
         for one, other in zip(lazy.candidates, full.candidates, strict=True):
             if one != other:
                 assert one.eligible and one.forecast is None and one.reason.startswith(BEHIND)
-        door = problem._door(None)
+        door = problem._model(None)
         for each in full.candidates:
             if each.forecast is not None:
-                assert early(by_name(each.mechanism, type(door.data)), door, full.options), (each.mechanism, epsilon)
+                assert early(by_name(each.mechanism, door.kind), door, full.options), (each.mechanism, epsilon)
 
 
 @pytest.mark.slow
@@ -144,7 +144,7 @@ def test_a_bound_that_is_none_is_found_out(register: Any) -> None:
     register(wrong)
     problem = needs()
     assert problem.plan(1.0).chosen.mechanism != problem.plan(1.0, compare="all").chosen.mechanism == "wrong"
-    assert not early(wrong, problem._door(None), problem.plan(1.0).options)
+    assert not early(wrong, problem._model(None), problem.plan(1.0).options)
 
 
 def test_a_plan_is_made_once(register: Any) -> None:

@@ -144,8 +144,8 @@ def test_no_statement_contradicts_what_is_known(kind: int, seeds: range) -> None
 def test_nor_in_the_zoo(model: Model) -> None:
     """Linear programs: against the package's own ranges, which the test above holds against plain programs."""
     problem = model.case("small").problem
-    door = problem._door(None)
-    if not isinstance(door, Program) or plain_linear(door.data) is not None:
+    door = problem._model(None)
+    if not isinstance(door, Program) or plain_linear(door) is not None:
         pytest.skip("not a linear program")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -154,8 +154,8 @@ def test_nor_in_the_zoo(model: Model) -> None:
                 plan = problem.plan(0.05, 1e-6, compare="all", as_printed=True, feasibility=mode)
             except dpm.DPModelError:
                 continue
-            rows = int(door.data.form.private_rows.sum()) * 2  # equalities count twice
-            ranges = {"violation": largest_violation(door.data), "objective": objective_span(door.data), "rows": rows}
+            rows = int(door.form.private_rows.sum()) * 2  # equalities count twice
+            ranges = {"violation": largest_violation(door), "objective": objective_span(door), "rows": rows}
             ranges |= {"sides": np.inf, "missed": np.inf}
             for each in plan.candidates:
                 if each.forecast is not None:

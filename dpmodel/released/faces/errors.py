@@ -399,7 +399,7 @@ def _solved(fit: Any) -> tuple[Postprocessing, Floats, Any]:
     """Model, solution and the solver that found it."""
     if isinstance(fit, Consistent):
         return fit.model, np.asarray(fit.x, dtype=np.float64), fit.mechanism
-    model = fit._postprocessing() if isinstance(fit, Problem) else None
+    model = Postprocessing.recognise(fit) if isinstance(fit, Problem) else None
     if model is None:
         raise SpecificationError(
             f"a {type(fit).__name__} that is no post-processing of published numbers",

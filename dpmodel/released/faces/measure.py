@@ -14,6 +14,7 @@ from dpmodel.compile.bridge import lower
 from dpmodel.compile.footprint import sensitivity_of
 from dpmodel.compile.form import require_private_values
 from dpmodel.compile.names import labels_of_expression
+from dpmodel.compile.refusals import warn_of_leaves
 from dpmodel.contract import no_progress
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.kernels.direct_measurement import KINDS, DirectMeasurement
@@ -180,7 +181,7 @@ def measure(
     # One scalar variable: as many rows as entries, and few coefficients.
     equation = (expression == cp.Variable(name="measured")).set_label(_LABEL)
     problem = Problem(cp.Minimize(0), [equation])
-    problem._warn_of_leaves()
+    warn_of_leaves(problem, set(), by_record=False)
     plan = DirectMeasurement.of(lower(problem).affine)
     _refuse_unbounded(plan, loss.epsilon, loss.delta)
     if not plan.moves:

@@ -38,8 +38,8 @@ def round_solution(problem: Problem, how: Round = "unbiased", *, rng: int = 0) -
     """
     if how not in ROUNDINGS:
         raise SpecificationError(f"how={how!r}", remedy=" or ".join(map(repr, ROUNDINGS)))
-    model = problem._model(None) if isinstance(problem, Problem) else None
-    if not isinstance(model, Postprocessing) or model.form is None:
+    model = Postprocessing.recognise(problem) if isinstance(problem, Problem) else None
+    if model is None or model.form is None:
         raise SpecificationError(
             "rounding of what is no post-processing with linear constraints",
             remedy="a Problem of neg_log_likelihood terms under linear constraints",
