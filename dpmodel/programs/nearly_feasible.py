@@ -230,7 +230,7 @@ class NearlyFeasible(Mechanism[Program]):
         if route.goal == "search":
             point = self._search(route, cost, theta, noise, progress)
         else:
-            # A fresh copy of the public set: where its solver ends follows from released numbers, and ends with this run.
+            # A fresh copy of the public set: where its solver ended, which released numbers decide, ends with this run.
             task = replace(route.task, polytope=route.task.polytope.copy())
             if route.goal == "penalty":
                 task = replace(task, tilt=cost / route.weight)

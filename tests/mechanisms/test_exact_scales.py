@@ -98,7 +98,8 @@ def places(source: str) -> set[str]:
     def walk(node: ast.AST, where: str) -> Iterator[str]:
         for child in ast.iter_child_nodes(node):
             name = child.func.id if isinstance(child, ast.Call) and isinstance(child.func, ast.Name) else ""
-            if name in _FUNCTIONS or (isinstance(child, ast.Attribute) and child.attr in _METHODS):
+            asked = isinstance(child, ast.Attribute) and child.attr in _METHODS
+            if name in _FUNCTIONS or (asked and not ast.unparse(child).startswith("self.engine.")):
                 yield where
             yield from walk(child, child.name if isinstance(child, ast.FunctionDef) else where)
 

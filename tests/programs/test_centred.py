@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import inspect
 import warnings
 from typing import Any
 
@@ -13,34 +11,10 @@ import pytest
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.cli import main
-from dpmodel.contract import Options
-from dpmodel.options import basic_options
 from dpmodel.programs import noise_once
 from tests.benchmarks.programs.treatments import MODELS, measured
 
 BETA, DRAWS, FALSE_ALARM = 0.2, 60, 1e-8
-
-
-def test_it_is_the_default_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    for function in (dpm.Problem.solve, dpm.Problem.plan, basic_options, Options, Options):
-        assert inspect.signature(function).parameters["feasibility"].default == "centred", function
-    seen: list[argparse.Namespace] = []
-    monkeypatch.setattr("dpmodel.cli.commands.problem_in", lambda file: (_ for _ in ()).throw(SystemExit(7)))
-    monkeypatch.setattr("dpmodel.cli.argparse.ArgumentParser.parse_args", _kept(seen))
-    with pytest.raises(SystemExit):
-        main(["plan", "file.py", "--epsilon", "1"])
-    assert seen[0].feasibility == "centred"
-
-
-def _kept(seen: list[argparse.Namespace]) -> Any:
-    real = argparse.ArgumentParser.parse_args
-
-    def parse(self: Any, *given: Any, **named: Any) -> Any:
-        seen.append(real(self, *given, **named))
-        return seen[-1]
-
-    return parse
 
 
 # ---------------------------------------------------------------------------------- true, whatever is drawn
@@ -129,12 +103,6 @@ def test_coefficients_need_no_bound_on_x() -> None:
 
 
 # ---------------------------------------------------------------------------------- no choice does worse
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "rows, 2e6"])
-def test_ordinary_models_are_not_short_in_every_row(name: str) -> None:
-    """Twice the noise's own error at most: what adding Laplace noise by hand gives, and no row left out."""
-    mechanism, short, share, _ = measured(MODELS[name](), range(1))
-    assert mechanism in ("laplace-once", "gaussian-once")
-    assert share < 0.65 and short < (0.03 if name != "battery" else 0.2)
 
 
 def test_relaxed_is_told_from_it() -> None:

@@ -11,15 +11,14 @@ from scipy.optimize import linprog
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.contract import Options, Verdict
+from dpmodel.contract import Options
 from dpmodel.marks import Private, Records
 from dpmodel.privacy import SeededSource
-from dpmodel.programs.points import POINT_EXPONENTIAL, PointExponential
+from dpmodel.programs.points import PointExponential
 from dpmodel.programs.rows import private_rows
 
 MECHANISM = PointExponential(cheapest=True)
 FALSE_ALARM = 1e-7
-X = cp.Variable(3, bounds=[0, 1], name="x")
 COST = np.array([1.0, 2.0, 3.0])
 
 
@@ -48,9 +47,6 @@ def test_what_it_serves() -> None:
     large = dpm.Problem(cp.Minimize(cp.sum(y)), [wide @ y >= 1, cp.sum(y) <= 9, y[0] + y[1] <= 1])
     assert "vertices=" in verdict(large)
     assert verdict(large, vertices=np.eye(30)) == ""
-
-
-POINTS = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
 
 
 @pytest.mark.parametrize("case", ["net", "relative", "add-remove", "given points"])
@@ -83,34 +79,3 @@ def test_the_promise_holds(case: str) -> None:
     assert binom.sf(failures - 1, runs, 0.3) > FALSE_ALARM
     if vertices is None:
         assert cheap > 0.3 * runs  # the order by cost matters
-
-
-@pytest.mark.parametrize("mechanism", [MECHANISM, POINT_EXPONENTIAL])
-def test_one_candidate_is_no_choice(mechanism: PointExponential) -> None:
-    """What data cannot change is not paid for: neither a net of one point nor a list of one."""
-    few = set()
-    for voters in (5, 500):
-        for epsilon in (0.01, 100.0):
-            for listed in (None, POINTS, POINTS[:1], POINTS[[0, 0]]):
-                cost = cp.Minimize(COST @ X) if mechanism.cheapest else cp.Minimize(0)
-                A = Private(shape=(voters, 3), name="A", unit="row", bounds=[0, 1])
-                problem = dpm.Problem(cost, [A @ X >= 1, cp.sum(X) <= 2.5])
-                model, options = problem._model(None), Options(epsilon, 1e-6, vertices=listed)
-                found = mechanism.eligible(model, options)
-                told = mechanism.forecast(model, options) if found.eligible else found
-                one = isinstance(told, Verdict)
-                if isinstance(told, Verdict):
-                    assert "one candidate" in told.reason
-                else:
-                    assert told.noise["candidates"] > 1
-                if listed is not None:
-                    assert one == (len(np.unique(listed, axis=0)) == 1)
-                few.add(one)
-    assert few == {True, False}
-
-
-def test_no_point_passes() -> None:
-    problem, A = ballots(4)
-    A.value = np.zeros((4, 3))
-    outcome = MECHANISM.run(problem._model(None), Options(1e3, 0.0, vertices=POINTS), SeededSource(1))
-    assert outcome.x is not None and outcome.x.tolist() == [0, 0, 1] and "no point passed" in outcome.notes[0]

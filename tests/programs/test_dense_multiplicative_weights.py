@@ -9,21 +9,17 @@ from dataclasses import replace
 import cvxpy as cp
 import numpy as np
 import pytest
-from auditing import fits_frequencies
 from games import Scripted
-from replaying import Transcript
 from scipy.special import logsumexp
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.as_printed import algorithm_2
 from dpmodel.as_printed.algorithm_2 import ALGORITHM_2
 from dpmodel.contract import Options, no_progress
 from dpmodel.privacy import SeededSource
 from dpmodel.privacy.spend import Spend
-from dpmodel.programs import dense_weights as weights
-from dpmodel.programs.dense_oracles import ListedSelection, NoisyMinimisation, ProductSelection, oracles
-from dpmodel.programs.dense_weights import DENSE_MULTIPLICATIVE_WEIGHTS, DenseMeasure, Plan
+from dpmodel.programs.dense_oracles import ListedSelection, ProductSelection, oracles
+from dpmodel.programs.dense_weights import DENSE_MULTIPLICATIVE_WEIGHTS, DenseMeasure
 from dpmodel.programs.goals import Task
 from dpmodel.programs.rows import private_rows, public_polyhedron
 
@@ -203,70 +199,6 @@ def loss(p, q, delta=0.0):
     return high
 
 
-def worst_pair(density, steps, rate, epsilon, delta, engine=ENGINE, m=24, twin=""):
-    """Loss of the T-step sequence on rows that all prefer vertex 0, one of which turns to vertex 1 instead."""
-    values = np.zeros((m, 2))
-    values[:, 0] = 1
-    other = values.copy()
-    other[0] = [0, 1]
-    cover = Cover(values, "simplex", bounds=[0, 1])
-    task = cover.task(epsilon, delta)
-    promise = engine.promise(task)
-    steps = promise.plan.steps if steps is None else steps
-    plan = replace(promise.plan, density=density, steps=steps, rate=rate)
-    if engine is ALGORITHM_2:
-        plan = replace(plan, range_bound=2 * 2 * 1.0 / density, step_epsilon=algorithm_2._printed_epsilon(task, steps))
-    if twin == "composition forgotten":
-        task = replace(task, spend=Spend(epsilon * steps, None if delta == 0 else task.spend.rho * steps))
-    promise = replace(promise, plan=plan)
-    return loss(*(distribution(cover, engine, v, promise, task, twin) for v in (values, other)), delta)
-
-
-def test_audit_pure() -> None:
-    """Exact: the loss of all T selections together is at most epsilon, and comes near it."""
-    found = worst_pair(24, 3, 0.0, 2.0, 0.0)
-    assert 0.9 * 2.0 < found <= 2.0
-    for density, rate in ((24, 5.0), (12, 0.3), (12, 5.0), (3, 1.0), (3, 30.0)):
-        assert worst_pair(density, 4, rate, 2.0, 0.0) <= 2.0
-
-
-def test_audit_zcdp() -> None:
-    for density, rate in ((24, 0.0), (12, 0.3), (6, 5.0)):
-        assert worst_pair(density, 5, rate, 1.0, 1e-3) <= 1.0
-        assert worst_pair(density, 5, rate, 1.0, 1e-3, ALGORITHM_2) <= 1.0
-
-
-@pytest.mark.parametrize("twin", ["range halved", "composition forgotten"])
-def test_audit_catches_wrong_scales(twin: str) -> None:
-    assert worst_pair(24, 3, 0.0, 2.0, 0.0, twin=twin) > 1.5 * 2.0
-
-
-@pytest.mark.parametrize("twin", ["range halved", "composition forgotten"])
-def test_audit_catches_wrong_scales_zcdp(twin: str) -> None:
-    assert worst_pair(24, 6, 0.0, 1.0, 1e-6, m=24, twin=twin) > 1.0
-
-
-def test_audit_catches_a_forgotten_projection(monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = ((12, 5, 3.0), (20, 5, 8.0))
-    assert all(worst_pair(*case, 2.0, 0.0) <= 2.0 for case in cases)
-    monkeypatch.setattr(weights, "DenseMeasure", NotDense)
-    assert max(worst_pair(*case, 2.0, 0.0) for case in cases) > 2.0
-
-
-def test_runs_follow_the_enumerated_law() -> None:
-    values = [[1, 0], [1, 0], [0, 1], [0.5, 0]]
-    cover = Cover(values, "simplex", bounds=[0, 1])
-    task = cover.task(4.0, 0.0)
-    promise = ENGINE.promise(task)
-    promise = replace(promise, plan=replace(promise.plan, density=2, steps=3, rate=1.0))
-    exact = np.exp(distribution(cover, ENGINE, values, promise, task))
-    # The average of three vertices tells how often each was chosen.
-    ones = np.array([sum(script) for script in itertools.product(range(2), repeat=3)])
-    theta, source = cover.theta(values), SeededSource(5)
-    runs = [round(ENGINE.point(task, promise, theta, source, no_progress).x[1] * 3 / 2) for _ in range(600)]
-    assert fits_frequencies(np.bincount(runs, minlength=4), np.bincount(ones, weights=exact))
-
-
 # ---------------------------------------------------------------------- oracles
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("shape", ["simplex", "box", "product", "general"])
@@ -292,30 +224,6 @@ def test_oracle_error(shape: str, delta: float) -> None:
                 ratios.append(np.mean(lost) / bound)
             assert np.sum(np.array(ratios) > 1) <= limit
             assert np.quantile(ratios, 0.95) > 0.02  # the bound is not out of all proportion
-
-
-def test_noise_of_the_general_oracle() -> None:
-    """Gaussian and Laplace noise of the calibrated size reaches the cost; zero columns get none."""
-    cover = Cover(np.zeros((6, 3)), "general", bounds=[0, 1])
-    oracle = NoisyMinimisation.of(cover.rows, cover.polytope)
-    source = Transcript(0)
-    for delta in (1e-6, 0.0):
-        oracle.minimise(np.zeros(3), np.zeros(3), 0.25, Spend.of(1.0, delta), 4, source)
-    asked = [draw.arguments[0] for draw in source.draws]
-    rho = Spend.of(1.0, 1e-6).rho
-    assert asked[0] == pytest.approx(0.25 * cover.rows.swing(2) * math.sqrt(4 / (2 * rho)), rel=2e-3)
-    assert asked[1] == pytest.approx(0.25 * cover.rows.swing(1) * 4, rel=2e-3)
-    assert asked[0] >= 0.25 * cover.rows.swing(2) * math.sqrt(4 / (2 * rho))
-
-
-def test_width_of_the_noise_bounds_the_truth() -> None:
-    rng = np.random.default_rng(2)
-    for shape in ("simplex", "box", "general"):
-        cover = Cover(np.zeros((6, 8)), shape, bounds=[0, 1])
-        oracle = NoisyMinimisation.of(cover.rows, cover.polytope)
-        z = rng.normal(size=(300, 8))
-        mean = np.mean([d @ cover.polytope.minimise(-d) for d in z])
-        assert 0.3 * oracle.width < mean < oracle.width + 0.2
 
 
 # ---------------------------------------------------------------------- plans and utility
@@ -397,35 +305,6 @@ def test_plan_follows_what_was_asked() -> None:
     assert asked.error <= min(error(asked.plan.steps * f) for f in (0.5, 0.8, 1.25, 2)) + 1e-12
 
 
-def test_nobody_left_out() -> None:
-    """s = 1 is plain multiplicative weights: hardly ever useful, still private and correct."""
-    cover = Cover(ballots(200, 3, np.random.default_rng(0)), "simplex", bounds=[0, 1])
-    task = cover.task(slack_rows=0)
-    promise = ENGINE.promise(task)
-    assert promise.plan.density == 1 and promise.slack_rows == 0
-    assert ENGINE.excess_sensitivity(task) == 1
-    theta = cover.model.read_private()
-    x = ENGINE.point(task, promise, theta, SeededSource(0), no_progress).x
-    worst = worst_mean(cover, theta, x, 1)[1].max()
-    assert ENGINE.excess(task, replace(promise, error=worst / promise.gain - 1e-9), x, theta) >= 1
-    assert ENGINE.excess(task, replace(promise, error=worst / promise.gain + 1e-9), x, theta) == 0
-    assert ENGINE.excess_limit(promise) == 0
-
-
-def test_excess_counts_rows() -> None:
-    values = np.zeros((50, 3))
-    values[:20] = 1
-    cover = Cover(values, "simplex", twice=True, bounds=[0, 1])
-    task = cover.task()
-    promise = replace(ENGINE.promise(task), error=0.5)
-    theta, x = cover.theta(values), np.full(3, 2 / 3)
-    assert ENGINE.excess(task, promise, x, theta) == 30
-    assert ENGINE.excess_sensitivity(task) == 2
-    other = values.copy()
-    other[0] = 0
-    assert abs(ENGINE.excess(task, promise, x, cover.theta(other)) - 30) <= 2
-
-
 def test_listed_points() -> None:
     cover = Cover(ballots(2000, 4, np.random.default_rng(0)), "general", bounds=[0, 1])
     points = np.array([[1, 1, 0, 0], [0.5, 0.5, 0.5, 0.25], [4.0, 0, 0, 0]])
@@ -470,12 +349,3 @@ def test_published_refusals_and_vacuity() -> None:
     assert promise.slack_rows == promise.rows and promise.error == promise.width  # says nothing, and says so
     x = ALGORITHM_2.point(cover.task(0.1), promise, cover.model.read_private(), SeededSource(0), no_progress).x
     assert cover.polytope.violation(x) <= 1e-9
-
-
-def test_plans_are_public() -> None:
-    """Promises do not look at private values."""
-    cover = Cover(np.zeros((300, 4)), "simplex", bounds=[0, 1])
-    first = [engine.promise(cover.task()) for engine in (ENGINE, ALGORITHM_2)]
-    cover.theta(np.ones((300, 4)))
-    assert first == [engine.promise(cover.task()) for engine in (ENGINE, ALGORITHM_2)]
-    assert isinstance(first[0].plan, Plan)

@@ -3,51 +3,31 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
 import games
 import numpy as np
 import pytest
-from auditing import epsilon_lower_bound
 from games import (
     Game,
-    asked,
     excess_moves,
     game,
-    log_ratio,
     neighbours,
     noisy_rows,
-    path_cost,
     refusal,
-    replayed,
     rows_and_sides,
     voters,
 )
-from replaying import Transcript
 from scipy.optimize import brentq
 from scipy.stats import gamma
 
 from dpmodel.as_printed.algorithms_4_to_6 import ALGORITHM_5, ALGORITHM_6
 from dpmodel.marks import Private, Records
-from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
-from dpmodel.programs import weights as primal_weights
-from dpmodel.programs import weights_matrix as matrix_multiplicative_weights
+from dpmodel.privacy import pure_composition_delta, zcdp_rho
 from dpmodel.programs.weights_matrix import NOISY_MULTIPLICATIVE_WEIGHTS, matrix_rows
 
 ENGINE = NOISY_MULTIPLICATIVE_WEIGHTS
-
-
-@pytest.fixture
-def short_games(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(primal_weights, "MOST_STEPS", 4)
-
-
-@pytest.fixture
-def quick_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the worst pair of rows the closed form of the range is exact."""
-    monkeypatch.setattr(matrix_multiplicative_weights, "_EXACT_STEPS", 0)
 
 
 # ------------------------------------------------------------------ models and their declarations
@@ -180,35 +160,6 @@ def test_entries_are_counted_as_the_tables_have_them(name: str) -> None:
     assert rows.rows.absent == (name in ("voters", "beside public numbers, absent"))
 
 
-def test_rows_that_appear_and_vanish() -> None:
-    """Absent rows read 0 <= 0; one voter more or less moves scores and rows by no more than stated."""
-    made, rng = voters(), np.random.default_rng(2)
-    rows, theta = matrix_rows(made.model), made.model.read_private()
-    assert rows.rows.absent and rows.rows.per_record == 1
-    block = made.model.affine.private_blocks[0]
-    worst = np.zeros(2)
-    for _ in range(150):
-        moved = theta.reshape(-1)[: block.size].reshape((60, 8), order="F").copy()
-        voter = rng.integers(60)
-        fresh = rng.random(8) * (rng.random(8) < 0.6)
-        fresh *= min(1.0, 4 / max(fresh.sum(), 1e-9))
-        moved[voter] = 0.0 if voter < 50 else fresh
-        other = theta.copy()
-        other[block.columns] = moved.ravel(order="F")
-        x = made.task.polytope.minimise(rng.normal(size=8))
-        now, then = rows.now(theta), rows.now(other)
-        sensitivity = then.scores(x) - now.scores(x)
-        row = (then.parts[0] - now.parts[0]).toarray()
-        assert sensitivity.max() - sensitivity.min() <= rows.reach(x)
-        assert np.linalg.norm(row, axis=1).max() <= rows.row_l2 and np.abs(row).sum(axis=1).max() <= rows.row_l1
-        worst = np.maximum(
-            worst, [(sensitivity.max() - sensitivity.min()) / rows.reach(x), np.linalg.norm(row) / rows.row_l2]
-        )
-    assert worst.min() > 0.4
-    assert made.violation(ENGINE, np.zeros(8)) == 1.0, "present voters are not served"
-    assert rows.now(np.zeros_like(theta)).worst(np.zeros(8)) == 0.0, "absent voters want nothing"
-
-
 def test_scores_are_the_violations_of_the_model_as_written() -> None:
     made, _ = MODELS["reused rows"]()
     A, W = np.random.default_rng(3).uniform(-0.5, 0.5, (3, 4)), np.random.default_rng(5).normal(size=(3, 4))
@@ -218,34 +169,6 @@ def test_scores_are_the_violations_of_the_model_as_written() -> None:
 
 
 # ------------------------------------------------------------------ what a game releases
-@pytest.mark.usefixtures("short_games")
-def test_noise_falls_on_public_places() -> None:
-    """Zeros in the data change nothing about which numbers are drawn; public numbers stay as they are."""
-    sizes = []
-    for fill in (0.0, 0.7):
-        made = rows_and_sides()
-        made.seal(A=np.full((6, 4), fill), b=np.full(6, 0.1))
-        source = Transcript(1)
-        made.play(ENGINE, source)
-        sizes.append({values.size for distribution, values, _ in asked(source) if distribution != "noisy_max"})
-    assert sizes == [{4}, {4}]
-
-
-def test_released_rows_are_unbiased() -> None:
-    made = rows_and_sides()
-    rows = matrix_rows(made.model)
-    theta, n = made.model.read_private(), made.model.affine.variables
-    now = rows.now(theta)
-    dense = np.zeros((6, n))
-    for part in now.parts:
-        dense += part.toarray()
-    for draw in (SeededSource(2).gaussian, SeededSource(2).laplace):
-        total, runs = np.zeros(n), 1000
-        for _ in range(runs):
-            index, values = matrix_multiplicative_weights._noisy_row(rows, now, 2, 0.5, draw)
-            assert np.unique(index).size == index.size
-            total[index] += values
-        assert np.abs(total / runs - dense[2]).max() <= 6 * 0.5 * math.sqrt(2) / math.sqrt(runs)
 
 
 def test_absent_rows_are_released_as_noise_on_every_place() -> None:
@@ -258,101 +181,6 @@ def test_absent_rows_are_released_as_noise_on_every_place() -> None:
     rows = matrix_rows(made.model)
     assert rows.rest.nnz == 0 and (np.diff(rows.pattern.indptr) == 3).all()
     assert not rows.now(made.model.read_private()).parts[0].toarray()[1].any()
-
-
-# ------------------------------------------------------------------ the budget
-def worst_pair(unit: str, delta: float) -> tuple[Game, Any, Any]:
-    """Neighbours that move all that they may: one row, or one entry of every row against the others."""
-    declared: dict[str, Any] = {"row": {"unit": "row", "linf": 1e-3}, "column": {"unit": "column", "linf": 1e-3}}[unit]
-    A = Private(shape=(2, 6), name="A", bounds=[-1, 1], **declared)
-    x = cp.Variable(6, nonneg=True)
-    made = game(cp.Minimize(0), [cp.sum(x) == 1, A @ x <= -0.2], A, epsilon=1.0, delta=delta)
-    one = np.tile([0.1, -0.1, 0.1, -0.1, 0.1, -0.1], (2, 1))
-    sensitivity = np.zeros((2, 6))
-    if unit == "row":
-        sensitivity[0] = 1e-3
-    else:
-        sensitivity[:, 2] = 1e-3, -1e-3
-    return made, made.seal(A=one), made.seal(A=one + sensitivity)
-
-
-def forgotten_steps(made: Game, plan: Any) -> Any:
-    root = plan.count if made.delta == 0 else math.sqrt(plan.count)
-    return replace(plan, epsilon=plan.epsilon * root, noise=plan.noise / root)
-
-
-def entrywise_noise(made: Game, plan: Any) -> Any:
-    rows = matrix_rows(made.model)
-    return replace(plan, noise=plan.noise * rows.linf / (rows.row_l1 if made.delta == 0 else rows.row_l2))
-
-
-def unpaid_selection(made: Game, plan: Any) -> Any:
-    """The rows get the whole budget, as if selections were free."""
-    rows, spend = matrix_rows(made.model), made.task.spend
-    if made.delta == 0:
-        return replace(plan, noise=spend.laplace_scale(rows.row_l1, plan.count))
-    return replace(plan, noise=spend.gaussian_sigma(rows.row_l2, plan.count))
-
-
-TWINS: dict[str, Any] = {
-    "": lambda made, plan: plan,
-    "range halved": lambda made, plan: replace(plan, epsilon=2 * plan.epsilon),
-    "steps forgotten": forgotten_steps,
-    "noise for one entry": entrywise_noise,
-    "selection not paid for": unpaid_selection,
-    "a hundredth": lambda made, plan: replace(plan, noise=plan.noise / 100),
-}
-
-
-def cost(unit: str, delta: float, twin: str, seeds: int = 12) -> float:
-    """Share of the budget that the costliest of some games used, on the worst pair."""
-    made, one, two = worst_pair(unit, delta)
-    promise = made.promise(ENGINE)
-    promise = replace(promise, plan=TWINS[twin](made, promise.plan))
-    budget = 1.0 if delta == 0 else zcdp_rho(1.0, delta)
-    return max(path_cost(made, ENGINE, promise, one, two, seed) for seed in range(seeds)) / budget
-
-
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("unit", ["row", "column"])
-@pytest.mark.usefixtures("short_games")
-def test_a_game_costs_its_budget_at_most(unit: str, delta: float) -> None:
-    spent = cost(unit, delta, "")
-    print(f"{unit}, delta {delta}: {spent:.3f} of the budget")
-    assert 0.55 <= spent <= 1.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("twin", [t for t in TWINS if t])
-@pytest.mark.usefixtures("short_games")
-def test_a_broken_game_costs_more(twin: str, delta: float) -> None:
-    assert cost("row", delta, twin) > 1.02
-
-
-def audit(twin: str, runs: int, epsilon: float = 0.5, delta: float = 1e-3) -> float:
-    """Lower bound on epsilon from the likelihood ratios of whole games (the best score there is)."""
-    made, one, two = worst_pair("row", delta)
-    made.epsilon = epsilon
-    promise = made.promise(ENGINE)
-    promise = replace(promise, plan=TWINS[twin](made, promise.plan))
-    scores = []
-    for side, theta, other in ((0, one, two), (1, two, one)):
-        found = []
-        for seed in range(runs):
-            ratio = log_ratio(replayed(made, ENGINE, promise, (theta, other), 1_000_000 * side + seed))
-            found.append(ratio if side == 0 else -ratio)
-        scores.append(np.array(found))
-    return epsilon_lower_bound(*scores, delta=delta)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("twin", ["", "a hundredth"])
-@pytest.mark.usefixtures("short_games", "quick_ranges")
-def test_audit_with_many_runs(twin: str) -> None:
-    found = audit(twin, 5_000)
-    print(f"audit of {twin or 'the mechanism'}: epsilon at least {found:.3f}, claimed 0.5")
-    assert found > 0.5 if twin else found <= 0.5
 
 
 # ------------------------------------------------------------------ promises
@@ -415,12 +243,6 @@ def test_the_promise_is_kept(engine: Any, write: Any) -> None:
     assert max(made.task.polytope.violation(point.x) for point in found) <= 1e-9
 
 
-def test_it_learns_something() -> None:
-    made = noisy_rows("all")
-    start = made.violation(ENGINE, np.full(10, 0.1))
-    assert start > 0.2 and made.violation(ENGINE, made.play(ENGINE, 1).x) < start / 4
-
-
 def test_a_tilt_is_paid_for_by_the_same_error() -> None:
     made = noisy_rows("column")
     values = made.model.read_private()
@@ -438,23 +260,6 @@ def test_the_excess_of_a_search_moves_by_at_most_its_change() -> None:
     rng, limit = np.random.default_rng(9), ENGINE.excess_sensitivity(made.task)
     pairs = list(neighbours(made, declared, rng, 10))
     assert 0.1 * limit <= excess_moves(made, ENGINE, pairs, points(made, rng)) <= limit
-
-
-def test_scales_follow_the_point_but_never_exceed_the_plan() -> None:
-    made = noisy_rows()
-    rows, most = matrix_rows(made.model), matrix_rows(made.model).reach_over(made.task.polytope)
-    assert rows.reach(np.full(10, 0.1)) < 0.5 * most
-    assert rows.reach(np.eye(10)[0]) <= most * (1 + 1e-6)
-
-
-def test_a_coefficient_that_nobody_can_move() -> None:
-    """A point that has nothing of the private columns: no score can move, and any scale will do."""
-    A = Private(shape=(2, 2), name="A", unit="row", linf=0.1, bounds=[0, 1])
-    x = cp.Variable(3, nonneg=True)
-    made = game(cp.Minimize(0), [cp.sum(x) == 1, x[0] + x[1] <= 0, A @ x[:2] <= x[2]], A)
-    made.seal(A=np.ones((2, 2)))
-    point = made.play(ENGINE, 1)
-    assert np.allclose(point.x, [0, 0, 1], atol=1e-6)
 
 
 # ------------------------------------------------------------------ refusals

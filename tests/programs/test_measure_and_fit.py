@@ -9,23 +9,20 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from auditing import epsilon_lower_bound
-from replaying import Transcript
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.contract import Mechanism, Options
+from dpmodel.contract import Options
 from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.marks import Private, Records
 from dpmodel.numerics.diagonal_qp import DiagonalQP, solve_diagonal_qp
-from dpmodel.privacy import Gaussian, SeededSource, gaussian_mu
+from dpmodel.privacy import SeededSource
 from dpmodel.programs.measure_and_fit import MEASURE_AND_FIT, in_row_units, measured
 from dpmodel.programs.noise_design import best_measurement
 
 OPTIONS = Options(epsilon=1.0, delta=0.05, beta=0.1)
 CELLS, WEIGHTS = 6, (2.0, 1.0, 0.5)
 # Cells of a 2 x 3 table; its two margins, then all of it.
-TABLE = np.arange(CELLS).reshape(2, 3)
 MARGINS = (np.kron(np.eye(2), np.ones((1, 3))), np.kron(np.ones((1, 2)), np.eye(3)), np.eye(CELLS))
 
 
@@ -48,10 +45,6 @@ def opened(histogram, *, total=None, weights=WEIGHTS, neighbors="add-remove"):
 HISTOGRAM = np.array([30.0, 2.0, 0.0, 0.0, 5.0, 60.0])
 
 
-def test_is_a_mechanism():
-    assert isinstance(MEASURE_AND_FIT, Mechanism)
-
-
 # ------------------------------------------------------------------ sensitivity
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
 def test_sensitivity_is_that_of_the_worst_neighbour(neighbors):
@@ -67,55 +60,6 @@ def test_sensitivity_is_that_of_the_worst_neighbour(neighbors):
     assert l1 <= own.l1 <= l1 * (1 + 2 * ROUNDING)
 
 
-def test_numbers_in_row_units_are_the_rows():
-    case = opened(HISTOGRAM)
-    own = in_row_units(case.model, best_measurement(case.model, "scalar", 2))
-    values = own.rebuild(own.values(case.model.read_private()), clip=False)
-    rows = np.concatenate([w * (W @ HISTOGRAM) for W, w in zip(MARGINS, WEIGHTS, strict=True)])
-    np.testing.assert_allclose(np.sort(np.abs(values)), np.sort(rows))
-    np.testing.assert_allclose(own.gain(2), 1.0)
-
-
-def test_weights_lower_the_noise_of_heavier_rows():
-    case = opened(HISTOGRAM)
-    noised = measured(case.model, OPTIONS)
-    size = np.array([w for W, w in zip(MARGINS, WEIGHTS, strict=True) for _ in W])
-    in_counts = noised.sigma / size
-    sigma = np.sqrt(sum(w * w for w in WEIGHTS)) / gaussian_mu(1.0, 0.05)
-    np.testing.assert_allclose(in_counts * size, sigma, rtol=2 * ROUNDING)
-
-
-# ------------------------------------------------------------------ privacy from outside
-@pytest.mark.parametrize("broken", [False, True], ids=["honest", "noise-halved"])
-def test_audit(broken):
-    """Log likelihood ratios of the released numbers on the worst pair; the halved noise must be found out."""
-    neighbour = HISTOGRAM + np.eye(CELLS)[5]
-    case, other = opened(HISTOGRAM), opened(neighbour)
-    distribution = measured(case.model, OPTIONS).distribution
-    assert isinstance(distribution, Gaussian)
-    distribution = replace(distribution, scale=distribution.scale / 2) if broken else distribution
-    m = measured(case.model, OPTIONS).measurement
-    a, b = (m.values(c.model.read_private()) for c in (case, other))
-    runs = 200_000
-    outputs = [distribution.add_to(np.tile(v, (runs, 1)), SeededSource(s)) for s, v in ((1, a), (2, b))]
-    scores = [(out - (a + b) / 2) @ (a - b) for out in outputs]
-    found = epsilon_lower_bound(*scores, delta=OPTIONS.delta, confidence=1 - 1e-7)
-    assert found > OPTIONS.epsilon if broken else found <= OPTIONS.epsilon
-
-
-def test_run_draws_once_and_spends_what_the_forecast_says():
-    case = opened(HISTOGRAM)
-    source = Transcript(3)
-    MEASURE_AND_FIT.run(case.model, OPTIONS, source)
-    noised = measured(case.model, OPTIONS)
-    (draw,) = source.draws
-    assert draw.answer.size == noised.measurement.count == sum(len(W) for W in MARGINS)
-    assert draw.arguments == (noised.distribution.scale,)
-    forecast = MEASURE_AND_FIT.forecast(case.model, OPTIONS)
-    assert (forecast.epsilon, forecast.delta) == (1.0, 0.05)
-    assert MEASURE_AND_FIT.forecast(case.model, replace(OPTIONS, delta=0.0)).delta == 0.0
-
-
 # ------------------------------------------------------------------ utility
 @pytest.mark.parametrize("delta", [0.0, 0.05])
 def test_no_private_row_is_missed_by_more_than_alpha(delta):
@@ -129,15 +73,6 @@ def test_no_private_row_is_missed_by_more_than_alpha(delta):
         missed += np.abs(np.concatenate(rows)).max() > forecast.alpha + 0.01
         assert out.x.min() >= 0
     assert binom.sf(missed - 1, runs, options.beta) > 1e-7
-
-
-def test_alpha_is_no_larger_than_that_of_gaussian_once():
-    from dpmodel.solve.registry import by_name
-
-    for weights in ((1.0, 1.0, 1.0), WEIGHTS):
-        case = opened(HISTOGRAM, weights=weights)
-        alpha = MEASURE_AND_FIT.forecast(case.model, OPTIONS).alpha
-        assert alpha <= by_name("gaussian-once").forecast(case.model, OPTIONS).alpha * (1 + 1e-12)
 
 
 # ------------------------------------------------------------------ the fit

@@ -71,46 +71,6 @@ def test_no_record_costs_more_and_the_worst_uses_it_all(case: Case, kind: str, e
         assert max(s[1] for s in spent) >= 0.5 * delta
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 4.0])
-@pytest.mark.parametrize("ratio", [0.05, 0.4, 1.0])
-def test_truncated_laplace_is_what_it_claims_by_integration(epsilon: float, ratio: float) -> None:
-    """The exact hockey-stick divergence of two entries that share the change, on a fine grid."""
-    delta = 1e-2
-    opened = CASES["packing"].open(epsilon=epsilon, delta=delta)
-    distribution = designed(opened, "truncated").parts["scalar"].distribution
-    assert isinstance(distribution, TruncatedLaplace)
-    total = designed(opened, "truncated").parts["scalar"].measurement.l1
-    cells = 1500
-    divergence = 0.0
-    pieces = []
-    for moved in (ratio * total, (1 - ratio) * total):
-        edges = np.unique(
-            np.r_[
-                np.linspace(-distribution.half_width, distribution.half_width + moved, cells),
-                moved - distribution.half_width,
-            ]
-        )
-        pieces.append((_mass(edges, distribution), _mass(edges - moved, distribution)))
-    (p1, q1), (p2, q2) = pieces
-    divergence = float(np.maximum(np.outer(p1, p2) - math.exp(epsilon) * np.outer(q1, q2), 0.0).sum())
-    assert p1.sum() == pytest.approx(1) and q2.sum() == pytest.approx(1)
-    assert divergence <= delta
-    assert divergence >= 0.2 * delta if ratio == 1.0 else True
-
-
-def _mass(edges: np.ndarray, distribution: TruncatedLaplace) -> np.ndarray:
-    """Probability of each cell under the distribution."""
-    z = np.clip(edges, -distribution.half_width, distribution.half_width)
-    below = np.where(
-        z < 0, np.exp(-np.abs(z) / distribution.scale) / 2, 1 - np.exp(-np.abs(z) / distribution.scale) / 2
-    )
-    low, high = (
-        math.exp(-distribution.half_width / distribution.scale) / 2,
-        1 - math.exp(-distribution.half_width / distribution.scale) / 2,
-    )
-    return np.diff((below - low) / (high - low))
-
-
 def test_different_people_each_get_the_whole_budget() -> None:
     c = Private([1.0, 2.0], name="c", l1=1.0, records=Records("buyers"))
     b = Private([3.0, 4.0], name="b", l1=1.0, records=Records("sellers"))

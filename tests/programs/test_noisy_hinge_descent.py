@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from auditing import epsilon_lower_bound
 from scipy.stats import binom
-from test_private_rows import CASES, Opened
+from test_private_rows import Opened
 
 import dpmodel as dpm
 from dpmodel.contract import no_progress
-from dpmodel.numerics.polyhedron import Polyhedron
-from dpmodel.privacy import SeededSource, gaussian_mu
+from dpmodel.privacy import SeededSource
 from dpmodel.privacy.spend import Spend
 from dpmodel.programs import hinge as hinge_forecast
 from dpmodel.programs.goals import Promise, Task
 from dpmodel.programs.hinge import NOISY_HINGE_DESCENT as ENGINE
-from dpmodel.programs.hinge import DescentPlan, centre, noise_alone, plan_descent, say, sum_sensitivity
+from dpmodel.programs.hinge import DescentPlan, centre, say, sum_sensitivity
 from dpmodel.programs.rows import private_rows, public_polyhedron
 
 FALSE_ALARM = 1e-7
@@ -59,36 +55,6 @@ def transcript(task: Task, promise: Promise, theta: Any, seed: int, size: float 
     return script
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("name", CASES)
-def test_transcripts_of_neighbours(name: str, delta: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given the same releases, every step's sums move by the sensitivity at most; all steps cost the budget at most."""
-    monkeypatch.setattr(hinge_forecast, "_MOST_STEPS", 5)
-    opened = Opened(name, 3)
-    task = task_of(opened.model, delta=delta)
-    promise = ENGINE.promise(task)
-    assert promise.plan.steps == 5
-    order = 1 if delta == 0 else 2
-    limit = sum_sensitivity(task, order)
-    for repeat, method in itertools.product(range(3), (lambda p: p, accelerated)):
-        planned = replace(
-            method(promise), plan=replace(method(promise).plan, say=float(opened.rng.choice([0.01, 0.3])))
-        )
-        values = opened.draw()
-        pair = []
-        for one in (values, opened.neighbour(values)):
-            opened.sealed(one)
-            pair.append(transcript(task, planned, opened.model.read_private(), repeat))
-        assert len(pair[0].sums) == len(pair[1].sums) == promise.plan.steps
-        assert pair[0].scales == pair[1].scales
-        moved = np.linalg.norm(np.array(pair[0].sums) - np.array(pair[1].sums), order, axis=1)
-        assert (moved <= limit).all()
-        if delta == 0:
-            assert (moved / pair[0].scales).sum() <= 1.0 + 1e-12
-        else:
-            assert (moved**2 / (2 * np.array(pair[0].scales) ** 2)).sum() <= gaussian_mu(1.0, delta) ** 2 / 2 + 1e-12
-
-
 def covering(rows: np.ndarray, budget: float, **how: Any) -> dpm.Problem:
     """Cover every private row with ``0 <= x <= 1, sum x <= budget``."""
     A = dpm.Private(rows, name="A", unit="row", **({"bounds": [0, 1], "max_l1": 2} | how))
@@ -118,55 +84,6 @@ def test_the_sensitivity_is_attained(neighbors: str, order: int) -> None:
     task, promise, thetas = worst_pair(neighbors)
     first, second = (transcript(task, promise, theta, 0).sums[-1] for theta in thetas)
     assert np.linalg.norm(first - second, order) == pytest.approx(sum_sensitivity(task, order), rel=2e-3)
-
-
-TWINS = ("noise halved", "steps forgotten", "replaced taken for removed")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("delta", [0.0, 1e-3])
-@pytest.mark.parametrize("twin", ["", *TWINS])
-def test_audit(twin: str, delta: float) -> None:
-    """The likelihood ratio of all T steps' releases on a worst pair: the honest noise passes, every twin is caught."""
-    task, _, thetas = worst_pair("replace-one")
-    task = replace(task, spend=Spend.of(1.0, delta, gaussian_only=True), delta=delta)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hinge_forecast, "_MOST_STEPS", 2)
-        promise = ENGINE.promise(task)
-    pair = [transcript(task, promise, theta, 0) for theta in thetas]
-    steps, (scale,) = len(pair[0].sums), set(pair[0].scales)
-    power = 1.0 if delta == 0 else 0.5
-    broken = scale / {"": 1.0, "noise halved": 2.0, "steps forgotten": steps**power}.get(twin, 2.0**power)
-    gap = np.concatenate(pair[1].sums) - np.concatenate(pair[0].sums)
-    gap, runs = gap[gap != 0], 250_000
-    samples = []
-    for i in range(2):
-        source = SeededSource(7 + i)
-        y = (source.laplace if delta == 0 else source.gaussian)(np.tile(i * gap, (runs, 1)), broken)
-        if delta == 0:
-            samples.append((np.abs(y) - np.abs(y - gap)).sum(axis=1) / broken)
-        else:
-            samples.append(y @ gap / broken**2)
-    found = epsilon_lower_bound(*samples, delta=delta, confidence=1 - FALSE_ALARM)
-    assert (found > 1.0) == bool(twin)
-
-
-def test_the_number_of_releases_is_public() -> None:
-    """A twin that stops as soon as nobody asks for column 2 would tell these neighbours apart for certain."""
-    rows = np.array([[1.0, 0, 0, 0], [1.0, 0, 0, 0], [1.0, 1.0, 0, 0]])
-    problem = covering(rows, 1.0)
-    model = problem._model(None)
-    task = task_of(model)
-    promise = ENGINE.promise(task)
-    honest, twin = [], []
-    for last in ([1.0, 1.0, 0, 0], [0, 0, 1.0, 1.0]):
-        problem.parameters()[0].value = np.vstack([rows[:2], [last]])
-        theta = model.read_private()
-        sums = np.array(transcript(task, promise, theta, 0, size=0.0).sums)
-        quiet = np.abs(sums[:, 2]) < 1e-9
-        honest.append(len(sums))
-        twin.append(int(np.argmax(quiet)) if quiet.any() else len(sums))
-    assert honest[0] == honest[1] and twin[0] != twin[1]
 
 
 # ---------------------------------------------------------------------- the proof, piece by piece
@@ -214,31 +131,6 @@ def test_centre_is_within_the_radius(name: str) -> None:
     point, radius = centre(opened.polytope)
     far = max(float(np.linalg.norm(opened.point() - point)) for _ in range(50))
     assert far <= radius + 1e-7 and far >= radius / 3
-
-
-@pytest.mark.parametrize("offset", [0.0, 5e3, 4e6, 5e8])
-def test_centre_of_a_set_far_from_zero(offset: float) -> None:
-    """A corner of the unit cube, moved along the diagonal: the radius is not what rounding leaves of large numbers."""
-    none = sp.csr_array((0, 5)), np.zeros(0)
-    ends = np.full(5, offset), np.full(5, offset + 1)
-    polytope = Polyhedron(sp.csr_array(np.ones((1, 5))), np.array([5 * offset + 1]), *none, *ends)
-    point, radius = centre(polytope)
-    far = max(float(np.linalg.norm(ends[0] + x - point)) for x in (np.zeros(5), *np.eye(5)))
-    assert far <= radius * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("name", CASES)
-def test_no_settings_promise_less_than_their_noise(name: str, delta: float) -> None:
-    """Whatever the budget; and no statement, whichever rows it leaves out, has a smaller rank than the bound."""
-    opened, near = Opened(name), 1 - 1e-9
-    for epsilon in (0.03, 1.0, 30.0, 1e3, 1e5):
-        task = task_of(opened.model, epsilon, delta)
-        least, errors = noise_alone(task)[0], [error for error, _ in plan_descent(task)]
-        assert 0 <= least * near <= min(errors)
-        promise = ENGINE.promise(task)
-        ranks = [each.alpha + each.width * each.slack_rows / each.rows for each in (promise, *promise.others())]
-        assert ENGINE.least(task) * near <= min(ranks)
 
 
 def many_rows(count: int, seed: int = 0) -> np.ndarray:
@@ -306,35 +198,6 @@ def test_asked_for_rows_and_violations() -> None:
 
     assert cost(free.slack_rows) <= min(cost(s) for s in range(30_000)) + 1e-6
     assert ENGINE.excess_sensitivity(task_of(model)) == 1.0
-
-
-def test_more_budget_or_rows_promise_less_error() -> None:
-    few, many = (covering(many_rows(count), 2.0)._model(None) for count in (10_000, 40_000))
-    promises = [ENGINE.promise(task_of(few, e)) for e in (3, 4, 8)] + [ENGINE.promise(task_of(many, 8))]
-    assert all(p.plan.accelerated for p in promises) and all(np.diff([p.error for p in promises]) < 0)
-    small = covering(many_rows(200), 2.0)._model(None)
-    for delta in (0.0, 1e-6):  # too small for a theorem, and said so
-        promise = ENGINE.promise(task_of(small, delta=delta))
-        assert not promise.plan.accelerated and promise.alpha >= promise.width * (1 - 1e-12)
-        assert promise.plan.kind == ("laplace" if delta == 0 else "gaussian")
-
-
-def test_it_comes_near_the_best_on_ballots() -> None:
-    """5,000 voters, epsilon 1: the mean violation is within 0.005, who is left within 3 points of the best."""
-    rng = np.random.default_rng(5)
-    popular = 1 / np.arange(1, 17.0)
-    rows = np.zeros((5000, 16))
-    for row in rows:
-        row[rng.choice(16, size=int(rng.integers(1, 5)), replace=False, p=popular / popular.sum())] = 1
-    problem = covering(rows, 9.0, max_l1=4)
-    x, short = cp.Variable(16), cp.Variable(5000, nonneg=True)
-    limits = [x >= 0, x <= 1, cp.sum(x) <= 9.0]
-    cp.Problem(cp.Minimize(cp.sum(short)), [rows @ x + short >= 1, *limits]).solve(solver=cp.HIGHS)
-    problem.solve(epsilon=1, delta=1e-6, mechanism="noisy-hinge-descent", rng=1)
-    found = next(iter(problem.variables())).value
-    mean, least = (float(np.maximum(1 - rows @ point, 0).mean()) for point in (found, x.value))
-    left, fewest = (float((rows @ point < 0.9 - 1e-6).mean()) for point in (found, x.value))
-    assert mean <= least + 0.005 and left <= fewest + 0.03
 
 
 def test_rows_without_an_entry_take_no_noise() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
-from auditing import epsilon_lower_bound, fits_frequencies
 from replaying import Transcript
 from scipy.stats import binom
 
@@ -198,39 +197,6 @@ def test_parts_of_a_budget_are_never_taken_as_pure() -> None:
     assert ENGINE.promise(task_of(problem, 0.5, 0.0, spend=Spend(0.1, None))).plan.epsilon == 0.1
 
 
-def test_the_audit_by_sampling() -> None:
-    """The same from outcomes alone: the honest engine passes, the twin with the range halved is found out."""
-    draws = {}
-    for name, A in (("one", ONE), ("two", TWO)):
-        scores, scale, _ = asked_of(A, 2.0, 0.0)
-        for twin in (1.0, 0.5):
-            rng = np.random.default_rng(7)
-            noise = rng.exponential(scale=scale * twin, size=(100_000, scores.size))
-            draws[name, twin] = np.argmax(scores + noise, axis=1)
-    found = {
-        twin: max(
-            epsilon_lower_bound(draws["one", twin], draws["two", twin], lambda chosen, v=v: chosen == v)
-            for v in range(3)
-        )
-        for twin in (1.0, 0.5)
-    }
-    assert found[1.0] <= 2.0 < found[0.5]
-
-
-def test_the_engine_draws_that_law() -> None:
-    """Chi-square of the points it returns; the same test rejects a scale that is off by a third."""
-    problem, parameter = ballots()
-    task = task_of(problem, 2.0, vertices=CANDIDATES)
-    promise, theta = ENGINE.promise(task), theta_of(problem, (parameter, ONE))
-    source = SeededSource(3)
-    points = [ENGINE.point(task, promise, theta, source, no_progress).x for _ in range(2000)]
-    counts = np.array([(np.array(points) == v).all(axis=1).sum() for v in CANDIDATES])
-    scores, scale, _ = asked_of(ONE, 2.0, 0.0)
-    assert scores.tolist() == [-2, -3, -3]
-    assert fits_frequencies(counts, permute_and_flip_distribution(scores, scale), FALSE_ALARM)
-    assert not fits_frequencies(counts, permute_and_flip_distribution(scores, scale * 0.67), FALSE_ALARM)
-
-
 # ------------------------------------------------------------------------------------------- promises
 def test_resolutions() -> None:
     """Finer nets cost rows: what was asked decides."""
@@ -274,18 +240,6 @@ def test_every_point_stays_in_a_body_cut_by_a_target() -> None:
     assert ENGINE.promise(given).plan.listed()[0].tolist() == [[1, 0, 0]]
     none = task_of(problem, polytope=polytope, vertices=CANDIDATES[2:])
     assert polytope.violation(ENGINE.promise(none).plan.listed()[0][0]) <= 1e-9
-
-
-def test_a_smaller_body_never_promises_less() -> None:
-    """What a search relies on: for the same rows left out, a lower target has no larger alpha."""
-    problem, _ = ballots(500)
-    model = problem._model(None)
-    whole = public_polyhedron(model)
-    alphas = []
-    for target in np.linspace(3.0, 0.4, 14):
-        polytope = whole.with_row(np.array([1.0, 2.0, 3.0]), target)
-        alphas.append(ENGINE.promise(task_of(problem, polytope=polytope, slack_rows=20)).alpha)
-    assert (np.diff(alphas) <= 1e-12).all() and alphas[-1] < alphas[0]
 
 
 def feasible_ballots(rng: np.random.Generator, voters: int) -> np.ndarray:

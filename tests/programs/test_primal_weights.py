@@ -18,8 +18,7 @@ from dpmodel.contract import no_progress
 from dpmodel.marks import Private
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.simplex_form import EntropicPolytope, SimplexForm, simplex_form
-from dpmodel.privacy import SeededSource, pure_composition_delta
-from dpmodel.privacy.spend import valid_step
+from dpmodel.privacy import SeededSource
 from dpmodel.programs import weights as primal_weights
 from dpmodel.programs.rows import public_polyhedron
 from dpmodel.programs.weights import (
@@ -31,7 +30,6 @@ from dpmodel.programs.weights import (
     play,
     select,
     shortfall,
-    step_grid,
 )
 
 
@@ -123,23 +121,6 @@ def test_rows_are_pulled_back(name: str) -> None:
     assert form.row_range(low, high) >= spread * (1 - 1e-12)
 
 
-def test_the_total_comes_from_the_public_constraints() -> None:
-    totals = {name: form_of(POLYTOPES[name]()) for name in ("simplex", "at most", "weighted simplex", "from above")}
-    assert totals["simplex"].total == pytest.approx(2) and not totals["simplex"].slack
-    assert totals["at most"].total == pytest.approx(2, rel=1e-5) and totals["at most"].slack
-    assert totals["weighted simplex"].total == pytest.approx(3) and not totals["weighted simplex"].slack
-    # x <= 2 and sum(x) >= -5: the sum of 2 - x is at most 13.
-    assert totals["from above"].total == pytest.approx(13, rel=1e-5)
-
-
-def test_free_columns_are_split_when_that_is_shorter() -> None:
-    """A sum of -1 + x_j shifted by 5 each costs 40, split columns cost 20 in each direction, at twice the range."""
-    polytope = polytope_of(4, bounds=[-5, 5])
-    assert simplex_form(polytope, np.zeros(4), np.ones(4)).split.size == 0  # type: ignore[union-attr]
-    wide = polytope_of(4, lambda x: cp.sum(x) <= 1, bounds=[-0.1, 5])
-    assert form_of(wide).split.size == 0 and form_of(wide).total == pytest.approx(1.4, rel=1e-5)
-
-
 def test_a_one_norm_is_a_simplex() -> None:
     """No rows are left, and nothing bounds the free variables but L itself."""
     for name, total in (("1-norm", 1.5), ("weighted 1-norm", 2.0)):
@@ -189,15 +170,6 @@ def test_weights_are_those_of_least_relative_entropy(name: str) -> None:
         best = cp.Problem(cp.Maximize(g @ p + cp.sum(cp.entr(p))), rows).solve(solver=cp.CLARABEL)
         # Caps of split columns allow only one of the two to be large, which leaves out no point of the set.
         assert mine == pytest.approx(best, abs=2e-5 * (1 + abs(best))) or (s and mine <= best)
-
-
-def test_without_rows_weights_are_a_softmax() -> None:
-    polytope = POLYTOPES["simplex"]()
-    public = EntropicPolytope.of(polytope, form_of(polytope))
-    assert public.rows.shape[0] == 0 and public.caps is None
-    g = np.array([800.0, 0.0, 799.0, -5000.0])
-    z = public.weights(g, np.empty(4))
-    assert np.allclose(z, 2 * np.array([1, 0, math.exp(-1), 0]) / (1 + math.exp(-1)))
 
 
 def test_weights_of_a_thin_set() -> None:
@@ -295,19 +267,6 @@ def test_regret_with_noise_holds_with_its_probability(name: str) -> None:
     assert binom.sf(sum(missed) - 1, 60, beta) > 1e-7
 
 
-def test_exponential_moment_of_one_noisy_step() -> None:
-    """E e^Z <= e^(eta^2 V), by simulation, for Gaussian and Laplace noise; half of V's noise part would not do."""
-    rng = np.random.default_rng(4)
-    eta, sigma, runs = 0.4, 1.0, 400_000
-    p, q = np.array([0.999, 0.001, 0.0]), np.array([0.0, 1.0, 0.0])
-    for draw, gain in ((rng.normal, 0.5 * 2), (rng.laplace, 1.151 * 2)):
-        noise = draw(scale=sigma, size=(runs, 3))
-        Z = np.log(np.exp(eta * ((noise @ q)[:, None] - noise)) @ p)
-        mean, error = np.exp(Z).mean(), np.exp(Z).std() / math.sqrt(runs)
-        assert mean <= math.exp(eta**2 * gain * sigma**2) + 6 * error
-        assert mean > math.exp(eta**2 * gain * sigma**2 / 2) + 6 * error
-
-
 # ------------------------------------------------------------------ selections
 def test_two_stages_have_the_law_of_the_exponential_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(primal_weights, "_ONE_STAGE", 4)
@@ -330,16 +289,3 @@ def test_shortfalls_stay_below_their_quantile() -> None:
     assert binom.sf(int((total > bound).sum()) - 1, runs, beta) > 1e-7
     assert bound < gap + math.log(1 / beta)  # better than a union over steps would be
     assert total.mean() > bound / 4
-
-
-def test_games_are_limited_by_their_work() -> None:
-    assert step_grid(1.0)[-1] == primal_weights.MOST_STEPS and step_grid(1e8)[-1] == 200
-    assert step_grid(1e12)[-1] == 200 and (np.diff(step_grid(1e6)) > 0).all() and step_grid(1e6)[0] == 1
-
-
-def test_a_step_that_is_too_large_is_made_smaller() -> None:
-    epsilon, delta, steps = 8.0, 1e-3, 20
-    printed = epsilon / math.sqrt(8 * steps * math.log(1 / delta))
-    assert valid_step(printed, steps, epsilon, delta) == printed
-    safe = valid_step(4 * printed, steps, epsilon, delta)
-    assert safe < 4 * printed and pure_composition_delta(safe, steps, epsilon) <= delta

@@ -448,21 +448,3 @@ def test_numbers_that_overflow_end_no_solve_and_give_no_warning() -> None:
             warnings.simplefilter("ignore", dpm.errors.NoGuaranteeWarning)
             problem.solve(10.0, 1e-6, mechanism=mechanism, rng=0)
         assert x.value is not None and np.isfinite(x.value).all()
-
-
-def test_a_variable_per_record_counts_in_its_own_row() -> None:
-    for records in (4, 400):
-        problem, _ = auxiliaries(records)()
-        model = problem._model(None)
-        assert private_rows(model).residual_range(public_polyhedron(model)) == pytest.approx((-10, 5), abs=1e-4)
-
-
-def test_rows_in_memory_are_small_and_made_once() -> None:
-    A = Private(np.eye(4, 3), name="A", unit="row", bounds=[-1, 1])
-    x = cp.Variable(3, bounds=[0, 2])
-    model = dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x <= 3, cp.sum(x) <= 3])._model(None)
-    rows, theta = private_rows(model), model.read_private()
-    G = rows.values(theta)[0]
-    assert G.indices.dtype == G.indptr.dtype == np.int32
-    table = rows.table(theta)
-    assert rows.table(table) is table and table.in_memory is not None

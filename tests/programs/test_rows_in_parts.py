@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import pickle
-import tracemalloc
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -22,7 +20,6 @@ from replaying import Transcript
 from test_dense_measure import measures
 
 import dpmodel as dpm
-from dpmodel._types import PrivateArray
 from dpmodel.compile import rows as row_module
 from dpmodel.errors import MissingValueError, SourceError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.row_sources import MemoryBlocks
@@ -125,22 +122,6 @@ def test_released_numbers_are_those_of_memory(
     assert found[1] == found[3]
 
 
-class Sent(MemoryBlocks):
-    """Blocks that lie elsewhere: what is done to them is sent there."""
-
-    def map_reduce(self, function: Any, combine: Any) -> Any:
-        return super().map_reduce(*(pickle.loads(pickle.dumps(each)) for each in (function, combine)))
-
-
-@pytest.mark.parametrize("mechanism", READERS)
-def test_what_is_done_to_a_block_can_be_sent(mechanism: str) -> None:
-    found = [
-        solved(problem("cover", kind(ragged(table()).blocks), "add-remove"), mechanism, goal=dpm.Target(1.5))
-        for kind in (MemoryBlocks, Sent)
-    ]
-    np.testing.assert_array_equal(found[0], found[1])
-
-
 def incidence(rows: int = 300, seed: int = 1) -> sp.csr_array:
     return sp.csr_array(sp.random_array((rows, 12), density=0.2, rng=np.random.default_rng(seed)) > 0, dtype=float)
 
@@ -165,15 +146,6 @@ def test_a_sparse_table_stays_sparse(mechanism: str, neighbors: Any, monkeypatch
     assert isinstance(rows, row_module.MemoryRows)
     (part,) = private_rows(model_of(asked)).table(rows).in_memory or ()
     assert part.blocks[0][0] is dpm.marks.vault.unseal(asked.parameters()[0])  # no copy of it
-
-
-def test_a_sparse_table_in_another_program_is_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_module, "_SPARSE", 100)
-    A = dpm.Private(incidence(), name="A", unit="row", positions="private", bounds=(0, 1), max_l1=3)
-    x = cp.Variable(12, nonneg=True)
-    for constraint in (cp.sum(A @ x) >= 5, A[:100] @ x >= 1):
-        made = model_of(dpm.Problem(cp.Minimize(cp.sum(x)), [constraint, x <= 1]))
-        assert not isinstance(made, RecordsProgram)
 
 
 # ------------------------------------------------------------------ weights that are not kept
@@ -325,22 +297,6 @@ class Large(RowSource):
         raise AssertionError("read")
 
 
-def test_plans_are_as_long_as_their_columns(unread: None) -> None:
-    asked = problem("two rows each", Large())
-    asked_of = {"mechanism": HINGE, "feasibility": dpm.AllBut(rows=10**6), "goal": dpm.Target(1.5)}
-    tracemalloc.start()
-    try:
-        plan = asked.plan(1, 1e-6, **asked_of)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert asked.is_dp() and private_rows(model_of(asked)).count == 2 * 10**9
-    assert plan.chosen.forecast is not None and plan.chosen.forecast.error.private_rows == 2 * 10**9
-    assert peak < 200e6
-    told = str(asked.explain())
-    assert "of the 1000000000 records" in told and "(1000000000, 4)" in told
-
-
 def test_what_the_plan_says_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows that are written out say what all of them say."""
     monkeypatch.setattr(row_module, "ENTRIES", 100)
@@ -402,24 +358,3 @@ def test_a_value_that_is_missing_is_told_before_the_charge() -> None:
     with pytest.raises(MissingValueError):
         asked.solve(1, 1e-6, budget=budget)
     assert not budget.spent.epsilon
-
-
-# ------------------------------------------------------------------ the two products with a part
-@pytest.mark.parametrize("absent", [False, True])
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("blocks", [1, 2])
-def test_products_with_a_part_are_those_with_its_matrix(blocks: int, shared: bool, absent: bool) -> None:
-    """Blocks of unequal width, factor and kind that overlap; an absent row takes no part, nor what all rows share."""
-    rng = np.random.default_rng(4)
-    made = (rng.normal(size=(5, 3)), -2.0, 0), (sp.csr_array(rng.normal(size=(5, 2))), 0.5, 2)
-    here = np.array([1.0, 0, 1, 1, 0]) if absent else None
-    h, common = rng.normal(size=5), rng.normal(size=4) if shared else None
-    part = RowPart(made[:blocks], PrivateArray(h), 4, common, here)
-    G = np.zeros((5, 4))
-    for matrix, factor, start in made[:blocks]:
-        G[:, start : start + matrix.shape[1]] += factor * (matrix.toarray() if sp.issparse(matrix) else matrix)
-    G = (G + (0 if common is None else common)) * (1 if here is None else here[:, None])
-    x, w = rng.normal(size=4), rng.random(5)
-    np.testing.assert_allclose(part.matrix().toarray(), G, atol=1e-14)
-    np.testing.assert_allclose(part.residual(x), G @ x - h * (1 if here is None else here), atol=1e-14)
-    np.testing.assert_allclose(part.pull(w), G.T @ w, atol=1e-14)

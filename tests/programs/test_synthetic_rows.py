@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.programs import simulation as synthetic_rows
 from dpmodel.programs import tie_break as simulation
 from dpmodel.programs.hinge import NoisyHingeDescent
 from dpmodel.programs.model import Program
-from dpmodel.programs.simulation import DATABASES, databases, databases_that_tell
+from dpmodel.programs.simulation import DATABASES, databases
 
 DECLARED: dict[str, dict[str, Any]] = {
     "ballots": {"unit": "row", "bounds": [0, 1], "max_l1": 3},
@@ -51,11 +50,6 @@ def test_draws_are_inside_what_is_declared(name: str) -> None:
         assert np.linalg.norm(units, axis=1).max() <= how.get("max_l2", np.inf) * (1 + 1e-12)
 
 
-@pytest.mark.parametrize(("rows", "count"), [(40, 3), (500, 2), (1000, 1), (30_000, 1)])
-def test_fewer_databases_of_more_records(rows: int, count: int) -> None:
-    assert databases_that_tell(covering(rows=rows)._model(None)) == count
-
-
 def test_a_vacuous_plan_is_settled_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """The least error in simulation is chosen, the plan says so, and other data give the same plan."""
 
@@ -74,18 +68,6 @@ def test_a_vacuous_plan_is_settled_without_data(monkeypatch: pytest.MonkeyPatch)
     assert plan.chosen.mechanism == min({**simulated, "public-only": 1.0}, key=lambda name: simulated.get(name, 1.0))
     assert any("synthetic databases" in line for line in plan.chosen.forecast.caveats)  # type: ignore[union-attr]
     assert plan.to_dict() == other.to_dict()
-
-
-def test_databases_are_tried_once_for_all_solves_of_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried, original = [], synthetic_rows.error
-    monkeypatch.setattr(synthetic_rows, "error", lambda *given: tried.append(given) or original(*given))
-    problem = covering()
-    first = problem.plan(0.5, 1e-6)
-    once = len(tried)
-    assert once > 0 and problem.plan(0.5, 1e-6).to_dict() == first.to_dict()
-    assert len(tried) == once
-    problem.plan(0.4, 1e-6)
-    assert len(tried) > once
 
 
 def test_a_mechanism_that_does_nothing_useful_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

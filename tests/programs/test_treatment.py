@@ -90,14 +90,6 @@ def test_safe_keeps_its_promise(name: str, kind: Any) -> None:
     assert count <= most
 
 
-@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
-@pytest.mark.parametrize("name", ["one number a row", "both signs", "coefficients"])
-def test_less_tightening_would_not_do(name: str, kind: Any) -> None:
-    """The test above can fail: two thirds of the tightening break the promise."""
-    count, most = misses(cases()[name], kind, "safe", shrink=2 / 3)
-    assert count > most
-
-
 @pytest.mark.parametrize("feasibility", ["relaxed", "centred"])
 @pytest.mark.parametrize("name", ["one number a row", "both signs", "sums of numbers"])
 def test_violations_stated_are_kept(name: str, feasibility: str) -> None:
@@ -131,20 +123,6 @@ def test_the_risk_is_shared_and_adds_up(name: str, kind: Any, monkeypatch: Any) 
         assert (shares > 0).all() and shares.sum() == pytest.approx(1, rel=1e-12)
     if name == "costs apart":
         assert seen[0][1] > seen[0][0] > seen[0][2] > 0, "rows that cost more get more of the risk"
-
-
-def test_sharing_by_cost_costs_less() -> None:
-    """Twenty needs, of which one is dear: its row is moved less than with equal shares, the others a little more."""
-    x = cp.Variable(20, nonneg=True)
-    price = np.r_[100.0, np.full(19, 0.01)]
-    amounts = []
-    for declared in ({"bounds": [0, 50]}, {}):
-        problem = dpm.Problem(cp.Minimize(price @ x), [x >= private(np.full(20, 9.0), **declared)])
-        model, options = problem._model(None), Options(1.0, 0.0, 0.05, "safe")
-        relax = treat(model, options, design(model, options, {"scalar": "laplace"})).relax
-        amounts.append(-relax[model.form.private_rows])
-    by_cost, equal = amounts
-    assert np.ptp(equal) == 0 and price @ by_cost < 0.75 * price @ equal
 
 
 def test_beds_are_enough_when_safe_and_not_when_relaxed() -> None:

@@ -11,13 +11,13 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from auditing import epsilon_lower_bound, kolmogorov_distance, kolmogorov_limit
+from auditing import kolmogorov_distance, kolmogorov_limit
 from scipy import stats
 
 from dpmodel.marks import Private, Records
 from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy import Budget, SeededSource, gaussian_mu, zcdp_rho
-from dpmodel.privacy.distributions import DiscreteLaplace, Distribution
+from dpmodel.privacy.distributions import DiscreteLaplace
 from dpmodel.released.faces.measure import measure
 
 # Rounding allowances enlarge scales by less than this share.
@@ -199,62 +199,6 @@ def test_records_that_move_two_parameters_together_and_people_apart() -> None:
 
 
 # ------------------------------------------------------------------ audits
-def score_of(distribution: Distribution, draws: np.ndarray, one: np.ndarray, two: np.ndarray) -> np.ndarray:
-    """Log likelihood ratio of the published distribution, the best score there is; rounded, because simulated noise is
-    added in floating point, whose last bits tell the centre (which those of private noise do not)."""
-
-    def negative_log(z: np.ndarray) -> np.ndarray:
-        return np.asarray((distribution.absolute * np.abs(z) + distribution.square * z * z).sum(axis=1))
-
-    return np.round(negative_log(draws - two) - negative_log(draws - one), 7)
-
-
-def audited(distribution: str, twin: str, epsilon: float = 1.0, delta: float = 1e-2, runs: int = 200_000) -> float:
-    """Lower bound on epsilon of ``T @ p`` between neighbouring counts, through what measure asked of the noise."""
-    delta = delta if distribution.endswith("gaussian") else 0.0
-    p = Private(name="p", shape=4, unit="entry", linf=1.0, integer=distribution.startswith("discrete"))
-    T = tree(4)
-    sides, scale = [], 0.0
-    for values in (np.array([3.0, 1, 4, 1]), np.array([3.0, 2, 4, 1])):
-        p.value = values
-        _, exact, scale, noisy = asked_of(T @ p, epsilon, delta, distribution=distribution)
-        sides.append(exact)
-    if twin == "noise halved":
-        scale /= 2
-    if twin == "rows forgotten":  # the scale of the root alone, and then the whole tree is released
-        scale = asked_of(T[:1] @ p, epsilon, delta, distribution=distribution)[2]
-    stated = type(noisy.noise)(scale)
-    method = {"laplace": "laplace", "gaussian": "gaussian"}.get(distribution, distribution.replace("-", "_"))
-    outputs = []
-    for seed, exact in enumerate(sides):
-        draw = getattr(SeededSource(seed + 11), method)
-        draws = draw(np.tile(exact, (runs, 1)), scale)
-        if twin == "one draw for all":
-            draws = exact + draw(np.zeros((runs, 1)), scale)
-            draws = np.round(draws, 9)
-        outputs.append(draws.astype(float))
-    if twin == "one draw for all":
-        scores = [np.round(o[:, 0] - o[:, 3], 6) for o in outputs]
-    else:
-        scores = [score_of(stated, o, *sides) for o in outputs]
-    return epsilon_lower_bound(*scores, delta=delta)
-
-
-@pytest.mark.parametrize("distribution", ["laplace", "gaussian", "discrete-laplace", "discrete-gaussian"])
-def test_an_audit_passes_and_catches_broken_twins(distribution: str) -> None:
-    runs = 50_000
-    assert 0.25 < audited(distribution, "", runs=runs) <= 1.0
-    assert audited(distribution, "noise halved", runs=runs) > 1.0
-    assert audited(distribution, "rows forgotten", runs=runs) > 1.0
-    assert audited(distribution, "one draw for all", runs=4000) > 1.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [0.3, 2.5])
-@pytest.mark.parametrize("distribution", ["laplace", "gaussian", "discrete-laplace", "discrete-gaussian"])
-def test_an_audit_with_many_runs(distribution: str, epsilon: float) -> None:
-    assert 0.3 * epsilon < audited(distribution, "", epsilon, runs=400_000) <= epsilon
-    assert audited(distribution, "noise halved", epsilon, runs=400_000) > epsilon
 
 
 def test_the_stated_law_is_the_law_that_is_drawn() -> None:

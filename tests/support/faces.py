@@ -14,6 +14,7 @@ from private_programs import CASES, SECRETS
 import dpmodel as dpm
 from dpmodel import linalg
 from dpmodel.marks.vault import unseal  # itself: a test may watch the name
+from dpmodel.solve.registry import KINDS
 
 Data = Any
 
@@ -38,11 +39,12 @@ class Face:
 
 
 FACES: list[Face] = []
-# Their draws do not pay one by one: they are about random samples of the records; hidden in the objective, so that the
-# same release on a neighbour comes from another draw (objective perturbation); or of a noisy threshold that pays for
-# all answers before the first yes (cheapest-point). Their own tests have the exact losses.
-AMPLIFIED = {"stochastic-mirror-descent", "cheapest-point"}
-AMPLIFIED |= {"objective-perturbation", "pure-objective-perturbation"}
+
+
+def adds_up(mechanism: str) -> bool:
+    """Whether its draws pay one by one (``Serves.adds_up``); of others their own tests have the exact losses."""
+    named = [each for family in KINDS.values() for each in family.mechanisms if each.name == mechanism]
+    return all(each.serves.adds_up for each in named)
 
 
 # ------------------------------------------------------------------ models in CVXPY
@@ -113,7 +115,7 @@ def _model_face(build: Callable[[Any], dpm.Problem], mechanism: str, options: di
         return problem.release.to_dict()
 
     budget = (options.get("epsilon", 1.0), 1e-6)
-    return Face(build.__name__, mechanism, data, release, budget, mechanism in AMPLIFIED)
+    return Face(build.__name__, mechanism, data, release, budget, not adds_up(mechanism))
 
 
 FACES += [_model_face(*case) for case in CASES if case[1] != "public-only"]
