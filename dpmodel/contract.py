@@ -495,8 +495,8 @@ class Model(PublicFacts, ABC):
         """
         raise SpecificationError(f"no {self.words} is forecast at another number of {what}", remedy="another epsilon")
 
-    def measured(self, mechanism: Any, options: Options, runs: int) -> Mapping[str, Sequence[float]]:
-        """Column of the error -> what ``mechanism`` errs by on each of ``runs`` databases drawn from public facts.
+    def synthetic(self, seed: int) -> Model:
+        """The same public facts over data drawn from them, which its ``errors`` know: what simulations run on.
 
         Raises
         ------
@@ -508,6 +508,11 @@ class Model(PublicFacts, ABC):
             why="databases are drawn for programs and for regressions of one output",
             remedy="plan.plot() draws the forecasts",
         )
+
+    def errors(self, outcome: Any) -> Mapping[str, float]:
+        """Column of the error -> what ``outcome`` errs by on the data of a synthetic model, nan where that cannot be
+        told."""
+        raise NotImplementedError
 
     def refuse_empty(self) -> None:
         """Raise where the public constraints have no common point."""

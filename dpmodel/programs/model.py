@@ -239,10 +239,10 @@ class Program(Model):
         objective, *constraints = (part.tree_copy(id_objects=twins) for part in parts)
         return Program.of(self.problem.copy([objective, constraints]))
 
-    def measured(self, mechanism: Any, options: Options, runs: int) -> Mapping[str, Sequence[float]]:
-        from dpmodel.programs.simulation import measured
+    def synthetic(self, seed: int) -> Program:
+        from dpmodel.programs.simulation import synthetic
 
-        return measured(mechanism, self, options, runs)
+        return synthetic(self, seed)
 
     def refuse_empty(self) -> None:
         self.public.require_feasible()

@@ -2,17 +2,13 @@
 
 Public facts only: private numbers are drawn inside their declared ranges and magnitudes, as many units as there are,
 and mechanisms run on them in place of the private ones. A prediction by which plans choose, no statement.
-
-What a mechanism errs by on databases drawn from public facts, in the user's units: for figures alone.
-
-Private numbers are drawn inside their declared ranges; the mechanism runs on them with seeded noise, and its point is
-held against the drawn program, which is known here.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,6 +51,20 @@ class SyntheticLP(Program):
 
     def read_private(self) -> PrivateArray:
         return PrivateArray(self.theta)
+
+    def errors(self, outcome: Any) -> Mapping[str, float]:
+        """Columns of ``Violation``: what the objective loses against the drawn program's optimum (nan where it has
+        none), and the largest violation of a private row; both nan without a point."""
+        x, form = outcome.x, self.form
+        if x is None:
+            return {"objective within": math.nan, "violation within": math.nan}
+        of_matrix = form.matrix.compact().apply(self.theta) if form.matrix.nnz else None
+        c, b, A = form.with_noise(form.objective.apply(self.theta), form.scalar.apply(self.theta), of_matrix)
+        best = solve_cone_program(base_program(form).with_(c=c, b=b, A=A), solver=self.public.solver)
+        beyond = A @ x - b
+        missed = np.where(self.affine.equalities(), np.abs(beyond), np.maximum(beyond, 0.0))[form.private_rows]
+        lost = float(c @ x - c @ best.x) if best.x is not None and best.solved else math.nan
+        return {"objective within": lost, "violation within": float(missed.max(initial=0.0))}
 
 
 def against_public(
@@ -158,9 +168,8 @@ def _draw(block: ThetaBlock, rng: PublicGenerator) -> Floats:
     return values
 
 
-def measured(mechanism: Any, model: Program, options: Options, runs: int) -> dict[str, list[float]]:
-    """Column of ``Violation`` -> its value in each run: what the objective loses against the drawn program's optimum
-    (nan where the drawn program has none), and the largest violation of a private row (both nan without a point).
+def synthetic(model: Program, seed: int) -> SyntheticLP:
+    """``model`` over private numbers drawn inside their declared ranges.
 
     Raises
     ------
@@ -183,21 +192,9 @@ def measured(mechanism: Any, model: Program, options: Options, runs: int) -> dic
             why="synthetic ones are drawn from public facts alone",
             remedy="bounds=[lo, hi] on every private parameter",
         )
-    private, equalities = form.private_rows, model.affine.equalities()
-    out: dict[str, list[float]] = {"objective within": [], "violation within": []}
-    for seed, theta in enumerate(drawn_databases(model, runs)):
-        of_matrix = form.matrix.compact().apply(theta) if form.matrix.nnz else None
-        c, b, A = form.with_noise(form.objective.apply(theta), form.scalar.apply(theta), of_matrix)
-        best = solve_cone_program(base_program(form).with_(c=c, b=b, A=A), solver=model.public.solver)
-        made = SyntheticLP(form, model.classification, model.public, theta, model.entries, _memo=model._memo)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotPrivateWarning)
-            x = mechanism.run(made, options, SeededSource(seed)).x
-        lost = missed = math.nan
-        if x is not None:
-            beyond = A @ x - b
-            missed = float(np.where(equalities, np.abs(beyond), np.maximum(beyond, 0.0))[private].max(initial=0.0))
-            lost = float(c @ x - c @ best.x) if best.x is not None and best.solved else math.nan
-        out["objective within"].append(lost)
-        out["violation within"].append(missed)
-    return out
+    return synthetic_over(model, drawn_databases(model, seed + 1)[seed])
+
+
+def synthetic_over(model: Program, theta: PrivateArray) -> SyntheticLP:
+    """``model`` with these numbers (P,) for the private ones."""
+    return SyntheticLP(model.form, model.classification, model.public, theta, model.entries, _memo=model._memo)

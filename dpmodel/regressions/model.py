@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -235,10 +235,10 @@ class PrivateRegression(AnyRegression):
             return ()  # the theorems speak of one prediction of a record
         return regression_lower_bounds(self, options.epsilon, options.delta)
 
-    def measured(self, mechanism: Any, options: Options, runs: int) -> Mapping[str, Sequence[float]]:
-        from dpmodel.regressions.synthetic import simulate
+    def synthetic(self, seed: int) -> PrivateRegression:
+        from dpmodel.regressions.synthetic import synthetic_of
 
-        return {"excess risk": simulate(mechanism, self, options, runs)}
+        return synthetic_of(self, seed)
 
     @property
     def varies(self) -> tuple[str, ...]:

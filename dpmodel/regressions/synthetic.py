@@ -12,18 +12,17 @@ plus one common factor, and predictions are known by their distribution (``Popul
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.contract import Options
-from dpmodel.errors import NotPrivateWarning, SpecificationError
+from dpmodel.errors import SpecificationError
 from dpmodel.memo import cached
-from dpmodel.privacy import PublicGenerator, SeededSource, public_generator
+from dpmodel.privacy import PublicGenerator, public_generator
 from dpmodel.regressions.features import length
 from dpmodel.regressions.losses import sigmoid
 from dpmodel.regressions.model import PrivateRegression, public_point, shift_of
@@ -276,9 +275,20 @@ def synthetic(one: Populations, generator: PublicGenerator) -> PrivateRegression
     return replace(model, read=lambda: rows)
 
 
-def simulate(mechanism: Any, model: PrivateRegression, options: Options, runs: int) -> list[float]:
-    """Excess risk of ``mechanism`` in each of ``runs`` on rows drawn from the populations in turn, with seeded noise;
-    nan where it releases no point.
+@dataclass(frozen=True)
+class SyntheticRegression(PrivateRegression):
+    """A regression over rows drawn from a ``population``."""
+
+    population: Populations | None = None
+
+    def errors(self, outcome: Any) -> Mapping[str, float]:
+        """The excess risk over the population, nan without a point."""
+        assert self.population is not None
+        return {"excess risk": math.nan if outcome.x is None else float(self.population.excess(outcome.x[None])[0])}
+
+
+def synthetic_of(model: PrivateRegression, seed: int) -> SyntheticRegression:
+    """``model`` over rows drawn from one of its populations, which take turns.
 
     Raises
     ------
@@ -291,14 +301,10 @@ def simulate(mechanism: Any, model: PrivateRegression, options: Options, runs: i
             why=f"rows are drawn in memory, and more than {_MOST_DRAWN:g} numbers are not",
             remedy="a model of fewer records; forecasts are means over the same populations",
         )
-    found, populations = list[float](), each_population(model)
-    for seed in range(runs):
-        one = populations[seed % len(populations)]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotPrivateWarning)
-            x = mechanism.run(synthetic(one, public_generator(seed)), options, SeededSource(seed)).x
-        found.append(math.nan if x is None else float(one.excess(x[None])[0]))
-    return found
+    populations = each_population(model)
+    one = populations[seed % len(populations)]
+    drawn = synthetic(one, public_generator(seed))
+    return SyntheticRegression(**{each.name: getattr(drawn, each.name) for each in fields(drawn)}, population=one)
 
 
 # ------------------------------------------------------------------------------------------ columns and coefficients

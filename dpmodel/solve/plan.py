@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dpmodel.contract import Candidate, Model, Options
 from dpmodel.errors import SpecificationError
 from dpmodel.forecast import ExcessRisk, Forecast, Violation
+from dpmodel.simulate import simulate
 from dpmodel.text import Misfit, html_table, number, part, plain, plain_fields, read, screenful, table, wrapped
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Anew:
 
     def measured(self, name: str, epsilon: float, runs: int) -> Mapping[str, Sequence[float]]:
         mechanism = next(each for each in self.mechanisms if each.name == name)
-        return self.model.measured(mechanism, replace(self.options, epsilon=epsilon), runs)
+        return simulate(mechanism, self.model, replace(self.options, epsilon=epsilon), runs)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ LEVEL = {
     "exact": 51,
     "mechanisms": 50,
     "kernels": 45,
-    "contract": 35,  # with "forecast", "options" and "release", its parts that have files of their own
+    "contract": 35,  # with "forecast", "options", "release" and "simulate", its parts that have files of their own
     "compile": 30,
     "numerics": 25,
     "marks": 20,
@@ -53,7 +53,7 @@ def room_of(module: str) -> str:
         return ".".join(parts[:2])
     if parts[:1] == ["show"]:
         return "solve"
-    if parts in (["forecast"], ["release"], ["options"]):
+    if parts in (["forecast"], ["release"], ["options"], ["simulate"]):
         return "contract"
     return parts[0] if parts else ""
 
