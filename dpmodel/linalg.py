@@ -30,7 +30,7 @@ from dpmodel.exact.inputs import (
     vectors_model,
 )
 from dpmodel.exact.model import Found, PrivatePoints, PrivateSystem, VectorTask
-from dpmodel.exact.results import AffineSubspace, Equations, FeasiblePoint, PointInHull, Subspace, frozen
+from dpmodel.exact.results import AffineSubspace, Equations, FeasiblePoint, PointInHull, Subspace, System, frozen
 from dpmodel.exact.stable_span import CONSISTENT_PART
 from dpmodel.exact.subspaces import ExactRows, solve
 from dpmodel.forecast import RowsMissed
@@ -311,7 +311,7 @@ def solve_equations(
         words = "no bound: the equations that stand out contradict each other, and a consistent part was released"
         shared["accuracy"] = Accuracy(None, None, None, False, words)
     return Equations(
-        equations=(frozen(C), frozen(d)),
+        equations=System(frozen(C), frozen(d)),
         consistent=x is not None,
         x=frozen(x) if x is not None and shared["found"] else None,
         null_space=numbers.echelon(numbers.integral(C)).null_space(),

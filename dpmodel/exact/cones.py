@@ -19,7 +19,7 @@ from scipy.stats import norm
 from dpmodel._types import Floats, Mask, PrivateArray
 from dpmodel.contract import Options, Verdict
 from dpmodel.exact.model import Found, PrivateInequalities
-from dpmodel.forecast import Forecast, RowsMissed, capped
+from dpmodel.forecast import Forecast, RowsMissed
 from dpmodel.privacy import PublicGenerator, public_generator
 from dpmodel.privacy.spend import Spend
 
@@ -364,11 +364,12 @@ def cone_forecast(
         f"{said}; in simulations on synthetic rows with the promised margin {median:.0f} in the median, {high:.0f} "
         f"at quantile {1 - options.beta:g}, of about {model.expected} rows"
     )
-    forecast = Forecast(
+    return model.forecast(
+        options,
         statement,
-        options.epsilon,
-        options.delta,
-        options.beta,
+        RowsMissed(
+            missed=missed, needed=enough if enough <= model.expected else max(enough, noise_lower_bound(model, options))
+        ),
         proved=theorem,
         work=work,
         noise={**noise, "missed, proved": proved, "missed, simulated": high},
@@ -376,11 +377,7 @@ def cone_forecast(
             "all of it rests on the promised margin; without it privacy holds and utility may fail",
             *(() if theorem else ("simulated on synthetic rows: real ones may be missed more often",)),
         ),
-        error=RowsMissed(
-            missed=missed, needed=enough if enough <= model.expected else max(enough, noise_lower_bound(model, options))
-        ),
     )
-    return capped(forecast, model.known)
 
 
 def nothing(model: PrivateInequalities, proved: float) -> float:

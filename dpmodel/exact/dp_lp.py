@@ -30,7 +30,7 @@ from dpmodel.exact.flats import (
 )
 from dpmodel.exact.model import Found, PrivateInequalities, PrivateVectors
 from dpmodel.exact.stable_span import discrete, release_flag, thresholds
-from dpmodel.forecast import Forecast, RowsMissed, capped
+from dpmodel.forecast import Forecast, RowsMissed
 from dpmodel.marks.records import Neighbors
 from dpmodel.privacy import NoiseSource, exponential_mechanism, zcdp_rho
 from dpmodel.text import number
@@ -154,11 +154,10 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
             f"all but {number(found.missed)} of about {n} rows hold exactly, at worst over synthetic programs of this "
             f"size with {', '.join(str(h) for h, _ in found.by_hidden)} hidden equalities"
         )
-        forecast = Forecast(
-            statement=words,
-            epsilon=options.epsilon,
-            delta=options.delta,
-            beta=options.beta,
+        return model.forecast(
+            options,
+            words,
+            RowsMissed(missed=found.missed, needed=simulated_need(self, setting)),
             proved=False,
             work=f"{rounds} rounds of {self.schedule.steps} steps",
             noise={
@@ -171,9 +170,7 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
                 "a prediction on synthetic rows in a box: rows with thinner margins are missed more often",
                 "equations owned by fewer records than the threshold are not found",
             ),
-            error=RowsMissed(missed=found.missed, needed=simulated_need(self, setting)),
         )
-        return capped(forecast, model.known)
 
     def run(
         self, model: PrivateInequalities, options: Options, noise: NoiseSource, progress: Progress = no_progress

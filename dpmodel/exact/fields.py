@@ -95,9 +95,6 @@ class _Finite(Field):
         rows = self._reduced(array, what)
         return np.hstack([rows, np.ones((len(rows), 1), dtype=np.int64)]) if ones else rows
 
-    def show(self, value: Any) -> str:
-        return str(int(value))
-
     def elements(self, rows: Any) -> Integers:
         return np.asarray(rows, dtype=np.int64).copy()
 
@@ -365,12 +362,6 @@ class Rationals:
         """(n, d) Fractions of ``data``, as ``exact_rows`` reads it, not scaled; the errors are the same."""
         step = None if grid is None else entries.grid_step(grid)
         return _fractions(entries.matrix(data, what, self).astype(object), step, what)
-
-    def show(self, value: Any) -> str:
-        """In decimal digits, which Python alone would refuse for more than 4300 of them."""
-        import flint
-
-        return str(flint.fmpq(int(value.numerator), int(value.denominator)))
 
     def elements(self, rows: Any) -> Array:
         array = np.asarray(rows)

@@ -13,9 +13,10 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.optimize import linprog, nnls
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Mask
 from dpmodel.errors import SpecificationError
 from dpmodel.exact.fields import QQ
+from dpmodel.exact.subspaces import Basis, last_first
 
 # ------------------------------------------------------------------
 # Rows of integers, exactly: products that never overflow and never round
@@ -105,8 +106,8 @@ class Flat:
     """The points ``x = M (1, z)`` of an affine subspace of Q^d.
 
     ``frame`` : (d + 1, q + 1) Fractions M, first row (1, 0, .., 0), so that ``(1, x) = M (1, z)``. Some variables are
-    the coordinates z themselves: ``free``, their columns in (1, x). ``equations`` : (t, d + 1) Fractions, canonical
-    reduced rows (f, -c) of ``c'x = f``.
+    the coordinates z themselves: ``free``, their columns in (1, x). ``equations`` : (t, d + 1) Fractions, rows
+    (f, -c) of ``c'x = f``.
     """
 
     frame: FractionRows
@@ -131,6 +132,14 @@ class Flat:
         """The point x with coordinates z."""
         return tuple(self.frame[1:] @ _lifted(z))
 
+    def project(self, points: IntegerRows) -> IntegerRows:
+        """(n, q) the coordinates of (n, d) points."""
+        return points[:, [column - 1 for column in self.free]]
+
+    def holds(self, points: IntegerRows) -> Mask:
+        """(n,) which of (n, d) integer points lie in the flat, exactly."""
+        return QQ.vanish(np.column_stack([np.ones(len(points), dtype=np.int64), points]), self.equations)
+
 
 def _lifted(z: Fractions) -> FractionRows:
     """(1, z)."""
@@ -145,6 +154,19 @@ def fractions(rows: Any) -> FractionRows:
     for i, v in enumerate(array.ravel()):
         flat[i] = Fraction(v) if isinstance(v, (int, Fraction)) else Fraction(v.item())
     return out
+
+
+def flat_through(lifted: Basis) -> Flat | None:
+    """The points x with (x, 1) in a subspace (KMMST24, Algorithm 6, Aff2Lin); None where there is none.
+
+    Lemma 9: ``point`` takes a convex combination of projected points to the same combination of the points, since both
+    maps are affine on the flat and inverse to each other.
+    """
+    first = last_first(lifted)
+    if not first.pivots or first.pivots[0] != 0:
+        return None
+    normals = lifted.null_space().rows
+    return Flat(first.rows.T, np.hstack([normals[:, -1:], normals[:, :-1]]), first.pivots[1:])
 
 
 def flat_of(equations: FractionRows, variables: int) -> Flat | None:

@@ -20,7 +20,7 @@ from dpmodel._types import Floats, Integers
 from dpmodel.contract import Candidate, Model, Options, WrongOutcome
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.exact.subspaces import ExactRows, Field
-from dpmodel.forecast import Error, Known, RowsMissed
+from dpmodel.forecast import Error, Forecast, Known, RowsMissed, capped
 from dpmodel.marks.records import Neighbors
 from dpmodel.text import number
 
@@ -79,6 +79,11 @@ class PrivateSystem(Model):
         """What statements are held against: the subspace {0} misses all vectors. In hulls no point is better than
         another: statements are held against the number of records that they need."""
         return Known(missed=self._expected, records=self._expected)
+
+    def forecast(self, options: Options, statement: str, error: RowsMissed, **facts: Any) -> Forecast:
+        """A mechanism's forecast at this budget, with what is known without data."""
+        budget = {"epsilon": options.epsilon, "delta": options.delta, "beta": options.beta}
+        return capped(Forecast(statement=statement, error=error, **{**budget, **facts}), self.known)
 
     def refuse_auto(self, candidates: Sequence[Candidate]) -> None:
         """UnsupportedModelError where the number of records is public and no statement covers it."""

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from dpmodel._types import Floats, Integers, Mask, PrivateArray
 from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.exact.fields import QQ
+from dpmodel.exact.flats import Flat, flat_through
 from dpmodel.exact.model import Found, PrivatePoints, PrivateVectors
 from dpmodel.exact.stable_span import STABLE_SPAN
-from dpmodel.exact.subspaces import Aff2Lin, aff2lin
-from dpmodel.forecast import Forecast, RowsMissed, capped
+from dpmodel.forecast import Forecast, RowsMissed
 from dpmodel.privacy import (
     AboveThreshold,
     NoiseSource,
@@ -101,11 +101,10 @@ class PinHull(Mechanism[PrivatePoints]):
         )
         if math.isinf(plan.needed):
             words = "delta is too large beside beta"
-        forecast = Forecast(
-            statement=words,
-            epsilon=options.epsilon,
-            delta=options.delta,
-            beta=options.beta,
+        return model.forecast(
+            options,
+            words,
+            RowsMissed(needed=plan.needed),
             proved=False,
             work=f"at most {plan.rounds} rounds and {plan.spans} affine spans",
             noise={
@@ -117,9 +116,7 @@ class PinHull(Mechanism[PrivatePoints]):
                 "epsilon of a span": plan.span_options.epsilon,
             },
             caveats=("a centre just outside the hull may be answered where points lie in few places",),
-            error=RowsMissed(needed=plan.needed),
         )
-        return capped(forecast, model.known)
 
     def run(
         self, model: PrivatePoints, options: Options, noise: NoiseSource, progress: Progress = no_progress
@@ -130,18 +127,18 @@ class PinHull(Mechanism[PrivatePoints]):
         test = AboveThreshold(
             plan.threshold, sensitivity=1.0, epsilon=plan.test, range_bound=plan.range_bound, source=noise
         )
-        way: list[Aff2Lin] = []
+        way: list[Flat] = []
         for turn in range(plan.spans):
             progress("affine span of the points", turn / plan.spans)
             found = STABLE_SPAN.run(span_model(model, left.one_by_one()), plan.span_options, noise)
-            down = aff2lin(found.answer)
+            down = flat_through(found.answer)
             if down is None:
                 return Found("nothing", None, notes=("by the noisy counts, too few points are left to go on",))
             # After the rounds of dimension q, at most q of these rows are independent, unless floats failed.
-            if way and len(down.table) > len(levels):
+            if way and down.dimension >= len(levels):
                 break
             left = left.moved(down)
-            levels = tuple(levels[column] for column in down.columns)
+            levels = tuple(levels[column - 1] for column in down.free)
             way.append(down)
             if not levels:
                 return Found("found", _position(model, plan.axes, way, ()))
@@ -175,7 +172,7 @@ class Left:
     def kept(self, mask: Mask) -> Left:
         return Left(self.points[mask], self.counts[mask])
 
-    def moved(self, down: Aff2Lin) -> Left:
+    def moved(self, down: Flat) -> Left:
         """Those in the subspace, in its coordinates (different points stay different)."""
         inside = self.kept(down.holds(self.points))
         points = down.project(inside.points)
@@ -184,10 +181,10 @@ class Left:
 
 
 def _position(
-    model: PrivatePoints, axes: tuple[int, ...], way: list[Aff2Lin], centre: tuple[Fraction, ...]
+    model: PrivatePoints, axes: tuple[int, ...], way: list[Flat], centre: tuple[Fraction, ...]
 ) -> tuple[Fraction, ...]:
     for down in reversed(way):
-        centre = down.go_up(centre)
+        centre = down.point(centre)
     position = [Fraction(0)] * model.dimension
     for axis, entry in zip(axes, centre, strict=True):
         position[axis] = entry

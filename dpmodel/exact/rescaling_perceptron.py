@@ -22,7 +22,7 @@ from dpmodel.exact.cones import (
     public_noise,
 )
 from dpmodel.exact.model import Found, PrivateInequalities
-from dpmodel.forecast import Forecast, RowsMissed, capped
+from dpmodel.forecast import Forecast, RowsMissed
 from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.privacy import NoiseSource
 from dpmodel.privacy.spend import Spend
@@ -97,11 +97,10 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
             f"predicted to miss at most about {missed:,.0f} rows: {_CAUTION:g} times quantile {1 - options.beta:g} of "
             f"simulations on synthetic rows (median {median:,.0f})"
         )
-        forecast = Forecast(
-            statement=statement,
-            epsilon=options.epsilon,
-            delta=options.delta,
-            beta=options.beta,
+        return model.forecast(
+            options,
+            statement,
+            RowsMissed(missed=missed, needed=noise_lower_bound(model, options)),
             proved=False,
             work=f"{plan.rounds} rounds of two products with the rows and a projection",
             noise={
@@ -120,9 +119,7 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
                 "simulated on synthetic dense rows that keep the promised margin, not proved; the factor "
                 f"{_CAUTION:g} comes from one set of real one-hot rows",
             ),
-            error=RowsMissed(missed=missed, needed=noise_lower_bound(model, options)),
         )
-        return capped(forecast, model.known)
 
     def run(
         self, model: PrivateInequalities, options: Options, noise: NoiseSource, progress: Progress = no_progress

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dpmodel._types import Array, Floats
 from dpmodel.errors import SpecificationError
-from dpmodel.exact.fields import QQ, Field, Rationals
-from dpmodel.exact.subspaces import Basis, last_first
+from dpmodel.exact.fields import Rationals
+from dpmodel.exact.subspaces import Basis, last_first, show
 from dpmodel.release import Accuracy, Guarantee
 from dpmodel.text import array_text, number, table
 
@@ -40,30 +40,27 @@ class Result:
     estimate: float | None = None
     sigma: float | None = None
     _grid: Any = field(default=None, repr=False)
-    _title = ""
+    # Of each kind: its title in print, and which of its attributes are plain data.
+    _title: ClassVar[str]
+    _data: ClassVar[tuple[str, ...]]
 
     def _rows(self) -> list[tuple[str, object]]:
         """Lines of the printed table, of what each kind of result has of its own."""
         raise NotImplementedError
 
-    def _plain(self) -> dict[str, Any]:
-        """The same as plain data."""
-        raise NotImplementedError
-
     def _missed(self) -> list[tuple[str, object]]:
-        if self.estimate is None or self.sigma is None or self.missed is None:
+        if self.missed is None:
             return []
+        if self.estimate is None or self.sigma is None:
+            return [("rows missed, noisy count", number(self.missed))]
         noise = f"noisy count, standard deviation {number(self.sigma)}" if self.sigma else "no noise"
         words = f"{number(self.estimate)} or more ({noise}), at most {number(self.missed)}"
         if self.accuracy.beta and self.missed:
             words += f" except with probability {number(self.accuracy.beta)}"
         return [("records missed", words)]
 
-    def _counts(self) -> dict[str, Any]:
-        return {"missed": self.missed, "estimate": self.estimate, "sigma": self.sigma}
-
     def __str__(self) -> str:
-        rows = [("status", "found" if self.found else "nothing found"), *self._rows()]
+        rows = [("status", "found" if self.found else "nothing found"), *self._rows(), *self._missed()]
         rows += [("guarantee", self.guarantee), ("accuracy", self.accuracy)]
         rows += [("note", note) for note in self.notes]
         return table(("", ""), rows, title=f"{self._title} by {self.mechanism}")
@@ -75,7 +72,7 @@ class Result:
         """Plain data; Fractions as text."""
         return {
             "found": self.found,
-            **self._plain(),
+            **{name: plain(getattr(self, name)) for name in self._data},
             "mechanism": self.mechanism,
             "guarantee": self.guarantee.to_dict(),
             "accuracy": self.accuracy.to_dict(),
@@ -87,12 +84,19 @@ class Result:
 class _SetOfVectors(Result):
     """A set of vectors (``v in found``), equal to any other of the same vectors."""
 
-    _lifted = False
-
     @property
     def _basis(self) -> Basis:
         """Of the vectors, or of the (u, 1) of points u."""
         raise NotImplementedError
+
+    @property
+    def _place(self) -> tuple[Array | None, Basis]:
+        """A point of the set (None: the empty set has none), and the directions from there."""
+        raise NotImplementedError
+
+    @property
+    def _lifted(self) -> bool:
+        return self._basis.ambient > self._place[1].ambient
 
     def contains(self, vectors: Any) -> Any:
         """Which of the vectors (n, d) lie in it, exactly: (n,) bool, or one bool for one vector (d,).
@@ -103,6 +107,29 @@ class _SetOfVectors(Result):
         rows = self._basis.field.exact_rows(given, grid=self._grid, ones=self._lifted)
         inside = self._basis.contains(_fitting(rows, self._basis.ambient))
         return bool(inside[0]) if single else inside
+
+    def project(self, vectors: Any) -> Array:
+        """The nearest points of the set to the vectors (n, d), or to one (d,): exact Fractions, of that shape.
+
+        Raises
+        ------
+        SpecificationError
+            Over finite fields, which have no distance; for vectors of another length, floats without a grid; for the
+            empty set, which has no nearest point.
+        """
+        start, directions = self._place
+        if start is None:
+            raise SpecificationError("the affine subspace is empty", why="it has no nearest point")
+        if not isinstance(directions.field, Rationals):
+            raise SpecificationError(
+                f"no projection over {directions.field.name}",
+                why="a finite field has no distance, and a vector may be orthogonal to itself",
+                remedy="contains(vectors), or field=QQ",
+            )
+        rows, single = _rows_of(vectors)
+        given = _fitting(directions.field.fractions(rows, self._grid), directions.ambient)
+        nearest = np.asarray(start + directions.project(given - start))
+        return np.asarray(nearest[0]) if single else nearest
 
     def __contains__(self, vector: Any) -> bool:
         inside = self.contains(vector)
@@ -129,33 +156,25 @@ class Subspace(_SetOfVectors):
 
     basis: Basis
     _title = "Private span"
+    _data = ("dimension", "basis", "missed", "estimate", "sigma")
 
     @property
     def _basis(self) -> Basis:
         return self.basis
 
     @property
+    def _place(self) -> tuple[Array | None, Basis]:
+        return np.zeros(self.basis.ambient, dtype=np.int64), self.basis
+
+    @property
     def dimension(self) -> int:
         return self.basis.dimension
-
-    def project(self, vectors: Any) -> Array:
-        """The nearest points of the subspace to the vectors (n, d), or to one (d,): exact Fractions, of that shape.
-
-        Raises
-        ------
-        SpecificationError
-            Over finite fields, which have no distance; for vectors of another length, floats without a grid.
-        """
-        return _projected(self.basis, vectors, self._grid)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.basis.rows, dtype=dtype)
 
     def _rows(self) -> list[tuple[str, object]]:
-        return [("subspace", str(self.basis)), *self._missed()]
-
-    def _plain(self) -> dict[str, Any]:
-        return {"dimension": self.dimension, "basis": self.basis.to_dict(), **self._counts()}
+        return [("subspace", str(self.basis))]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -168,14 +187,14 @@ class AffineSubspace(_SetOfVectors):
 
     homogeneous: Basis
     _title = "Private affine span"
-    _lifted = True
+    _data = ("dimension", "point", "directions", "missed", "estimate", "sigma")
 
     @property
     def _basis(self) -> Basis:
         return self.homogeneous
 
     @cached_property
-    def _split(self) -> tuple[Array | None, Basis]:
+    def _place(self) -> tuple[Array | None, Basis]:
         first = last_first(self.homogeneous)
         pointed = first.dimension > 0 and first.pivots[0] == 0
         rows = first.rows[1:, 1:] if pointed else first.rows[:, 1:]
@@ -184,39 +203,28 @@ class AffineSubspace(_SetOfVectors):
 
     @property
     def point(self) -> Array | None:
-        return self._split[0]
+        return self._place[0]
 
     @property
     def directions(self) -> Basis:
-        return self._split[1]
+        return self._place[1]
 
     @property
     def dimension(self) -> int:
         """0 for a point, -1 for the empty set."""
         return self.homogeneous.dimension - 1
 
-    def project(self, points: Any) -> Array:
-        """The nearest points of it to the points (n, d), or to one (d,), as those of a ``Subspace``.
-
-        Raises
-        ------
-        SpecificationError
-            Also for the empty set, which has no nearest point.
-        """
-        if self.point is None:
-            raise SpecificationError("the affine subspace is empty", why="it has no nearest point")
-        return _projected(self.directions, points, self._grid, start=self.point)
-
     def _rows(self) -> list[tuple[str, object]]:
         if self.point is None:
-            return [("affine subspace", "empty"), *self._missed()]
-        point = shown(self.homogeneous.field, self.point)
-        return [("point", point), ("directions", str(self.directions)), *self._missed()]
+            return [("affine subspace", "empty")]
+        return [("point", shown(self.point)), ("directions", str(self.directions))]
 
-    def _plain(self) -> dict[str, Any]:
-        point = None if self.point is None else plain(self.point)
-        own = {"dimension": self.dimension, "point": point, "directions": self.directions.to_dict()}
-        return {**own, **self._counts()}
+
+class System(NamedTuple):
+    """Equations ``C x = d``: C (k, n), d (k,)."""
+
+    C: Array
+    d: Array
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -228,11 +236,12 @@ class Equations(Result):
     the solutions of ``C x = 0``; all solutions are x plus its span.
     """
 
-    equations: tuple[Array, Array]
+    equations: System
     consistent: bool
     x: Array | None
     null_space: Basis
     _title = "Private system of equations"
+    _data = ("equations", "consistent", "x", "null_space", "dimension", "missed", "estimate", "sigma")
 
     @property
     def dimension(self) -> int:
@@ -240,25 +249,12 @@ class Equations(Result):
         return self.null_space.dimension if self.consistent else -1
 
     def _rows(self) -> list[tuple[str, object]]:
-        field = self.null_space.field
+        space = self.null_space
         rows: list[tuple[str, object]] = [
-            ("equations", f"{len(self.equations[0])} in {self.null_space.ambient} variables over {field.name}"),
+            ("equations", f"{len(self.equations.C)} in {space.ambient} variables over {space.field.name}"),
             ("consistent", self.consistent),
         ]
-        if self.x is not None:
-            rows += [("x", shown(field, self.x)), ("free dimensions", self.dimension)]
-        return [*rows, *self._missed()]
-
-    def _plain(self) -> dict[str, Any]:
-        C, d = self.equations
-        return {
-            "equations": {"C": [plain(row) for row in C], "d": plain(d)},
-            "consistent": self.consistent,
-            "x": None if self.x is None else plain(self.x),
-            "null_space": self.null_space.to_dict(),
-            "dimension": self.dimension,
-            **self._counts(),
-        }
+        return rows if self.x is None else [*rows, ("x", shown(self.x)), ("free dimensions", self.dimension)]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -274,19 +270,11 @@ class FeasiblePoint(Result):
     exact: tuple[Fraction, ...] | None
     expected: int
     _title = "Feasible point"
+    _data = ("x", "exact", "missed", "expected")
 
     def _rows(self) -> list[tuple[str, object]]:
-        rows: list[tuple[str, object]] = [("x", "-" if self.x is None else array_text(self.x))]
-        if self.exact is not None:
-            rows.append(("exactly", shown(QQ, np.array(self.exact, dtype=object))))
-        if self.missed is not None:
-            rows.append(("rows missed, noisy count", number(self.missed)))
-        return rows
-
-    def _plain(self) -> dict[str, Any]:
-        exact = None if self.exact is None else [str(value) for value in self.exact]
-        x = None if self.x is None else self.x.tolist()
-        return {"x": x, "exact": exact, "missed": self.missed, "expected": self.expected}
+        x = ("x", "-" if self.x is None else array_text(self.x))
+        return [x] if self.exact is None else [x, ("exactly", shown(self.exact))]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -301,13 +289,10 @@ class PointInHull(Result):
     levels: tuple[int, ...]
     expected: int
     _title = "Point in the convex hull"
+    _data = ("point", "levels", "expected")
 
     def _rows(self) -> list[tuple[str, object]]:
         return [("point", "-" if self.point is None else f"({', '.join(map(str, self.point))})")]
-
-    def _plain(self) -> dict[str, Any]:
-        point = None if self.point is None else [str(entry) for entry in self.point]
-        return {"point": point, "levels": list(self.levels), "expected": self.expected}
 
 
 def frozen(array: Array) -> Array:
@@ -317,16 +302,22 @@ def frozen(array: Array) -> Array:
     return copied
 
 
-def plain(array: Array) -> list[Any]:
-    """Integers as they are, Fractions as text."""
-    return [x if isinstance(x, int) else QQ.show(x) for x in array.tolist()]
+def plain(value: Any) -> Any:
+    """Plain data: lists for arrays, text for Fractions."""
+    if isinstance(value, Basis):
+        return value.to_dict()
+    if isinstance(value, System):
+        return {name: plain(each) for name, each in value._asdict().items()}
+    if isinstance(value, np.ndarray | list | tuple):
+        return [plain(each) for each in (value.tolist() if isinstance(value, np.ndarray) else value)]
+    return show(value) if isinstance(value, Fraction) else value
 
 
-def shown(field: Field, array: Array, most: int = 8, longest: int = 24) -> str:
+def shown(entries: Any, most: int = 8, longest: int = 24) -> str:
     """The first entries in words; very long ones by their length."""
-    parts = [field.show(x) for x in array[:most]]
+    parts = [show(x) for x in entries[:most]]
     parts = [part if len(part) <= longest else f"({len(part)} characters)" for part in parts]
-    return f"[{', '.join(parts)}{', ...' if len(array) > most else ''}]"
+    return f"[{', '.join(parts)}{', ...' if len(entries) > most else ''}]"
 
 
 def _rows_of(data: Any) -> tuple[Any, bool]:
@@ -335,20 +326,6 @@ def _rows_of(data: Any) -> tuple[Any, bool]:
     if getattr(data, "ndim", None) == 1 or (listed and len(data) > 0 and not any(np.ndim(x) for x in data)):
         return [data], True
     return data, False
-
-
-def _projected(basis: Basis, given: Any, grid: Any, start: Array | None = None) -> Array:
-    """(n, d) Fractions, or (d,) for one vector: the nearest points of ``start`` plus the span of the basis."""
-    if not isinstance(basis.field, Rationals):
-        raise SpecificationError(
-            f"no projection over {basis.field.name}",
-            why="a finite field has no distance, and a vector may be orthogonal to itself",
-            remedy="contains(vectors), or field=QQ",
-        )
-    rows, single = _rows_of(given)
-    vectors = _fitting(basis.field.fractions(rows, grid), basis.ambient)
-    nearest = np.asarray(basis.project(vectors) if start is None else start + basis.project(vectors - start))
-    return np.asarray(nearest[0]) if single else nearest
 
 
 def _fitting(rows: Array, width: int) -> Array:

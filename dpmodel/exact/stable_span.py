@@ -17,7 +17,7 @@ from dpmodel.exact.fields import Field
 from dpmodel.exact.model import Found, PrivateVectors
 from dpmodel.exact.partition import Partition, stable_partition
 from dpmodel.exact.subspaces import Basis
-from dpmodel.forecast import Forecast, RowsMissed, capped
+from dpmodel.forecast import Forecast, RowsMissed
 from dpmodel.marks.records import Neighbors
 from dpmodel.privacy import DiscreteNoiseSource, NoiseSource
 from dpmodel.privacy.sampling import LARGEST_SCALE
@@ -100,18 +100,15 @@ class StableSpan(Mechanism[PrivateVectors]):
         else:
             bound = _predicted(model, options, rule, model.corrupted)
             words = predicted_statement(bound)
-        forecast = Forecast(
-            statement=words,
-            epsilon=options.epsilon,
-            delta=options.delta,
-            beta=options.beta,
+        return model.forecast(
+            options,
+            words,
+            RowsMissed(missed=bound.missed, needed=bound.needed),
             proved=model.corrupted is None,
             work=f"one partition in dimension {model.dimension}",
             noise={"scale": rule.scale, "threshold": rule.gap, "threshold_full_dimension": rule.top},
             caveats=_caveats(model),
-            error=RowsMissed(missed=bound.missed, needed=bound.needed),
         )
-        return capped(forecast, model.known)
 
     def run(
         self, model: PrivateVectors, options: Options, noise: NoiseSource, progress: Progress = no_progress

@@ -1,20 +1,15 @@
-"""Subspaces in canonical form, and affine subspaces in coordinates of their own."""
+"""Subspaces in canonical form: the reduced row echelon form, which depends on the subspace alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from dpmodel._types import Array, Mask
-
-# ------------------------------------------------------------------
-# Subspaces in canonical form: the reduced row echelon form, which depends on the subspace alone
-
 
 # (n, d): int64, or Python integers in an object array where they are too large for that.
 ExactRows = npt.NDArray[Any]
@@ -39,10 +34,6 @@ class Field(Protocol):
 
         ``ones`` appends a column of exact ones (before rows are scaled): points u become (u, 1).
         """
-        ...
-
-    def show(self, value: Any) -> str:
-        """An element in words."""
         ...
 
     def elements(self, rows: Any) -> Array:
@@ -160,7 +151,7 @@ class Basis:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: Fractions as strings, elements of GF(q) as integers."""
-        shown = [[x if isinstance(x, int) else self.field.show(x) for x in row] for row in self.rows.tolist()]
+        shown = [[x if isinstance(x, int) else show(x) for x in row] for row in self.rows.tolist()]
         return {"field": self.field.name, "ambient": self.ambient, "pivots": list(self.pivots), "rows": shown}
 
     def __str__(self) -> str:
@@ -168,7 +159,7 @@ class Basis:
         if self.dimension == 0:
             return head
         most = 12
-        cells = [[self.field.show(x) for x in row[:most]] for row in self.rows[:most]]
+        cells = [[show(x) for x in row[:most]] for row in self.rows[:most]]
         widths = [max(len(row[j]) for row in cells) for j in range(len(cells[0]))]
         tail = "  ..." if self.ambient > most else ""
         lines = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) + tail for row in cells]
@@ -178,6 +169,13 @@ class Basis:
 
     def __repr__(self) -> str:
         return f"Basis({self.field.name}, dimension {self.dimension} of {self.ambient})"
+
+
+def show(value: Any) -> str:
+    """A Fraction or integer in decimal digits, which Python alone would refuse for more than 4300 of them."""
+    import flint
+
+    return str(flint.fmpq(int(value.numerator), int(value.denominator)))
 
 
 def spanning_basis(field: Field, rows: Array, hint: Field | None = None) -> Basis:
@@ -225,46 +223,6 @@ def solve(field: Field, C: Array, d: Array) -> Array | None:
     if basis.dimension:
         x[list(basis.pivots)] = basis.rows[:, k]
     return x
-
-
-# ------------------------------------------------------------------
-# From an affine subspace to coordinates of its own and back, keeping convex hulls (KMMST24, Algorithm 6, Aff2Lin)
-
-
-@dataclass(frozen=True, eq=False)
-class Aff2Lin:
-    """An affine subspace of Q^q of dimension k - 1, and its points by k - 1 of their coordinates.
-
-    ``lifted`` : basis of the span of the (x, 1). ``columns`` (k - 1,) : which coordinates. ``table`` (k, q) Fractions :
-    for every point x of the subspace ``x = table[0] + sum_i x[columns[i]] table[i + 1]`` (the paper's T, equation 9).
-
-    Lemma 9: a convex combination of projected points goes up to the same combination of the points, since both maps are
-    affine on the subspace and inverse to each other.
-    """
-
-    lifted: Basis
-    columns: tuple[int, ...]
-    table: Array
-
-    def project(self, points: Array) -> Array:
-        """(n, k - 1) the chosen coordinates of (n, q) points."""
-        return points[:, list(self.columns)]
-
-    def go_up(self, v: Sequence[Fraction]) -> tuple[Fraction, ...]:
-        """The point of the subspace whose chosen coordinates are ``v``."""
-        return tuple(np.array([Fraction(1), *v], dtype=object) @ self.table)
-
-    def holds(self, points: Array) -> Mask:
-        """(n,) which of (n, q) integer points lie in the subspace, exactly."""
-        return self.lifted.contains(np.column_stack([points, np.ones(len(points), dtype=np.int64)]))
-
-
-def aff2lin(lifted: Basis) -> Aff2Lin | None:
-    """The maps for the affine span of points, given by the span of the vectors (x, 1); None where that holds none."""
-    first = last_first(lifted)
-    if not first.pivots or first.pivots[0] != 0:
-        return None
-    return Aff2Lin(lifted, tuple(column - 1 for column in first.pivots[1:]), first.rows[:, 1:])
 
 
 def last_first(basis: Basis) -> Basis:

@@ -17,7 +17,7 @@ from dpmodel._types import Integers
 from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.exact.model import Found, PrivatePoints
 from dpmodel.exact.stable_span import least
-from dpmodel.forecast import Forecast, RowsMissed, capped
+from dpmodel.forecast import Forecast, RowsMissed
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
 from dpmodel.privacy.accounting import poisson_sample
 from dpmodel.text import number
@@ -111,12 +111,12 @@ class TukeyDepth(Mechanism[PrivatePoints]):
     def forecast(self, model: PrivatePoints, options: Options) -> Forecast:
         plan = depth_plan(model, options)
         caveats = () if plan.rate == 1 else (f"each point is taken with probability {number(plan.rate)}, to save time",)
-        forecast = Forecast(
-            statement=f"with at least {plan.needed} points, the released point of the grid lies in their convex hull "
+        return model.forecast(
+            options,
+            f"with at least {plan.needed} points, the released point of the grid lies in their convex hull "
             f"with probability {number(1 - options.beta)}",
-            epsilon=options.epsilon,
+            RowsMissed(needed=float(plan.needed)),
             delta=0.0,
-            beta=options.beta,
             work=f"one choice among the {plan.candidates:,} points of the grid",
             noise={
                 "candidates": plan.candidates,
@@ -125,9 +125,7 @@ class TukeyDepth(Mechanism[PrivatePoints]):
                 "depths cut at": plan.cap,
             },
             caveats=caveats,
-            error=RowsMissed(needed=float(plan.needed)),
         )
-        return capped(forecast, model.known)
 
     def run(
         self, model: PrivatePoints, options: Options, noise: NoiseSource, progress: Progress = no_progress

@@ -14,7 +14,7 @@ from dpmodel._types import Floats, PrivateArray
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast
 from dpmodel.memo import cached
-from dpmodel.numerics.accelerated import accelerated
+from dpmodel.numerics.nearest_point import accelerated
 from dpmodel.privacy import NoiseSource, gaussian_delta, gaussian_mu, public_generator
 from dpmodel.regressions.descent_search import NEGLIGIBLE
 from dpmodel.regressions.excess import excess_forecast, too_noisy

@@ -17,7 +17,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.numerics.accelerated import accelerated
+from dpmodel.numerics.nearest_point import accelerated
 from dpmodel.regressions.losses import Loss, softmax
 from dpmodel.regressions.penalties import Penalty
 from dpmodel.regressions.rows import Rows, Table

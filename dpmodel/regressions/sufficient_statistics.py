@@ -15,7 +15,7 @@ import scipy.linalg
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.contract import YES, Options, Outcome, Progress, Verdict
 from dpmodel.forecast import Forecast
-from dpmodel.numerics.accelerated import accelerated
+from dpmodel.numerics.nearest_point import accelerated
 from dpmodel.privacy import NoiseSource, public_generator
 from dpmodel.privacy.spend import Spend
 from dpmodel.regressions.excess import PureToo, excess_forecast

@@ -100,14 +100,14 @@ _HOMES: dict[type, tuple[str, ...]] = {
     ),
     PrivateVectors: (
         "exact.stable_span:STABLE_SPAN",
-        "exact.stable_span_as_printed:STABLE_SPAN_AS_PRINTED",
+        "as_printed.stable_span:STABLE_SPAN_AS_PRINTED",
     ),
     PrivateInequalities: (
         "exact.hinge_descent:HINGE_DESCENT",
         "exact.rescaling_perceptron:RESCALING_PERCEPTRON",
         "exact.dp_lp:DP_LP",
-        "exact.algorithm_10:ALGORITHM_10",
-        "exact.dp_lp_as_printed:DP_LP_AS_PRINTED",
+        "as_printed.algorithm_10:ALGORITHM_10",
+        "as_printed.dp_lp:DP_LP_AS_PRINTED",
     ),
     PrivatePoints: (
         "exact.tukey_depth:TUKEY_DEPTH",

@@ -10,16 +10,16 @@ import pytest
 from hull_membership import in_hull
 
 from dpmodel.exact.fields import QQ
-from dpmodel.exact.subspaces import Aff2Lin, aff2lin
+from dpmodel.exact.flats import Flat, flat_through
 
 
-def maps(lifted: Any) -> Aff2Lin:
-    found = aff2lin(QQ.echelon(np.asarray(lifted)))
+def maps(lifted: Any) -> Flat:
+    found = flat_through(QQ.echelon(np.asarray(lifted)))
     assert found is not None
     return found
 
 
-def some_subspace(rng: np.random.Generator, q: int, k: int) -> tuple[np.ndarray, Aff2Lin]:
+def some_subspace(rng: np.random.Generator, q: int, k: int) -> tuple[np.ndarray, Flat]:
     """(20, q) integer points whose affine span has dimension k - 1 at most, and the maps of that span."""
     base, ways = rng.integers(-5, 6, size=q), rng.integers(-3, 4, size=(k - 1, q))
     points = base + rng.integers(-4, 5, size=(20, k - 1)) @ ways if k > 1 else np.tile(base, (20, 1))
@@ -31,9 +31,9 @@ def test_there_and_back(q: int) -> None:
     rng = np.random.default_rng(q)
     for k in range(1, q + 2):
         points, down = some_subspace(rng, q, k)
-        assert len(down.columns) == np.linalg.matrix_rank(points - points[0]) and down.holds(points).all()
+        assert len(down.free) == np.linalg.matrix_rank(points - points[0]) and down.holds(points).all()
         for point, low in zip(points, down.project(points), strict=True):
-            assert down.go_up([Fraction(int(v)) for v in low]) == tuple(point)
+            assert down.point(tuple(Fraction(int(v)) for v in low)) == tuple(point)
 
 
 def test_lemma_9() -> None:
@@ -44,10 +44,10 @@ def test_lemma_9() -> None:
         low = down.project(points)
         weights = rng.integers(0, 5, size=len(points))
         weights[0] += 1
-        inside = [Fraction(int(v), int(weights.sum())) for v in weights @ low]
-        assert in_hull(points, down.go_up(inside))
-        outside = [Fraction(int(v)) for v in low.max(axis=0) + 1]
-        assert not in_hull(points, down.go_up(outside))
+        inside = tuple(Fraction(int(v), int(weights.sum())) for v in weights @ low)
+        assert in_hull(points, down.point(inside))
+        outside = tuple(Fraction(int(v)) for v in low.max(axis=0) + 1)
+        assert not in_hull(points, down.point(outside))
 
 
 def test_points_off_the_subspace_are_seen_whatever_their_size() -> None:
@@ -60,5 +60,5 @@ def test_points_off_the_subspace_are_seen_whatever_their_size() -> None:
 
 
 def test_what_is_no_affine_span() -> None:
-    assert aff2lin(QQ.echelon(np.array([[1, 0, 0]]))) is None
-    assert aff2lin(QQ.echelon(np.zeros((0, 3), dtype=int))) is None
+    assert flat_through(QQ.echelon(np.array([[1, 0, 0]]))) is None
+    assert flat_through(QQ.echelon(np.zeros((0, 3), dtype=int))) is None

@@ -12,8 +12,7 @@ from inequalities import asked, missed, planted_system, system
 from replaying import Transcript
 
 from dpmodel._types import Floats
-from dpmodel.contract import Options
-from dpmodel.exact.algorithm_10 import (
+from dpmodel.as_printed.algorithm_10 import (
     ALGORITHM_10,
     AS_PRINTED,
     MOST_ROUNDS,
@@ -23,6 +22,7 @@ from dpmodel.exact.algorithm_10 import (
     noisy_average,
     schedule,
 )
+from dpmodel.contract import Options
 from dpmodel.exact.cones import GridRows
 from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.privacy import Cost, SeededSource, compose

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpmodel.as_printed.dp_lp import DP_LP_AS_PRINTED, printed
 from dpmodel.contract import Options
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.exact.dp_lp import DP_LP, DPLinearProgram
-from dpmodel.exact.dp_lp_as_printed import DP_LP_AS_PRINTED, printed
 from dpmodel.exact.dp_lp_forecast import synthetic_program
 from dpmodel.exact.flats import satisfied, slack_rows
 from dpmodel.exact.model import PrivateInequalities

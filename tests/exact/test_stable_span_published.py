@@ -13,16 +13,16 @@ from auditing import epsilon_lower_bound
 from replaying import Transcript
 from spans import discrete_laplace, model_of
 
-from dpmodel.contract import Options
-from dpmodel.exact.fields import GF
-from dpmodel.exact.stable_span import STABLE_SPAN, log_tail_unequal
-from dpmodel.exact.stable_span_as_printed import (
+from dpmodel.as_printed.stable_span import (
     STABLE_SPAN_AS_PRINTED,
     PrintedRule,
     _log_false,
     printed_rule,
     theorem_a,
 )
+from dpmodel.contract import Options
+from dpmodel.exact.fields import GF
+from dpmodel.exact.stable_span import STABLE_SPAN, log_tail_unequal
 from dpmodel.privacy import SeededSource
 
 

@@ -24,8 +24,8 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 from sklearn.datasets import load_breast_cancer, load_iris
 
+from dpmodel.as_printed import stable_span as stable_span_published
 from dpmodel.exact import stable_span
-from dpmodel.exact import stable_span_as_printed as stable_span_published
 from dpmodel.exact.model import PrivateInequalities, PrivateVectors
 from dpmodel.exact.partition import stable_partition
 

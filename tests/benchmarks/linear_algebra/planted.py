@@ -26,13 +26,13 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.as_printed.stable_span import STABLE_SPAN_AS_PRINTED
 from dpmodel.contract import Options
 from dpmodel.errors import NotPrivateWarning
 from dpmodel.exact.fields import GF, QQ
 from dpmodel.exact.model import VectorTask
 from dpmodel.exact.partition import stable_partition
 from dpmodel.exact.stable_span import STABLE_SPAN
-from dpmodel.exact.stable_span_as_printed import STABLE_SPAN_AS_PRINTED
 from dpmodel.exact.subspaces import Basis
 from dpmodel.privacy import SeededSource
 from tests.benchmarks.linear_algebra.data import Planted, partitioned_once, planted, vectors

@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.as_printed.stable_span import STABLE_SPAN_AS_PRINTED
 from dpmodel.contract import Options
 from dpmodel.errors import NotPrivateWarning
 from dpmodel.exact.fields import QQ
 from dpmodel.exact.partition import stable_partition
 from dpmodel.exact.stable_span import STABLE_SPAN
-from dpmodel.exact.stable_span_as_printed import STABLE_SPAN_AS_PRINTED
 from dpmodel.privacy import SeededSource
 from tests.benchmarks.linear_algebra.data import SPAN_DIMENSIONS, adult, mushrooms, partitioned_once, vectors
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, short, spread

@@ -12,7 +12,7 @@ from dpmodel._types import Floats, Mask
 from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.exact.cones import GridRows, allowance, cone_eligible, grid_direction
 from dpmodel.exact.model import Found, PrivateInequalities
-from dpmodel.forecast import Forecast, RowsMissed, capped
+from dpmodel.forecast import Forecast, RowsMissed
 from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.privacy import NoiseSource, zcdp_rho
 
@@ -160,11 +160,10 @@ class Algorithm10(Mechanism[PrivateInequalities]):
         plan = schedule(model.cone_dimension, float(model.margin or 0.0), options, self.constants)
         proved = self.constants == AS_PRINTED
         words = f"at most {plan.missed:.3g} rows missed with probability {1 - options.beta:g}"
-        forecast = Forecast(
-            statement=words,
-            epsilon=options.epsilon,
-            delta=options.delta,
-            beta=options.beta,
+        return model.forecast(
+            options,
+            words,
+            RowsMissed(missed=plan.missed if proved else math.inf, needed=plan.missed),
             proved=proved,
             work=f"up to {plan.rounds:.3g} rounds of two products with the rows",
             noise={
@@ -181,9 +180,7 @@ class Algorithm10(Mechanism[PrivateInequalities]):
                 "all of it rests on the promised margin; without it privacy holds and utility may fail",
                 *(() if proved else ("constants were changed: nothing is proved",)),
             ),
-            error=RowsMissed(missed=plan.missed if proved else math.inf, needed=plan.missed),
         )
-        return capped(forecast, model.known)
 
     def run(
         self, model: PrivateInequalities, options: Options, noise: NoiseSource, progress: Progress = no_progress

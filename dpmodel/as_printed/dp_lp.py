@@ -11,7 +11,7 @@ from dpmodel.contract import Mechanism, Options, Progress, Serves, Verdict, no_p
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.exact.dp_lp import DP_LP
 from dpmodel.exact.model import Found, PrivateInequalities
-from dpmodel.forecast import Forecast, RowsMissed, capped
+from dpmodel.forecast import Forecast, RowsMissed
 from dpmodel.privacy import NoiseSource
 from dpmodel.text import number
 
@@ -29,13 +29,6 @@ class Printed:
     rescalings: float
     missed: float
 
-    def words(self) -> str:
-        return (
-            f"eta = 10^{_exponent(self.eta)}, margin eta / (d U) = 10^{_exponent(self.roundness)}, "
-            f"{number(self.rescalings)} rescalings per solve and, hidden constants set to 1, up to Gamma = "
-            f"{number(self.missed)} rows missed"
-        )
-
 
 def printed(variables: int, largest: int, epsilon: float, delta: float, beta: float) -> Printed:
     """eta = 1 / (2 (d + 1) ((d + 1) U)^(d + 1)), rho = eta / (d U), T = d ln(1/rho) + ln(1/beta) and
@@ -47,25 +40,14 @@ def printed(variables: int, largest: int, epsilon: float, delta: float, beta: fl
     eta = Fraction(1, 2 * (d + 1) * ((d + 1) * U) ** (d + 1))
     rho = eta / (d * U)
     L = log_inverse(rho)
-    missed = (
-        d**5
-        / epsilon
-        * max(math.log(d), 1.0) ** 1.5
-        * math.log(d * L / beta) ** 2
-        * L**1.5
-        * math.log(d * L / (beta * delta))
-        * math.sqrt(math.log(1 / delta))
-    )
+    logs = math.log(d * L / beta) ** 2 * math.log(d * L / (beta * delta)) * math.sqrt(math.log(1 / delta))
+    missed = d**5 / epsilon * max(math.log(d), 1.0) ** 1.5 * L**1.5 * logs
     return Printed(eta, rho, d * L + math.log(1 / beta), missed)
 
 
 def log_inverse(value: Fraction) -> float:
     """ln(1/value), also where value underflows doubles."""
     return math.log(value.denominator) - math.log(value.numerator)
-
-
-def _exponent(value: Fraction) -> str:
-    return f"{-log_inverse(value) / math.log(10):.1f}"
 
 
 @dataclass(frozen=True)
@@ -90,21 +72,28 @@ class DPLinearProgramAsPrinted(Mechanism[PrivateInequalities]):
         verdict = DP_LP.eligible(model, options)
         if not verdict.eligible:
             return verdict
-        words = f"the printed constants cannot be run: {_facts(model, options).words()} of {model.expected}"
-        return Verdict(False, words)
+        facts = self.facts(model, options)
+        eta, margin = (f"10^{-log_inverse(each) / math.log(10):.1f}" for each in (facts.eta, facts.roundness))
+        return Verdict(
+            False,
+            f"the printed constants cannot be run: eta = {eta}, margin eta / (d U) = {margin}, "
+            f"{number(facts.rescalings)} rescalings per solve and, hidden constants set to 1, up to Gamma = "
+            f"{number(facts.missed)} rows missed of {model.expected}",
+        )
+
+    @staticmethod
+    def facts(model: PrivateInequalities, options: Options) -> Printed:
+        return printed(model.variables, model.largest or 1, options.epsilon, options.delta, options.beta)
 
     def forecast(self, model: PrivateInequalities, options: Options) -> Forecast:
-        facts = _facts(model, options)
-        forecast = Forecast(
-            statement=f"all but {number(facts.missed)} rows hold, hidden constants set to 1",
-            epsilon=options.epsilon,
-            delta=options.delta,
-            beta=options.beta,
+        facts = self.facts(model, options)
+        return model.forecast(
+            options,
+            f"all but {number(facts.missed)} rows hold, hidden constants set to 1",
+            RowsMissed(missed=facts.missed, needed=facts.missed),
             proved=False,
             noise={"eta": str(facts.eta), "roundness": str(facts.roundness), "rescalings": facts.rescalings},
-            error=RowsMissed(missed=facts.missed, needed=facts.missed),
         )
-        return capped(forecast, model.known)
 
     def run(
         self, model: PrivateInequalities, options: Options, noise: NoiseSource, progress: Progress = no_progress
@@ -114,10 +103,6 @@ class DPLinearProgramAsPrinted(Mechanism[PrivateInequalities]):
             why=self.eligible(model, options).reason,
             remedy="dp-lp, with practical constants",
         )
-
-
-def _facts(model: PrivateInequalities, options: Options) -> Printed:
-    return printed(model.variables, model.largest or 1, options.epsilon, options.delta, options.beta)
 
 
 DP_LP_AS_PRINTED = DPLinearProgramAsPrinted()

@@ -23,7 +23,7 @@ from dpmodel.exact.stable_span import (
     span_bound,
     statement,
 )
-from dpmodel.forecast import Forecast, RowsMissed, capped
+from dpmodel.forecast import Forecast, RowsMissed
 from dpmodel.privacy import DiscreteNoiseSource, NoiseSource
 from dpmodel.text import number
 
@@ -87,12 +87,10 @@ class StableSpanAsPrinted(Mechanism[PrivateVectors]):
         rule = printed_rule(model, options)
         key = (self.name, options.epsilon, options.delta, options.beta)
         bound = model.cached(key, lambda: _bound(model, options, rule))
-        forecast = Forecast(
-            statement=statement(model, options, bound),
-            epsilon=options.epsilon,
-            delta=options.delta,
-            beta=options.beta,
-            error=RowsMissed(bound.missed, bound.needed),
+        return model.forecast(
+            options,
+            statement(model, options, bound),
+            RowsMissed(bound.missed, bound.needed),
             work=f"one partition in dimension {model.dimension}",
             noise={
                 "threshold": rule.threshold,
@@ -101,7 +99,6 @@ class StableSpanAsPrinted(Mechanism[PrivateVectors]):
                 "missed_by_theorem_a": theorem_a(model.rank, rule.epsilon, rule.delta),
             },
         )
-        return capped(forecast, model.known)
 
     def run(
         self, model: PrivateVectors, options: Options, noise: NoiseSource, progress: Progress = no_progress
