@@ -28,7 +28,7 @@ from dpmodel.contract import (
 from dpmodel.exact.fields import QQ
 from dpmodel.exact.model import PrivateInequalities, PrivateVectors
 from dpmodel.exact.stable_span import STABLE_SPAN, needed_at_least, release_flag
-from dpmodel.exact.subspaces import Basis, ExactRows
+from dpmodel.exact.subspaces import Basis, ExactRows, show
 from dpmodel.forecast import Forecast, RowsMissed, Violation
 from dpmodel.marks.records import Neighbors
 from dpmodel.numerics.cone_program import SolverFailure
@@ -308,7 +308,7 @@ def _solve(model: Program, polytope: Polyhedron, basis: Basis) -> Outcome | None
     kept = f"{basis.dimension} sanitised equations"
     if basis.dimension == n:
         exact = -basis.rows[:, n]
-        told = ", ".join(map(basis.field.show, exact[:_MOST_TOLD])) + (", ..." if n > _MOST_TOLD else "")
+        told = ", ".join(map(show, exact[:_MOST_TOLD])) + (", ..." if n > _MOST_TOLD else "")
         words = f"{kept} have one solution, exactly ({told})"
         try:
             x = np.array([float(entry) for entry in exact])
