@@ -11,10 +11,10 @@ import numpy as np
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.privacy import Laplace, NoiseSource
+from dpmodel.programs.feasibility import relaxed_program, solve_released
 from dpmodel.programs.model import Program, refuse_high
 from dpmodel.programs.noise_design import Measurement, NoiseDesign, NoisyPart, measurements
 from dpmodel.programs.noise_once import noise_against_ignorance, objective_loss, released_parts
-from dpmodel.programs.released_program import relaxed_program, solve_released
 from dpmodel.text import number
 
 

@@ -1,22 +1,25 @@
-"""Linear and cone programs with private objectives, right-hand sides or coefficients: all that is public of one, and
-the one way to its data."""
+"""Linear and cone programs with private objectives, right-hand sides or coefficients: all that is public of one, the
+one way to its data, and how it is made of a CVXPY problem."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
 
 from dpmodel._types import PrivateArray
 from dpmodel.compile.affine_map import AffineMap
-from dpmodel.compile.bridge import Lowered, evaluate_objective
-from dpmodel.compile.form import StandardForm, private_theta, require_private_values
+from dpmodel.compile.bridge import Lowered, evaluate_objective, lower
+from dpmodel.compile.footprint import Footprint, footprint
+from dpmodel.compile.form import StandardForm, private_theta, public_theta, require_private_values, standard_form
 from dpmodel.compile.public_set import PublicSet, base_program
-from dpmodel.compile.rows import BlockRows, MemoryRows, cached_rows
+from dpmodel.compile.refusals import where_used
+from dpmodel.compile.rows import BlockRows, FewRows, MemoryRows, cached_rows, few_rows, row_maker, rows_read
 from dpmodel.contract import YES, Candidate, Exact, Model, Options, Outcome, Ran, Serves, Verdict, reasons
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
 from dpmodel.forecast import Forecast, Violation
@@ -26,13 +29,10 @@ from dpmodel.marks.rows import MOST_BLOCKS
 from dpmodel.memo import latest
 from dpmodel.numerics.cone_program import SolverFailure, probe_solver, solve_cone_program
 from dpmodel.numerics.solvers import SOLVER_ERROR
-from dpmodel.programs.classifier import Classification
+from dpmodel.programs.classifier import Classification, classify
 from dpmodel.programs.theorems import impossibility_error
 from dpmodel.release import Release, checked_point, collect, named_constraints, private_parameters
 from dpmodel.text import number
-
-if TYPE_CHECKING:
-    from dpmodel.programs.read import Compiled
 
 # What is read of a program: theta (P,) with the private values, or the rows of records where they lie.
 PrivateNumbers = PrivateArray | BlockRows | MemoryRows
@@ -112,8 +112,6 @@ class Program(Model):
     @classmethod
     def recognise(cls, problem: Any) -> Compiled:
         """Its standard form: whatever no other family reads is a program."""
-        from dpmodel.programs.read import compiled
-
         return latest(problem, "program", None, lambda: compiled(problem))
 
     @classmethod
@@ -379,3 +377,58 @@ def _duals(problem: cp.Problem, outcome: Outcome) -> dict[str, Any]:
         parts = {f"{label}[{k}]": d for k, d in enumerate(dual)} if isinstance(dual, list) else {label: dual}
         duals |= {name: d for name, d in parts.items() if isinstance(d, np.ndarray | float)}
     return duals
+
+
+# ---------------------------------------------------------------------- from a CVXPY problem to a program
+class Compiled(NamedTuple):
+    """What is known of a problem without the values of any parameter. ``few`` : what was lowered in the problem's
+    place, where every record owns the same rows."""
+
+    lowered: Lowered
+    footprint: Footprint
+    classification: Classification
+    few: FewRows | None
+
+    def key(self, solver: str | None) -> tuple[Any, ...]:
+        """What a program depends on besides: the solver of public questions, and the values of public parameters."""
+        affine = self.lowered.affine
+        if affine.is_linear() and not (affine.boolean.size or affine.integer.size):
+            solver = None  # HiGHS keeps its basis between questions about the public set, and plans do not depend on it
+        return solver, public_theta(affine).tobytes()
+
+    def program(self, problem: cp.Problem, solver: str | None) -> Program:
+        """The program at the present values of public parameters; ``solver`` as in ``key``."""
+        form, few = standard_form(self.lowered.affine), self.few
+        public = PublicSet(form, solver)
+        if few is None:
+            return Program(form, self.classification, public, problem=problem, lowered=self.lowered)
+        facts = form, self.classification, public, few.count, few.few, few.in_blocks
+        return RecordsProgram(
+            *facts, partial(rows_read, few, row_maker(form, few)), problem=problem, lowered=self.lowered
+        )
+
+
+def compiled(problem: cp.Problem) -> Compiled:
+    """``problem`` as a standard form.
+
+    Raises
+    ------
+    UnsupportedModelError
+        For what is not convex or not DPP, and private problems without variables.
+    """
+    few = few_rows(problem)
+    lowered = lower(problem) if few is None else few.lowered
+    if lowered.affine.variables == 0 and lowered.affine.private_blocks:
+        raise UnsupportedModelError(
+            "a problem without variables",
+            why="a mechanism releases a solution, and there is nothing to solve for",
+            remedy="a variable that the private parameters have a say in",
+        )
+    originals = {} if few is None else few.originals
+    labels = {} if originals else {cone.constraint: cone.label for cone in lowered.affine.cones}
+    places = {
+        b.name: where_used(problem, originals.get(id(b.parameter), b.parameter), labels)
+        for b in lowered.affine.private_blocks
+    }
+    sensitivity = footprint(lowered.affine)
+    return Compiled(lowered, sensitivity, classify(lowered.affine, sensitivity, places), few)

@@ -30,10 +30,11 @@ different people each get all of it.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -50,9 +51,9 @@ from dpmodel.kernels.exact_rows import CLAMP, ROUNDING, exact_rows, never_rounde
 from dpmodel.marks.layout import sum_by
 from dpmodel.marks.records import Records
 from dpmodel.memo import cached
+from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.privacy import Gaussian, Laplace, TruncatedLaplace, gaussian_mu, truncated_laplace_half_width
 from dpmodel.programs.model import Program
-from dpmodel.programs.released_program import margin
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Measurement:
     ``queries`` : (k, P) scaled functions S of theta; ``recover`` : (h, k) sparse, h = entries of the part, in
     increasing order of ``positions``. ``sensitivity`` : what one record does to the k numbers, per Records,
     rounding included. ``lower, upper`` : (k,) public range of the numbers; ``limit`` : where their absolute values
-    are clamped. ``if_rounded`` : finds the same limit for numbers that are rounded.
+    are clamped.
     """
 
     part: str
@@ -74,12 +75,16 @@ class Measurement:
     lower: Floats
     upper: Floats
     limit: float
-    if_rounded: Callable[[], float]
 
-    @cached_property
-    def shared_limit(self) -> float:
-        """Where numbers that are rounded are clamped."""
-        return self.if_rounded()
+    @property
+    def mixes(self) -> bool:
+        """Whether some entry of the part is a combination of several numbers."""
+        return bool(self.recover.nnz > self.recover.shape[0])
+
+    @property
+    def one_each(self) -> bool:
+        """Whether every entry of the part is one number, times a factor."""
+        return not self.mixes and bool((np.diff(self.recover.indptr) == 1).all())
 
     @property
     def furthest(self) -> float:
@@ -104,7 +109,7 @@ class Measurement:
 
     @cached_property
     def _gains(self) -> tuple[Floats, Floats]:
-        if self.recover.nnz == self.recover.shape[0] == np.count_nonzero(np.diff(self.recover.indptr)):
+        if self.one_each:
             alone = np.asarray(np.abs(self.recover.data), dtype=np.float64)
             return alone, alone
         size = abs(self.recover)
@@ -156,8 +161,6 @@ def scaled(
         with np.errstate(divide="ignore", invalid="ignore"):
             factor = np.where((moves > 0) & np.isfinite(moves), moves.max(initial=0.0) / moves, 1.0)
         factor = np.where(np.abs(factor - 1.0) < 1e-12, 1.0, factor)
-    moves = moves * factor
-    step = float(moves[moves > 0].min(initial=math.inf)) if moves.any() else 0.0
     if (factor != 1.0).any():
         queries = LinearMap(queries.row, queries.column, queries.coefficient * factor[queries.row], queries.height)
         recover = sp.csr_array(recover @ sp.diags_array(1.0 / factor))
@@ -165,25 +168,27 @@ def scaled(
         records: value.scaled_for_rounding(ROUNDING) for records, value in sensitivity_of(model.affine, queries).items()
     }
     lower, upper = value_range(model.affine, queries)
-    shared = partial(_shared_limit, model.affine, queries, step, sensitivity)
-    limit = CLAMP * step if step > 0 and never_rounded(queries) else shared()
-    return Measurement(part, strategy, queries, recover, positions, sensitivity, lower, upper, limit, shared)
+    limit = clamp(model.affine, queries, sensitivity, moves * factor, rounded=not never_rounded(queries))
+    return Measurement(part, strategy, queries, recover, positions, sensitivity, lower, upper, limit)
 
 
-def _shared_limit(
-    affine: AffineMap, queries: LinearMap, step: float, sensitivity: Mapping[Records, Sensitivity]
+def clamp(
+    affine: AffineMap, queries: LinearMap, sensitivity: Mapping[Records, Sensitivity], moves: Floats, *, rounded: bool
 ) -> float:
-    """Where rounded numbers are clamped, so that rounding stays inside the allowance (the module's docstring)."""
-    if step == 0:
-        return math.inf  # bounds that fix every number
+    """Where numbers that one record moves by ``moves`` (k,) are clamped (the module's docstring); inf where bounds fix
+    every number. ``rounded`` : whether they are rounded at all."""
+    if not moves.any():
+        return math.inf
+    step = float(moves[moves > 0].min())
+    if not rounded:
+        return CLAMP * step
     touched = max(most_touched(affine, queries.row, queries.column), 1)
-    l1 = max(c.l1 for c in sensitivity.values())
-    l2 = max(c.l2 for c in sensitivity.values())
+    l1, l2 = max(c.l1 for c in sensitivity.values()), max(c.l2 for c in sensitivity.values())
     return CLAMP * min(step, l1 / touched, l2 / math.sqrt(touched))
 
 
 def _by_entries(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
-    """Distinct rows up to a factor, and the factors."""
+    """Distinct rows up to a factor, and the factors. Few parts get as far as the loop."""
     height = part.height
     counts = np.bincount(part.row, minlength=height)
     if (counts == 1).all():
@@ -191,40 +196,18 @@ def _by_entries(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
     first = np.r_[0, np.cumsum(counts)[:-1]]
     lead = part.coefficient[first]
     normal = part.coefficient / lead[part.row]
-    if np.unique(counts * (int(part.column.max()) + 1) + part.column[first]).size == height:
-        # Rows that are multiples of each other have as many entries, from the same column on: none are.
-        return LinearMap(part.row, part.column, normal, height), sp.csr_array(sp.diags_array(lead))
-    # Rows that are multiples of each other agree in these sums; whether they really are is checked below.
-    golden = 1 + np.modf((part.column + 1) * 0.6180339887498949)[0]
-    silver = 1 + np.modf((part.column + 1) * 0.4142135623730951)[0]
-    signature = np.c_[
-        counts,
-        part.column[first],
-        np.round(sum_by(part.row, weights=normal * golden, minlength=height), 9),
-        np.round(sum_by(part.row, weights=normal * silver, minlength=height), 9),
-    ]
-    _, representative, group = np.unique(signature, axis=0, return_index=True, return_inverse=True)
-    group = np.ravel(group)
-    if not _same_rows(part, normal, first, counts, representative[group]):
-        representative = group = np.arange(height)
-    chosen = np.zeros(height, dtype=bool)
-    chosen[representative] = True
-    number = np.full(height, -1, dtype=np.int64)
-    number[representative] = np.arange(representative.size)
-    keep = chosen[part.row]
-    queries = LinearMap.of(number[part.row[keep]], part.column[keep], normal[keep], int(representative.size))
-    recover = sp.csr_array((lead, group, np.arange(height + 1)), shape=(height, int(representative.size)))
-    return queries, recover
-
-
-def _same_rows(part: LinearMap, normal: Floats, first: Integers, counts: Integers, model_row: Integers) -> bool:
-    """Whether every row equals (up to rounding) the row it is to be rebuilt from."""
-    if not (counts == counts[model_row]).all():
-        return False
-    within = np.arange(part.nnz) - first[part.row]
-    twin = first[model_row[part.row]] + within
-    same_columns = bool((part.column == part.column[twin]).all())
-    return same_columns and bool((np.abs(normal - normal[twin]) <= 1e-12 * np.abs(normal)).all())
+    distinct: Integers = np.arange(height)
+    if np.unique(counts * (int(part.column.max()) + 1) + part.column[first]).size < height:
+        # Rows that are multiples of each other have the same columns and, to 12 digits, the same numbers over a lead.
+        mantissa, exponent = np.frexp(normal)
+        alike = np.ldexp(np.round(mantissa, 12), exponent)
+        keys = ((part.column[a:b].tobytes(), alike[a:b].tobytes()) for a, b in zip(first, first + counts, strict=True))
+        seen: dict[tuple[bytes, bytes], int] = {}
+        distinct = np.array([seen.setdefault(key, row) for row, key in enumerate(keys)])
+    chosen, group = np.unique(distinct, return_inverse=True)
+    keep = np.isin(part.row, chosen)
+    queries = LinearMap(group[part.row[keep]], part.column[keep], normal[keep], int(chosen.size))
+    return queries, sp.csr_array((lead, group, np.arange(height + 1)), shape=(height, int(chosen.size)))
 
 
 def _by_inputs(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
@@ -264,9 +247,7 @@ class NoisyPart:
     @property
     def mean_size(self) -> Floats:
         """(h,) mean absolute value of the noise in every entry; where draws add up, that of Gaussian noise as wide."""
-        shape = math.sqrt(
-            0.5 if isinstance(self.distribution, Laplace) and not _mixes(self.measurement) else 2 / math.pi
-        )
+        shape = math.sqrt(0.5 if isinstance(self.distribution, Laplace) and not self.measurement.mixes else 2 / math.pi)
         return self.sigma * shape
 
     def to_dict(self) -> dict[str, Any]:
@@ -323,7 +304,7 @@ def _design(model: Program, options: Options, kinds: Mapping[str, Kind]) -> Nois
     for part, kind in kinds.items():
         distribution = distribution_of(chosen[part], kind, shares[part], options)
         noisy = NoisyPart(chosen[part], distribution, shares[part], beta, _reach(chosen[part], distribution, beta))
-        sums = _mixes(chosen[part]) or (part == "matrix" and _row_reach(model, noisy) is not None)
+        sums = chosen[part].mixes or (part == "matrix" and _row_reach(model, noisy) is not None)
         parts[part] = replace(noisy, clip=not (isinstance(distribution, Gaussian) and sums))
     uses_delta = any(kind != "laplace" for kind in kinds.values())
     return NoiseDesign(parts, options.epsilon, options.delta if uses_delta else 0.0)
@@ -389,7 +370,7 @@ def _reach(m: Measurement, distribution: Distribution | None, beta: float) -> Fl
     if distribution is None:
         return np.zeros(m.recover.shape[0])
     if isinstance(distribution, Gaussian):
-        count = m.recover.shape[0] if _mixes(m) else min(m.recover.shape[0], m.count)
+        count = m.recover.shape[0] if m.mixes else min(m.recover.shape[0], m.count)
         return m.gain(2) * distribution.max_abs_quantile(count, beta)
     bound = (
         distribution.half_width
@@ -397,11 +378,6 @@ def _reach(m: Measurement, distribution: Distribution | None, beta: float) -> Fl
         else distribution.max_abs_quantile(m.count, beta)
     )
     return m.gain(1) * bound
-
-
-def _mixes(m: Measurement) -> bool:
-    """Whether some entry of the part is a combination of several numbers."""
-    return bool(m.recover.nnz > m.recover.shape[0])
 
 
 @cached
@@ -482,8 +458,7 @@ def _row_tails(model: Program, part: NoisyPart, two_norm: float) -> tuple[Floats
     Gaussian per row. The noise must not be clipped: clipped draws have a mean.
     """
     distribution, measured = part.distribution, part.measurement
-    one_draw_each = measured.recover.nnz == measured.recover.shape[0] == measured.count
-    if not isinstance(distribution, Gaussian) or not one_draw_each:
+    if not isinstance(distribution, Gaussian) or not (measured.one_each and measured.count == measured.recover.nnz):
         return None
     m = model.affine.rows
     rows = model.form.matrix_positions()[0]
@@ -501,3 +476,126 @@ def _largest_per_row(values: Floats, rows: np.ndarray, m: int) -> Floats:
     out = np.zeros(m)
     np.maximum.at(out, rows, values)
     return out
+
+
+# ------------------------------------------------------------------ how far rows give way
+def interior_direction(affine: AffineMap) -> Floats:
+    """(m,) a direction inside every cone: 1 for linear rows, the axis of second-order cones, the identity for
+    semidefinite ones, (-1, 1, 1) for exponential and (1, 1, 0) for power cones. For zero-cone rows 1, the
+    direction in which their band grows."""
+    direction = np.ones(affine.rows)
+    for block in affine.cones:
+        if block.kind == "soc":
+            direction[block.rows] = 0.0
+            direction[block.start + np.r_[0, np.cumsum(block.sizes)[:-1]].astype(np.int64)] = 1.0
+        elif block.kind == "psd":
+            direction[block.rows] = np.concatenate([np.eye(math.isqrt(size)).ravel() for size in block.sizes])
+        elif block.kind == "exp":
+            direction[block.rows] = np.tile([-1.0, 1.0, 1.0], len(block.sizes))
+        elif block.kind == "pow3d":
+            direction[block.rows] = np.tile([1.0, 1.0, 0.0], len(block.sizes))
+    return direction
+
+
+def giving_way(affine: AffineMap, private: npt.NDArray[np.bool_]) -> Floats:
+    """(m,) interior directions of the ``private`` rows (m,), 0 elsewhere. A cone gives way as a whole: its axis may lie
+    in a row that is itself public."""
+    moves = private.copy()
+    for block in affine.cones:
+        if block.kind not in ("zero", "nonneg") and private[block.rows].any():
+            moves[block.rows] = True
+    return np.where(moves, interior_direction(affine), 0.0)
+
+
+def linear_where_private(model: Program) -> bool:
+    """Whether no private row lies in another cone than inequalities and equations."""
+    private = model.form.private_rows
+    return all(block.kind in ("zero", "nonneg") or not private[block.rows].any() for block in model.affine.cones)
+
+
+def margin(affine: AffineMap, tau: Floats) -> Floats:
+    """(m,) multiples t of the interior direction that cover the box of half-widths ``tau`` (m,), cone by cone.
+
+    The same number in all rows of a cone, 0 where no row of the cone is noised.
+
+    Second-order: ``t - tau_0 >= ||tau_rest||_2``. Semidefinite: the largest spectral norm of a symmetric matrix in the
+    box, which is that of the bounds themselves. Exponential and power cones: the worst corner, since the box is their
+    hull and the cone convex.
+    """
+    t = np.zeros(affine.rows)
+    for block in affine.cones:
+        part = tau[block.rows]
+        if not part.any():
+            continue
+        if block.kind in ("zero", "nonneg"):
+            t[block.rows] = part
+            continue
+        starts = np.r_[0, np.cumsum(block.sizes)[:-1]].astype(np.int64)
+        if block.kind == "soc":
+            squares = np.add.reduceat(part**2, starts)
+            heads = part[starts]
+            tails = np.sqrt(np.maximum(squares - heads**2, 0.0)) * (1 + 1e-12)
+            per_cone = heads + tails
+        elif block.kind == "psd":
+            per_cone = _largest_eigenvalues(block, part) * (1 + 1e-9)
+        else:
+            corners = part.reshape(-1, 1, 3) * np.array([*itertools.product((-1.0, 1.0), repeat=3)])
+            per_cone = _steps_inside(block, corners).max(axis=1) * (1 + 1e-9)
+        t[block.rows] = np.repeat(per_cone, block.sizes)
+    return t
+
+
+def shortfalls(affine: AffineMap, gap: Floats) -> Floats:
+    """(m,) least t >= 0 with ``gap + t d`` in each cone, d its interior direction; the same number in all its rows. For
+    zero cones the absolute gap.
+
+    Second-order: ``||tail|| - head``. Semidefinite: minus the least eigenvalue. Exponential and power cones: bisection,
+    rounded up.
+    """
+    t = np.zeros(affine.rows)
+    for block in affine.cones:
+        part = gap[block.rows]
+        if block.kind in ("zero", "nonneg"):
+            t[block.rows] = np.abs(part) if block.kind == "zero" else np.maximum(-part, 0.0)
+            continue
+        starts = np.r_[0, np.cumsum(block.sizes)[:-1]].astype(np.int64)
+        if block.kind == "soc":
+            tails = part.copy()
+            tails[starts] = 0.0
+            per_cone = np.sqrt(np.add.reduceat(tails**2, starts)) - part[starts]
+        elif block.kind == "psd":
+            per_cone = _largest_eigenvalues(block, -part)
+        else:
+            per_cone = _steps_inside(block, part.reshape(-1, 1, 3))[:, 0]
+        t[block.rows] = np.repeat(np.maximum(per_cone, 0.0), block.sizes)
+    return t
+
+
+def _largest_eigenvalues(block: ConeBlock, part: Floats) -> Floats:
+    """(k,) largest eigenvalue of (the symmetric part of) each of the k matrices in the rows of a semidefinite block."""
+    squares = [each.reshape(math.isqrt(each.size), -1) for each in np.split(part, np.cumsum(block.sizes)[:-1])]
+    return np.array([np.linalg.eigvalsh((each + each.T) / 2)[-1] for each in squares])
+
+
+def _steps_inside(block: ConeBlock, points: Floats) -> Floats:
+    """(k, p) least t with ``point + t d`` in each of k three-dimensional cones, for p points each (k, p, 3), by
+    bisection, rounded up."""
+    direction = np.array([-1.0, 1.0, 1.0]) if block.kind == "exp" else np.array([1.0, 1.0, 0.0])
+    alphas = np.asarray(block.alphas)[:, None]
+
+    def inside(t: Floats) -> npt.NDArray[np.bool_]:
+        x, y, z = np.moveaxis(points + t[..., None] * direction, -1, 0)
+        with np.errstate(all="ignore"):
+            if block.kind == "exp":
+                curved = (y > 0) & (y * np.exp(np.minimum(x / y, 700.0)) <= z)
+                return np.asarray(curved | ((y == 0) & (x <= 0) & (z >= 0)))
+            return np.asarray((x >= 0) & (y >= 0) & (x**alphas * y ** (1 - alphas) >= np.abs(z)))
+
+    low, high = np.zeros(points.shape[:2]), np.abs(points).max(axis=-1, initial=0.0) + 1e-12
+    while not inside(high).all() and float(high.max(initial=0.0)) < 1e300:
+        high = np.where(inside(high), high, 2 * high)
+    high = np.where(inside(low), 0.0, high)
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = np.where(inside(middle), low, middle), np.where(inside(middle), middle, high)
+    return high

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,13 +15,19 @@ from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves,
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.kernels.exact_rows import ROUNDING
 from dpmodel.marks.layout import all_equal
-from dpmodel.numerics.cone_program import ConeProgram
 from dpmodel.privacy import Gaussian, Laplace, NoiseSource, gaussian_mu
 from dpmodel.programs.feasibility import (
+    LEAST_VIOLATION,
     Treatment,
     cost_of,
     has_integers,
+    integer_sides,
     missed_on_average,
+    relaxed_program,
+    short_rows,
+    shortfall,
+    solve_most_inside,
+    solve_released,
     tightened_program,
     treat,
     violation_at,
@@ -32,6 +38,7 @@ from dpmodel.programs.noise_design import (
     NoiseDesign,
     NoisyPart,
     design,
+    linear_where_private,
     reach_on_b,
     row_margins,
     x_bound,
@@ -43,15 +50,6 @@ from dpmodel.programs.public import (
     leaves_a_point,
     noise_hides_costs,
     objective_span,
-)
-from dpmodel.programs.released_program import (
-    LEAST_VIOLATION,
-    integer_sides,
-    relaxed_program,
-    short_rows,
-    shortfall,
-    solve_most_inside,
-    solve_released,
 )
 from dpmodel.text import number, shortened
 
@@ -95,7 +93,7 @@ class NoiseOnce(Mechanism[Program]):
         All this speaks of the standard form. Where lowering split an expression (a norm, say) into several rows with
         private numbers, their errors add up in it; the forecast then says so and is not called proved.
         If the released program is infeasible (relaxed: probability below beta when the true one is feasible), rows give
-        way (``released_program.py``) and the status says so; under safe a public point that satisfies every database
+        way (``feasibility.py``) and the status says so; under safe a public point that satisfies every database
         is taken before that, if there is one.
     Cost
         One noise draw per private number, one solve (a second when the first is infeasible).
@@ -108,6 +106,27 @@ class NoiseOnce(Mechanism[Program]):
     name: str = "laplace-once"
     source: str = "HRRU14, sections 4.2-4.5; Laplace mechanism"
 
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        plan = design(model, options, dict.fromkeys(model.private_parts(), self.kind))
+        treatment = treat(model, options, plan)
+        c, b, entries = released_parts(model, plan, noise, progress)
+        progress("solving the noised program", 0.5)
+        private, mode = model.form.private_rows, options.feasibility
+        released, amount = relaxed_program(model, c, b, entries, treatment.relax), None
+        inside = {"relaxed": 2.0, "centred": 0.0 if model.affine.equalities()[private].any() else 1.0}.get(mode)
+        if inside and c is None and not model.form.c0.any() and model.affine.is_linear():
+            out = solve_most_inside(model, options, b, entries, relax=row_margins(model, plan).one, inside=inside)
+        elif mode == "safe" and private.any():
+            out = self._solve_safely(model, options, plan, treatment, c, b, entries)
+        else:
+            program = integer_sides(model, released, treatment.relax)
+            out = solve_released(model, options, program, unit=treatment.unit)
+        if mode == "centred" and private.any():
+            out = replace(out, violation=violation_at(model, plan, released, out))
+            amount = None if entries is None or out.x is None else missed_on_average(model, plan, out.x)
+        notes = (*treatment.words(model, b, amount), *out.notes)
+        return replace(out, notes=notes, constant=released_constant(model, c, b))
+
     def eligible(self, model: Program, options: Options) -> Verdict:
         if not model.private_parts():
             return Verdict(False, "no private parameter changes c, b or A")
@@ -116,12 +135,12 @@ class NoiseOnce(Mechanism[Program]):
             return high
         if self.kind == "gaussian" and options.delta == 0:
             return Verdict(False, "Gaussian noise needs delta > 0")
-        if options.feasibility == "strict" and _touches_rows(model):
+        if options.feasibility == "strict" and model.form.private_rows.any():
             why = 'feasibility="strict" was asked for: this noise has no bound that always holds'
             return Verdict(False, why, "feasibility")
         if options.feasibility == "safe" and (model.form.private_rows & model.affine.equalities()).any():
             return Verdict(False, "an equality with private numbers cannot be made harder, so none is safe")
-        if "matrix" not in model.private_parts() or (options.feasibility == "centred" and _linear(model)):
+        if "matrix" not in model.private_parts() or (options.feasibility == "centred" and linear_where_private(model)):
             return YES
         return bounded_variables(model)
 
@@ -130,12 +149,9 @@ class NoiseOnce(Mechanism[Program]):
 
     def forecast(self, model: Program, options: Options) -> Forecast:
         noise = design(model, options, dict.fromkeys(model.private_parts(), self.kind))
-        loss = objective_loss(model, noise)
-        treatment = treat(model, options, noise)
-        violation = min(treatment.violation, largest_violation(model)) if _touches_rows(model) else math.nan
-        safe = options.feasibility == "safe" and _touches_rows(model)
+        treatment, rows = treat(model, options, noise), bool(model.form.private_rows.any())
+        safe = options.feasibility == "safe" and rows
         split = model.splits_objective if safe else model.split_rows > 0
-        tightening = treatment.tightening if safe else math.nan
         return Forecast(
             statement=statement(model, options, noise, treatment),
             epsilon=noise.epsilon,
@@ -146,51 +162,25 @@ class NoiseOnce(Mechanism[Program]):
             rows=treatment.words(model),
             work=noise.work,
             noise=noise.to_dict(),
-            moved=treatment.moved,
+            moved=treatment.moved(model),
             error=Violation(
-                objective=loss,
-                violation=violation,
-                tightening=tightening,
+                objective=objective_loss(model, noise),
+                violation=min(treatment.violation, largest_violation(model)) if rows else math.nan,
+                tightening=treatment.tightening,
                 against_public=noise_against_ignorance(model, noise),
-                expected=treatment.expected if _touches_rows(model) and not safe else math.nan,
+                expected=treatment.expected if rows and not safe else math.nan,
                 alone=treatment.alone if treatment.alone < treatment.violation else math.nan,
-                centred=options.feasibility == "centred" and _touches_rows(model),
+                centred=options.feasibility == "centred" and rows,
             ),
         )
 
-    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        plan = design(model, options, dict.fromkeys(model.private_parts(), self.kind))
-        treatment = treat(model, options, plan)
-        c, b, entries = released_parts(model, plan, noise, progress)
-        progress("solving the noised program", 0.5)
-        equal = (model.form.private_rows & model.affine.equalities()).any()
-        inside = {"relaxed": 2.0, "centred": 0.0 if equal else 1.0}.get(options.feasibility)
-        if inside and c is None and not model.form.c0.any() and model.affine.is_linear():
-            way = row_margins(model, plan).one
-            out = solve_most_inside(model, options, b, entries, relax=way, inside=inside)
-        else:
-            safe = options.feasibility == "safe" and _touches_rows(model)
-            if safe:
-                program, weights = tightened_program(model, plan, treatment, c, b, entries)
-            else:
-                program, weights = relaxed_program(model, c, b, entries, treatment.relax), None
-                program = integer_sides(model, program, treatment.relax)
-            out = solve_released(model, options, program, weights=weights, unit=treatment.unit)
-            if safe:
-                out = self._listed(model, options, program, weights, treatment, plan, out)
-        amount = None
-        if options.feasibility == "centred" and _touches_rows(model):
-            released = relaxed_program(model, c, b, entries, treatment.relax)
-            out = replace(out, violation=violation_at(model, plan, released, out))
-            amount = None if entries is None or out.x is None else missed_on_average(model, plan, out.x)
-        notes = (*treatment.words(model, b, amount), *out.notes)
-        return replace(out, notes=notes, constant=released_constant(model, c, b))
-
-    def _listed(
-        self, model: Program, options: Options, program: ConeProgram, weights: Any, treatment: Treatment,
-        plan: NoiseDesign, out: Outcome,
+    def _solve_safely(
+        self, model: Program, options: Options, plan: NoiseDesign, treatment: Treatment, c: Floats | None,
+        b: Floats | None, entries: Floats | None,
     ) -> Outcome:  # fmt: skip
-        """``out`` with the rows that may be short (``feasibility.py`` has the proof), and what tightening cost."""
+        """The outcome with the rows that may be short (``feasibility.py`` has the proof), and what tightening cost."""
+        program, weights = tightened_program(model, plan, treatment, c, b, entries)
+        out = solve_released(model, options, program, weights=weights, unit=treatment.unit)
         if out.x is None:
             return out
         certain = certain_point(model) if out.status == LEAST_VIOLATION else None
@@ -262,16 +252,6 @@ def _constant_factors(model: Program) -> Floats | None:
         return None
     z: Floats = sp.linalg.lsqr(parts.T, o, atol=1e-14, btol=1e-14)[0]
     return z if np.abs(parts.T @ z - o).max() <= 1e-9 * np.abs(o).max() else None
-
-
-def _linear(model: Program) -> bool:
-    """Whether no private row lies in another cone than inequalities and equations."""
-    private = model.form.private_rows
-    return all(block.kind in ("zero", "nonneg") or not private[block.rows].any() for block in model.affine.cones)
-
-
-def _touches_rows(model: Program) -> bool:
-    return any(part in ("scalar", "matrix") for part in model.private_parts())
 
 
 def objective_loss(model: Program, noise: NoiseDesign) -> float:
@@ -350,7 +330,7 @@ def statement(
     """The utility statement in words. ``short`` : of a release under "safe", rows that may be short and by how much."""
     loss, tightening = objective_loss(model, noise), treatment.tightening
     parts, cost = [], ""
-    rows, mode = _touches_rows(model), options.feasibility
+    rows, mode = model.form.private_rows.any(), options.feasibility
     if not math.isnan(loss):
         bound = number(loss) if math.isfinite(loss) else "an amount without a public bound (x is not bounded)"
         what = "the true optimum" if not rows or mode == "relaxed" else "the best that the released constraints allow"

@@ -27,8 +27,14 @@ from dpmodel.memo import cached
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
 from dpmodel.programs.fewer_records import fewer_records
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import box_reach, x_bound
-from dpmodel.programs.released_program import giving_way, interior_direction, margin
+from dpmodel.programs.noise_design import (
+    box_reach,
+    giving_way,
+    interior_direction,
+    linear_where_private,
+    margin,
+    x_bound,
+)
 from dpmodel.programs.rows import matrix_range, plain_linear, private_rows, public_polyhedron
 
 # What counts as equal of two bounds (``forecast._EQUAL``), and more.
@@ -411,7 +417,7 @@ def worst_violations(model: Program, x: Floats) -> Floats:
     private = form.private_rows
     if not private.any():
         return np.zeros(affine.rows)
-    if any(block.kind not in ("zero", "nonneg") and private[block.rows].any() for block in affine.cones):
+    if not linear_where_private(model):
         return np.where(private, np.inf, 0.0)
     low, high = _ranges_at(model, x)
     public = form.A0 @ x - form.b0

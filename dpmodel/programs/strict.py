@@ -8,16 +8,16 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpmodel.compile.footprint import entry_sensitivities
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import NoiseSource
-from dpmodel.programs.feasibility import tightened_program, treat
+from dpmodel.programs.feasibility import solve_released, tightened_program, treat
 from dpmodel.programs.model import Program, refuse_high
-from dpmodel.programs.noise_design import Kind, design
+from dpmodel.programs.noise_design import Kind, clamp, design, interior_direction, margin
 from dpmodel.programs.noise_once import caveats, objective_loss, released_constant, released_parts
 from dpmodel.programs.public import half_ranges, middle_program, spread_of_sides
-from dpmodel.programs.released_program import interior_direction, margin, solve_released
 from dpmodel.text import number
 
 
@@ -43,9 +43,9 @@ class StrictTruncatedLaplace(Mechanism[Program]):
     Utility
         ``|released - true| <= s_p`` entrywise with certainty (true means clipped to the public bounds, and holding
         means up to the solver's tolerance). Linear rows are tightened by the reach of the noise on b, and by its
-        reach on A times |x|, but never beyond the worst data that are allowed (``treatment.tightened_program``); other
-        cones along their interior direction (``margin``). So the released program's feasible set lies in the true
-        one: no violation, probability 1. The right-hand sides are tightened by at most alpha; what that costs in
+        reach on A times |x|, but never beyond the worst data that are allowed (``tightened_program``); other cones
+        along their interior direction (``margin``). So the released program's feasible set lies in the true one: no
+        violation, probability 1. The right-hand sides are tightened by at most alpha; what that costs in
         objective depends on the multipliers (reported with the release). The released program always has a feasible
         point, because ``eligible`` demands one for the worst data that the public bounds allow (in cones, and the worst
         noise). Should a solver call it infeasible all the same, no point is released: rows never give way here.
@@ -58,6 +58,15 @@ class StrictTruncatedLaplace(Mechanism[Program]):
     )
     name: str = "strict-truncated-laplace"
     source: str = "Munoz, Syed, Vassilvitskii, Vitercik 2021; HRRU14 sections 4.2-4.4"
+
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        plan = design(model, options, self._kinds(model))
+        c, b, entries = released_parts(model, plan, noise, progress)
+        progress("solving the tightened program", 0.5)
+        done = treat(model, options, plan)
+        program, weights = tightened_program(model, plan, done, c, b, entries)
+        out = solve_released(model, options, program, weights=weights, may_give_way=False)
+        return replace(out, notes=(*done.words(model, b), *out.notes), constant=released_constant(model, c, b))
 
     def _kinds(self, model: Program) -> dict[str, Kind]:
         return {p: "laplace" if p == "objective" else "truncated" for p in model.private_parts()}
@@ -92,13 +101,14 @@ class StrictTruncatedLaplace(Mechanism[Program]):
         noise = design(model, options, self._kinds(model))
         for name, part in noise.parts.items():
             m = part.measurement
+            moves = entry_sensitivities(model.affine, m.queries)
             # Where floating-point numbers are coarse against a record's change, the window's ends are too.
-            if name != "objective" and m.shared_limit < m.furthest < math.inf:
+            limit = clamp(model.affine, m.queries, m.sensitivity, moves, rounded=True)
+            if name != "objective" and limit < m.furthest < math.inf:
                 return Verdict(
                     False,
-                    f"the public bounds of the {name} part reach {number(m.furthest)}, beyond "
-                    f"{number(m.shared_limit)}, where measured numbers are clamped because a record's change would "
-                    "drown in rounding",
+                    f"the public bounds of the {name} part reach {number(m.furthest)}, beyond {number(limit)}, where "
+                    "measured numbers are clamped because a record's change would drown in rounding",
                 )
         return None
 
@@ -137,7 +147,7 @@ class StrictTruncatedLaplace(Mechanism[Program]):
             rows=done.words(model),
             work=noise.work,
             noise={**noise.to_dict(), "tightening": done.tightening},
-            moved=done.moved,
+            moved=done.moved(model),
             error=Violation(
                 objective=loss,
                 violation=0.0,
@@ -145,15 +155,6 @@ class StrictTruncatedLaplace(Mechanism[Program]):
                 against_public=math.inf if useless else math.nan,
             ),
         )
-
-    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        plan = design(model, options, self._kinds(model))
-        c, b, entries = released_parts(model, plan, noise, progress)
-        progress("solving the tightened program", 0.5)
-        done = treat(model, options, plan)
-        program, weights = tightened_program(model, plan, done, c, b, entries)
-        out = solve_released(model, options, program, weights=weights, may_give_way=False)
-        return replace(out, notes=(*done.words(model, b), *out.notes), constant=released_constant(model, c, b))
 
     def _feasible_for_all(self, model: Program, options: Options) -> bool:
         """Whether one public point satisfies the released program for every allowed data and every draw.

@@ -21,9 +21,9 @@ from dpmodel.errors import SpecificationError
 from dpmodel.privacy import Gaussian, TruncatedLaplace
 from dpmodel.privacy.noise import public_generator
 from dpmodel.programs import noise_once, strict
+from dpmodel.programs.feasibility import LEAST_VIOLATION
 from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, measurements
 from dpmodel.programs.noise_once import LAPLACE_ONCE
-from dpmodel.programs.released_program import LEAST_VIOLATION
 from dpmodel.solve.registry import by_name
 
 pytestmark = pytest.mark.filterwarnings("ignore")

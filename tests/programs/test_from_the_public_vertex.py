@@ -10,7 +10,7 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.numerics.cone_program import solve_cone_program
-from dpmodel.programs import released_program as module
+from dpmodel.programs import feasibility as module
 
 
 def flow(seed: int, **variable: Any) -> dpm.Problem:

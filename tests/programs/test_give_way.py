@@ -20,12 +20,11 @@ from dpmodel.contract import Options, Outcome
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.privacy import SeededSource
-from dpmodel.programs.feasibility import tightened_program, treat
+from dpmodel.programs.feasibility import LEAST_VIOLATION, least_each, short_rows, tightened_program, treat
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import design
+from dpmodel.programs.noise_design import design, shortfalls
 from dpmodel.programs.noise_once import NoiseOnce
 from dpmodel.programs.public import leaves_a_point
-from dpmodel.programs.released_program import LEAST_VIOLATION, least_each, short_rows, shortfalls
 
 BETA, DRAWS, FALSE_ALARM = 0.1, 24, 1e-7
 MOST = int(binom.isf(FALSE_ALARM, DRAWS, BETA))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.programs.released_program import integer_sides, relaxed_program
+from dpmodel.programs.feasibility import integer_sides, relaxed_program
 
 
 def batches(need: float, **declared: Any) -> dpm.Problem:

@@ -16,10 +16,10 @@ from dpmodel.contract import Options, no_progress
 from dpmodel.marks import Private, Records
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.privacy import Gaussian, Laplace, SeededSource, TruncatedLaplace, gaussian_mu
-from dpmodel.programs.noise_design import NoiseDesign, design, measurements, row_margins
+from dpmodel.programs.feasibility import relaxed_program
+from dpmodel.programs.noise_design import NoiseDesign, design, margin, measurements, row_margins
 from dpmodel.programs.noise_once import objective_loss, objective_noise, released_parts
 from dpmodel.programs.public import noise_hides_costs, objective_span
-from dpmodel.programs.released_program import margin, relaxed_program
 from dpmodel.solve.registry import by_name
 
 FALSE_ALARM = 1e-7

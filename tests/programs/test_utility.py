@@ -24,12 +24,12 @@ from dpmodel.contract import no_progress
 from dpmodel.marks import Private
 from dpmodel.numerics.cone_program import ConeSolution
 from dpmodel.privacy import SeededSource
-from dpmodel.programs import released_program as solve_released
+from dpmodel.programs import feasibility as solve_released
+from dpmodel.programs.feasibility import LEAST_VIOLATION, relaxed_program
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import design, row_margins
 from dpmodel.programs.noise_once import NoiseOnce, released_parts
 from dpmodel.programs.public import certain_point
-from dpmodel.programs.released_program import LEAST_VIOLATION, relaxed_program
 from dpmodel.programs.rows import private_rows, public_polyhedron
 from dpmodel.solve.registry import by_name
 

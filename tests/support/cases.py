@@ -22,7 +22,7 @@ from dpmodel.contract import Options
 from dpmodel.marks import Private, Records
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.programs.model import Program
-from dpmodel.programs.released_program import interior_direction
+from dpmodel.programs.noise_design import interior_direction
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
 
