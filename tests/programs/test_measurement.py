@@ -23,9 +23,8 @@ from dpmodel.compile.public_set import PublicSet
 from dpmodel.errors import SpecificationError
 from dpmodel.kernels.exact_rows import exact_rows
 from dpmodel.marks import DEFAULT_RECORDS, Private, Records
-from dpmodel.programs.model import Program
+from dpmodel.programs.model import Program, compiled
 from dpmodel.programs.noise_design import Measurement, best_measurement, measurements
-from dpmodel.programs.read import compiled
 
 Declared = dict[str, dict[str, Any]]
 
