@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 import dpmodel as dpm
 from dpmodel.compile import bridge
-from dpmodel.compile.affine_map import AffineMap, largest_group, most_items
+from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.bridge import lower
 from dpmodel.compile.footprint import AlikeView, entry_sensitivities, footprint
 from dpmodel.compile.table_products import without_products
@@ -72,22 +72,6 @@ def test_entries_that_are_alike_have_the_footprint_of_any(
                 assert found.as_mapping()[norm] == pytest.approx(bound, rel=1e-12), (part, norm)
             assert found.exact == general[0][part].exact
         assert ours[1] == pytest.approx(general[1], rel=1e-12)
-
-
-def test_the_shortcut_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    affine = lower(cp.Problem(cp.Minimize(0), [table(unit="row", linf=1) @ cp.Variable(4) <= 1])).affine
-    assert AlikeView.of(affine.private_blocks, affine.private_matrix) is not None
-
-
-def test_groups_and_items_are_counted_without_sorting() -> None:
-    rng = np.random.default_rng(0)
-    for size, kinds in ((0, 1), (1, 1), (50, 60), (50, 4), (200, 20)):
-        a, b = rng.integers(0, kinds, size), rng.integers(0, 3, size)
-        for first in (a, np.sort(a)):
-            pairs = list(zip(first.tolist(), b.tolist(), strict=True))
-            assert largest_group(first, b) == max(map(pairs.count, pairs), default=0)
-            assert most_items(first, b) == max((len({y for x, y in pairs if x == one}) for one in first), default=0)
-        assert most_items(a, a * a) == min(size, 1)
 
 
 def written_out(affine: AffineMap) -> tuple[Any, ...]:

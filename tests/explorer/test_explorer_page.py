@@ -99,19 +99,6 @@ def test_the_handle_of_epsilon_drags(page: Any) -> None:
     assert after != before and "epsilon 0.1" in after and "no private mechanism" in after
 
 
-def test_draws_pile_up_within_the_forecast(page: Any) -> None:
-    """1000 seeded draws for each feasibility; the promise is 95%, so fewer than 900 has probability below 1e-9."""
-    for _ in range(10):
-        page.click("#plane-draw")
-    for mode, least in (("relaxed", 900), ("centred", 900), ("safe", 900), ("strict", 1000)):
-        page.check(f"input[name=plane-mode][value={mode}]")
-        kept, of = page.inner_text("#plane-count").split(" private")[0].split(" of ")
-        assert of == "1000" and int(kept) >= least, mode
-    assert page.locator("#plane-picture circle.noisy").count() > 0
-    page.click("#plane-clear")
-    assert page.locator("#plane-picture circle.noisy").count() == 0
-
-
 def test_every_control_has_a_name_for_screen_readers(page: Any) -> None:
     """A label names the first thing in it that can be named: of a range, that was the number beside it."""
     for name, count in (("Privacy loss", 2), ("People", 1)):
@@ -119,16 +106,6 @@ def test_every_control_has_a_name_for_screen_readers(page: Any) -> None:
     for control in page.locator("input, select, button, [role=slider]").all():
         names = control.evaluate("e => [e.ariaLabel, e.textContent, ...[...(e.labels ?? [])].map(l => l.textContent)]")
         assert any(name and name.strip() for name in names), control.evaluate("e => e.outerHTML")
-
-
-def test_more_epsilon_draws_the_answers_together(page: Any) -> None:
-    page.click("#plane-draw")
-    spread = "Math.max(...Plane.state.draws.map(u => Math.abs(Plane.error(Plane.answer(u)))))"
-    wide = page.evaluate(spread)
-    page.focus("#plane-epsilon")
-    page.keyboard.press("End")
-    assert page.inner_text("#plane-epsilon-value") == "10"
-    assert page.evaluate(spread) < wide / 4
 
 
 def test_bits_are_flipped_and_read_back(page: Any) -> None:
@@ -227,9 +204,3 @@ def test_axe_finds_nothing(page: Any, scheme: str, width: int) -> None:
     page.click("[data-cell='column high']")
     found += violations(page)
     assert [(each["id"], each["impact"], each["nodes"][0]["html"]) for each in found] == []
-
-
-def test_axe_sees_what_is_wrong(page: Any) -> None:
-    page.evaluate("document.querySelector('#plane-epsilon').parentElement.replaceWith(byId('plane-epsilon'))")
-    page.evaluate("document.body.style.setProperty('--soft', '#bbb')")
-    assert {"label", "color-contrast"} <= {each["id"] for each in violations(page)}

@@ -28,15 +28,6 @@ def test_demo_prints_every_room(capsys: pytest.CaptureFixture[str]) -> None:
     assert "true" not in released  # a number that was released may be the true one by chance
 
 
-@pytest.mark.parametrize("width", [80, 50])
-def test_every_line_fits(width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    for arguments, code in ((["demo"], 0), (["taxonomy"], 0), (["explain", "nobody_has_such_a_long_name.py"], 2)):
-        assert main(arguments) == code
-        printed = capsys.readouterr()
-        assert max(map(len, (printed.out + printed.err).splitlines())) <= width
-
-
 def test_explain_with_a_budget_tells_what_would_do_better(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "model.py"
     file.write_text(
@@ -87,14 +78,6 @@ def test_reconstruct_refuses_readably(capsys: pytest.CaptureFixture[str], monkey
     assert main(["reconstruct", "--figure", "lower_bound.png"]) == 2
     printed = capsys.readouterr()
     assert ".[plot]" in printed.err and not printed.out, "refused before the work"
-
-
-@pytest.mark.slow
-def test_reconstruct_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    file = tmp_path / "lower_bound.svg"
-    assert main(["reconstruct", "--n", "4", "--repetitions", "1", "--epsilon", "1", "--figure", str(file)]) == 0
-    assert "Theorem 37" in file.read_text()
 
 
 def test_errors_are_one_readable_block(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,12 +64,6 @@ def test_signature_of_private():
     assert issubclass(dpm.Private, cp.Parameter)
 
 
-def test_signature_of_records():
-    declared = _parameters(dpm.Records)
-    assert list(declared) == ["name", "neighbors"]
-    assert declared["neighbors"].default == "replace-one"
-
-
 def test_signature_of_solve():
     declared = _parameters(dpm.Problem.solve)
     positional = [n for n, p in declared.items() if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
@@ -85,21 +79,6 @@ def test_signature_of_solve():
         "rng": None,
     }
     assert {name: declared[name].default for name in defaults} == defaults
-
-
-def test_signature_of_plan_and_budget():
-    plan = _parameters(dpm.Problem.plan)
-    assert list(plan)[:4] == ["self", "epsilon", "delta", "beta"]
-    assert plan["beta"].default == 0.05
-    budget = _parameters(dpm.Budget)
-    assert list(budget) == ["epsilon", "delta", "ledger"]
-    assert (budget["delta"].default, budget["ledger"].default) == (0.0, None)
-
-
-def test_epsilon_and_delta_may_be_positional(problem):
-    value = problem.solve(1.0, 1e-6, rng=0)
-    assert value == problem.release.value
-    assert problem.plan(1.0, 1e-6, beta=0.01).options.beta == 0.01
 
 
 def test_problem_is_a_cvxpy_problem(problem):

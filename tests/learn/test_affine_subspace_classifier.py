@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import pickle
 from fractions import Fraction
 from typing import Any
@@ -118,13 +117,6 @@ def test_a_public_rank() -> None:
     for rank in (0, 2, 9):
         AffineSubspaceClassifier(**{**PLAIN, "mechanism": Watching()}, rank=rank).fit(X, y)
     assert seen == [1, 3, 6]
-
-
-def test_the_empty_span_holds_no_point() -> None:
-    X, y = planted()
-    answer = QQ.echelon(np.zeros((1, 6), dtype=np.int64))
-    fitted = AffineSubspaceClassifier(**{**PLAIN, "mechanism": PlainSystem(answer, "nothing", math.inf)}).fit(X, y)
-    assert fitted.dimension_ == -1 and set(fitted.predict(X)) == {"out"} and math.isnan(fitted.error_forecast_)
 
 
 def test_a_fit_holds_no_record_and_survives_pickling() -> None:

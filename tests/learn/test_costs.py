@@ -98,12 +98,6 @@ def test_cross_validation_and_meta_estimators() -> None:
         assert "epsilon = 3 " in said(lambda: OneVsRestClassifier(each).fit(X, np.arange(200) % 3))[-1]  # noqa: B023
 
 
-def test_a_budget_counts_already() -> None:
-    budget = dpm.Budget(20)
-    assert said(lambda: cross_val_score(PrivateRidge(**RIDGE, budget=budget), X, Y, cv=4)) == []
-    assert budget.spent.epsilon == 4
-
-
 def test_refused_fits_are_not_counted() -> None:
     ridge = PrivateRidge(**RIDGE)
     for wrong in ({"mechanism": "magic"}, {"epsilon": 0}, {"alpha": -1}):

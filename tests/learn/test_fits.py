@@ -88,14 +88,6 @@ def test_classifiers_find_what_is_there(kind: Any) -> None:
     assert ((chances[:, 1] > 0.5) == (fitted.predict(X) == "high")).all()
 
 
-def test_the_units_of_a_column_do_not_matter() -> None:
-    X, y = table()
-    unit = np.array([1000.0, 0.01, 1.0])
-    one = PrivateRidge(**REGRESSION).fit(X, y)
-    other = PrivateRidge(**{**REGRESSION, "bounds": tuple((np.array(PAIRS) * unit[:, None]).T)}).fit(X * unit, y)
-    np.testing.assert_allclose(other.coef_ * unit, one.coef_, rtol=1e-6)
-
-
 def test_frames_and_names() -> None:
     X, y = table()
     names = ["age", "share", "sensitivity"]
@@ -148,14 +140,6 @@ def test_pickles_carry_no_data() -> None:
     np.testing.assert_array_equal(pickle.loads(data).predict(X), fitted.predict(X))
 
 
-def test_without_an_intercept() -> None:
-    X, y = table()
-    fitted = PrivateRidge(**REGRESSION, fit_intercept=False).fit(X, y)
-    assert fitted.intercept_ == 0.0
-    np.testing.assert_allclose(fitted.predict(X), X @ fitted.coef_)
-    assert np.mean((fitted.predict(X) - y) ** 2) < np.mean(y**2) / 5
-
-
 def test_rows_of_bounded_norm() -> None:
     X, y = table()
     rows = (X - LOW) / (HIGH - LOW) / 3
@@ -175,12 +159,6 @@ def test_sparse_rows_give_the_fit_of_dense_ones() -> None:
         fitted = PrivateRidge(**given).fit(form(X), y)
         np.testing.assert_allclose(fitted.coef_, dense.coef_, rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(fitted.predict(form(X)), dense.predict(X), rtol=1e-6, atol=1e-9)
-
-
-def test_add_remove() -> None:
-    X, y = table()
-    fitted = PrivateRidge(**REGRESSION, neighbors="add-remove").fit(X, y)
-    assert fitted.guarantee_.neighbors == "add-remove" and fitted.score(X, y) > 0.9
 
 
 @slow

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import pickle
 from typing import Any
 
 import numpy as np
@@ -11,9 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from exact_standins import PlainSystem
-from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from walking import assert_no_trace
 
 import dpmodel as dpm
 from dpmodel.errors import DPModelError, UnsupportedModelError
@@ -97,32 +93,6 @@ def test_nothing_found_predicts_the_first_class() -> None:
     X, y = separable()
     fitted = HalfspaceClassifier(**{**PLAIN, "mechanism": PlainSystem(status="nothing")}).fit(X, y)
     assert fitted.release_.status == "nothing" and not fitted.coef_.any() and set(fitted.predict(X)) == {"low"}
-
-
-def test_no_statement_gives_no_forecast() -> None:
-    X, y = separable()
-    fitted = HalfspaceClassifier(**{**PLAIN, "mechanism": PlainSystem(missed=math.inf)}).fit(X, y)
-    assert math.isnan(fitted.error_forecast_)
-
-
-def test_a_fit_holds_no_record_and_survives_pickling() -> None:
-    X, y = separable()
-    answer = np.array([0.5, -0.25, 0.125, 2.0])
-    fitted = HalfspaceClassifier(**{**PLAIN, "mechanism": PlainSystem(answer)}).fit(X, y)
-    assert_no_trace([vars(fitted)], [X[:5]])
-    data = pickle.dumps(fitted)
-    assert not any(number.tobytes() in data for number in X[:50].ravel())
-    np.testing.assert_array_equal(pickle.loads(data).predict(X), fitted.predict(X))
-
-
-def test_a_budget_is_charged_by_every_fit_and_shared_by_clones() -> None:
-    X, y = separable()
-    budget = dpm.Budget(2.5)
-    estimator = HalfspaceClassifier(**PLAIN, budget=budget).fit(X, y)
-    clone(estimator).fit(X, y)
-    assert budget.spent.epsilon == 2
-    with pytest.raises(dpm.errors.BudgetExceededError):
-        estimator.fit(X, y)
 
 
 X0, Y0 = separable(40)

@@ -87,22 +87,6 @@ def test_labels_are_looked_up_one_by_one() -> None:
         clone(fitted).fit(X, labels)
 
 
-@pytest.mark.slow
-def test_more_budget_comes_nearer_to_scikit_learns_model() -> None:
-    """On features mapped to [-1, 1], with the same penalty."""
-    from sklearn.linear_model import LogisticRegression
-
-    plain = LogisticRegression(C=1.0, tol=1e-8, max_iter=1000).fit(X / 5 - 1, Y)
-    fitted = PrivateLogisticRegression(**GIVEN | {"epsilon": 1e4, "classes": tuple(TOWNS)}).fit(X, Y)
-    apart = fitted.predict_proba(X) - plain.predict_proba(X / 5 - 1)
-    assert np.abs(apart).mean() < 0.03 and fitted.score(X, Y) == pytest.approx(plain.score(X / 5 - 1, Y), abs=0.01)
-
-
-def test_another_word_for_the_kind_of_model() -> None:
-    with pytest.raises(dpm.errors.SpecificationError, match="unknown multi_class"):
-        PrivateLogisticRegression(**GIVEN | {"multi_class": "softmax"}).fit(X, Y)
-
-
 def test_a_half_space_has_two_sides() -> None:
     with pytest.raises(dpm.errors.SpecificationError, match="two different labels"):
         HalfspaceClassifier(margin=0.1, classes=(0, 1, 2)).fit(X, np.arange(N) % 3)

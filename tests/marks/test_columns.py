@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 import tracemalloc
 from typing import Any
 
@@ -55,11 +53,6 @@ def test_one_end_may_be_a_number_nothing_or_a_full_matrix() -> None:
     np.testing.assert_array_equal(one.column_range, (LOW, [8, 8, 8]))
 
 
-def test_a_square_matrix_takes_a_vector_as_columns() -> None:
-    X = drawn(3)
-    np.testing.assert_array_equal(value_of(Private(X, unit="row", bounds=[LOW, HIGH])), np.clip(X, LOW, HIGH))
-
-
 def test_a_vector_parameter_keeps_its_bounds_entry_by_entry() -> None:
     p = Private([-5.0, 50.0, 20.0], unit="entry", bounds=[LOW, HIGH])
     np.testing.assert_array_equal(vault.unseal(p), [0, 3, 6])
@@ -92,14 +85,6 @@ def test_footprints_agree_with_full_bounds() -> None:
     assert sensitivities[:4] == sensitivities[4:]
 
 
-def test_copies_and_pickles_keep_the_columns() -> None:
-    p = Private(drawn(), unit="row", bounds=[LOW, HIGH])
-    for twin in (copy.deepcopy(p), pickle.loads(pickle.dumps(p))):
-        np.testing.assert_array_equal(twin.column_range, (LOW, HIGH))
-        twin.value = drawn(seed=1)
-        np.testing.assert_array_equal(value_of(twin), np.clip(drawn(seed=1), LOW, HIGH))
-
-
 REFUSED: dict[str, dict[str, Any]] = {
     "crossed": {"bounds": [HIGH, LOW]},
     "NaN": {"bounds": [[0, np.nan, 0], HIGH]},
@@ -114,11 +99,6 @@ REFUSED: dict[str, dict[str, Any]] = {
 def test_refused(case: str) -> None:
     with pytest.raises(SpecificationError):
         Private(drawn(), unit="row", **REFUSED[case])
-
-
-def test_refused_where_columns_mean_nothing() -> None:
-    with pytest.raises(SpecificationError, match="two columns"):
-        Private(shape=(3, 3), symmetric=True, bounds=[LOW, HIGH])
 
 
 @pytest.mark.parametrize(

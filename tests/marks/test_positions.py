@@ -14,7 +14,6 @@ import pytest
 import scipy.sparse as sp
 from walking import assert_no_trace
 
-import dpmodel as dpm
 from dpmodel.errors import SpecificationError
 from dpmodel.marks import Private, vault
 from dpmodel.marks.layout import Layout
@@ -93,18 +92,6 @@ def test_no_trace_of_values_or_copies() -> None:
     assert pickle.loads(data).positions == "private" and not pickle.loads(data).has_value
     twin = copy.deepcopy(p)
     np.testing.assert_array_equal(vault.unseal(twin).toarray(), np.diag(secret))
-
-
-def test_a_linear_program_reads_it_as_a_dense_value() -> None:
-    X, x = np.abs(drawn(5)) + 0.0, None
-    found = []
-    for give in (sp.csr_array, np.asarray):
-        x = cp.Variable(4, nonneg=True)
-        p = Private(give(X), unit="entry", linf=1e-6, positions="private" if give is sp.csr_array else "public")
-        problem = dpm.Problem(cp.Minimize(cp.sum(x)), [p.T @ np.ones(5) <= 500 + 50 * x])
-        problem.solve(epsilon=10, rng=0)
-        found.append(x.value)
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
 
 
 REFUSED: dict[str, dict[str, Any]] = {

@@ -339,12 +339,6 @@ def test_sensitivities_that_cannot_be_squared_are_refused(linf: float) -> None:
         Private([1.0], unit="entry", linf=linf)
 
 
-@pytest.mark.parametrize("value", [3, 3.5, True, np.float32(2), np.int8(4)])
-def test_real_scalars_are_values(value: Any) -> None:
-    p = Private(value, unit="entry", linf=1)
-    np.testing.assert_array_equal(vault.unseal(p), [float(value)])
-
-
 # --------------------------------------------------------------------------------- derived bounds
 def test_missing_bounds_are_derived() -> None:
     p = Private(shape=(3, 4), linf=2)
@@ -430,12 +424,6 @@ def test_duplicate_stored_entries_are_added_up() -> None:
     with pytest.warns(PublicPatternWarning):
         p = Private(matrix, linf=1)
     np.testing.assert_array_equal(vault.unseal(p), [3.0, 5.0])
-
-
-def test_a_stored_zero_keeps_its_position() -> None:
-    pattern = ([0, 1], [0, 1])
-    p = Private(sp.coo_array(np.diag([4.0, 0.0])), linf=1, sparsity=pattern)
-    np.testing.assert_array_equal(vault.unseal(p), [4.0, 0.0])
 
 
 # --------------------------------------------------------------------------------- records

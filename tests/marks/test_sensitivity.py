@@ -156,9 +156,3 @@ def test_scaling_can_enlarge_a_declared_change() -> None:
     before = np.array(vault.unseal(parameter))
     parameter.value = [1.0, 0.5]
     assert parameter.l1 >= np.abs(np.array(vault.unseal(parameter)) - before).sum() == pytest.approx(2 / 3)
-
-
-@pytest.mark.parametrize("size", [1e-99, 1e99])
-def test_units_of_measurement_do_not_matter(size: float) -> None:
-    for unit in ("row", "column"):
-        assert Private(shape=SHAPE, unit=unit, max_l2=size, nonneg=True).l2 == pytest.approx(size * math.sqrt(2))

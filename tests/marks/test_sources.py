@@ -188,20 +188,6 @@ def test_streams_hold_a_block_at_a_time() -> None:
     assert max(held) <= 3 * 8 * (1 << 17) + min(held)
 
 
-@pytest.mark.parametrize("group", [1 << 19, 1 << 15], ids=["one row group", "many"])
-def test_files_are_not_read_ahead(group: int, tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    from dpmodel.marks.row_sources import ParquetBlocks
-
-    rows, block = 1 << 19, 1 << 14
-    table = pd.DataFrame(np.random.default_rng(0).normal(size=(rows, 4)), columns=list("abcd"))
-    table.to_parquet(tmp_path / "1.parquet", row_group_size=group, index=False)
-    before, held = pa.total_allocated_bytes(), list[int]()
-    source = ParquetBlocks(tmp_path / "1.parquet", rows=block)
-    source.map_reduce(lambda block, number: held.append(pa.total_allocated_bytes()) or 1, operator.add)
-    assert max(held) - before <= 4 * 4 * 8 * block + (8 << 20) < 4 * 8 * rows
-
-
 # ------------------------------------------------------------------ schemas, refused when the source is made
 def test_schemas_that_change(tmp_path: Path) -> None:
     table = frame(20)

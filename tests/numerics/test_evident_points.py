@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 
 import cvxpy as cp
 import numpy as np
@@ -12,10 +11,9 @@ import scipy.sparse as sp
 
 import dpmodel as dpm
 from dpmodel.compile import public_set as public_sets
-from dpmodel.numerics import polyhedron, solvers
+from dpmodel.numerics import polyhedron
 from dpmodel.numerics.cone_program import ConeSolution
 from dpmodel.numerics.polyhedron import Polyhedron
-from dpmodel.released import query_release
 
 
 @pytest.fixture(autouse=True)
@@ -69,19 +67,6 @@ def test_epigraph_variables_are_raised(seed, monkeypatch):
     assert capped.empty and tied.empty and not (capped.evident or tied.evident)
     monkeypatch.setattr(Polyhedron, "minimise", None)
     assert found.evident and not found.empty
-
-
-@pytest.mark.parametrize("sizes", [(2, 3, 4, 5), (1, 7, 2, 9), (30, 2, 2, 3)])
-def test_the_public_set_of_a_query_release_takes_no_linear_program(sizes, monkeypatch):
-    """A linear program over tables of marginals takes minutes where this takes products with the rows."""
-    domain = dict(zip("abcd", sizes, strict=True))
-    release = query_release(None, list(itertools.combinations("abcd", 2)), domain=domain, total=50, over="marginals")
-    model = release.problem._model(None)
-    monkeypatch.setattr("dpmodel.compile.public_set.solve_cone_program", None)
-    assert model.public.feasible
-    polytope = Polyhedron.of(model.public.program)
-    monkeypatch.setattr(Polyhedron, "minimise", None)
-    assert not polytope.empty
 
 
 def squares(limit):
@@ -144,18 +129,6 @@ def test_a_whole_point_next_to_zero_is_seen(monkeypatch):
     assert found.feasible and not found.holds(np.full(found.form.affine.variables, 0.5))
 
 
-def test_a_point_of_least_cost_that_is_known_is_not_looked_for(monkeypatch):
-    rng = np.random.default_rng(0)
-    x = cp.Variable(8, nonneg=True)
-    public = public_set(rng.uniform(1, 2, 8) @ x, [rng.uniform(0, 1, (3, 8)) @ x >= 2])
-    c = public.form.c0
-    most = public.support(-c)
-    monkeypatch.setattr(public_sets, "SMALL", 0)
-    monkeypatch.setattr(Polyhedron, "minimise", None)
-    monkeypatch.setattr(public_sets, "solve_cone_program", None)
-    assert float(c @ public.cheapest(c)) == pytest.approx(-most, abs=1e-5)
-
-
 def correlations(n, most):
     """Matrices with ones on their diagonal and a first pair that correlates by at least ``most``."""
     X, c = cp.Variable((n, n), symmetric=True), dpm.Private(np.ones(n), name="c", linf=0.1, bounds=[0, 1])
@@ -210,19 +183,6 @@ def test_a_ray_of_the_objective_shows_no_point(write, seed):
     assert not public.feasible
     with pytest.raises(dpm.errors.InfeasibleError):
         public.require_feasible()
-
-
-def test_interior_points_are_not_asked_where_the_simplex_method_takes_few_steps(monkeypatch):
-    """Circulations: HiGHS takes a hundredth of a second, Clarabel half of one."""
-    rng = np.random.default_rng(1)
-    tail, head = rng.integers(0, 300, 1200), rng.integers(0, 300, 1200)
-    flow, kept = cp.Variable(1200, nonneg=True), cp.Variable(1200, nonneg=True)
-    ends = np.r_[np.ones(1200), -np.ones(1200)], (np.r_[tail, head], np.r_[np.arange(1200), np.arange(1200)])
-    rows = [sp.csr_array(ends, shape=(300, 1200)) @ flow == 0, flow + kept <= rng.uniform(0, 1, 1200)]
-    public = public_set(rng.normal(size=1200) @ flow, rows)
-    monkeypatch.setattr(solvers, "_by_clarabel", lambda *said: pytest.fail("asked"))
-    found = public._least(public.form.c0, *public.box)
-    assert found.status == "optimal" and found.value < 0
 
 
 def test_bounds_over_semidefinite_sets_are_bounds():

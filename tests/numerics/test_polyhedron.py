@@ -186,17 +186,6 @@ def test_onto_row_at_the_ends_of_what_the_box_allows(b: float) -> None:
         assert a @ onto_row(x, a, b, lower, upper, equality=False) <= b + 1e-12
 
 
-def test_onto_a_large_simplex_is_fast_and_exact() -> None:
-    """Sorted thresholding (the textbook method for the simplex) gives the same point."""
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=100_000)
-    u = np.sort(x)[::-1]
-    running = (np.cumsum(u) - 1) / np.arange(1, x.size + 1)
-    threshold = running[np.flatnonzero(u > running)[-1]]
-    y = onto_row(x, np.ones(x.size), 1.0, np.zeros(x.size), np.full(x.size, INF), equality=True)
-    assert np.allclose(y, np.maximum(x - threshold, 0), atol=1e-12)
-
-
 @QUICK
 @given(SEEDS)
 def test_projections_are_as_near_where_rows_differ_in_length(seed: int) -> None:

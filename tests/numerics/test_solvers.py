@@ -196,21 +196,6 @@ def test_the_usual_goes_straight_in_any_spelling(monkeypatch: Any) -> None:
     assert ask(program(1), "CLARABEL", {"tol_feas": 1e-9}).status == "optimal"
 
 
-def test_programs_of_few_rows_go_without_presolve(monkeypatch: Any) -> None:
-    """Unless the user chose options, or there are integers."""
-    given: list[Any] = []
-    run = solvers._run_highs
-    monkeypatch.setattr(
-        solvers, "_run_highs", lambda of, options, *more: given.append(options) or run(of, options, *more)
-    )
-    few, whole, own = program(1), program(1, whole=True), {"threads": 1}
-    many = replace(few, R=sp.vstack([few.R] * 100, "csr"), low=np.tile(few.low, 100), high=np.tile(few.high, 100))
-    answers = [ask(of, "HIGHS", options) for of, options in ((few, {}), (many, {}), (whole, {}), (few, own))]
-    assert given == [{"presolve": "off"}, {}, {}, own]
-    first, second, _, third = (answer.x for answer in answers)
-    assert few.c @ first == pytest.approx(few.c @ second) == pytest.approx(few.c @ third)
-
-
 def test_a_wrong_option_is_no_answer() -> None:
     assert ask(program(1), "HIGHS", {"presolve": 3.5}).status == SOLVER_ERROR
     assert ask(program(1), "HIGHS", {"no such option": 1}).status == SOLVER_ERROR
@@ -317,20 +302,6 @@ def test_from_the_basis_of_another_objective(seed: int) -> None:
     assert ask(boundless, "HIGHS", {}, start).status == ask(boundless, "HIGHS", {}).status
 
 
-def test_highs_goes_on_once(monkeypatch: Any) -> None:
-    """Where a run on released numbers ended must not be where the next begins: that has the public basis alone."""
-    given, passed, inner = program(0), [], solvers._passed
-    others = [replace(given, c=np.random.default_rng(seed).normal(size=given.size)) for seed in range(3)]
-    monkeypatch.setattr(solvers, "_passed", lambda each: passed.append(each.c) or inner(each))
-    alone = [ask(each, "HIGHS", {}).x for each in others]
-    start = ask(given, "HIGHS", {}).vertex
-    del passed[:]
-    found = [ask(each, "HIGHS", {}, start).x for each in others]
-    assert len(passed) == 2 and passed[0] is others[1].c and passed[1] is others[2].c
-    np.testing.assert_allclose(found, alone, atol=1e-7)
-    assert np.array_equal(ask(others[0], "HIGHS", {}, start).x, found[0])  # the same way again
-
-
 def inequalities(seed: int) -> ConeProgram:
     """Twelve of them between bounds, around zero."""
     rng = np.random.default_rng(seed)
@@ -361,13 +332,6 @@ def test_where_the_simplex_method_takes_long_another_solver_answers(seed: int, m
     monkeypatch.setattr(solvers, "_by_clarabel", lambda *said: Answer(SOLVER_ERROR))
     assert solve_cone_program(given).value == pytest.approx(slow.value)
     assert replace(polytope).minimise(given.c) == pytest.approx(point)
-
-
-def test_the_users_solver_is_not_hurried(monkeypatch: Any) -> None:
-    monkeypatch.setattr(solvers, "_PATIENCE", 1)
-    monkeypatch.setattr(solvers, "_by_clarabel", lambda *said: pytest.fail("not asked for"))
-    assert solve_cone_program(inequalities(0), solver="HIGHS").vertex is not None
-    assert solve_cone_program(inequalities(0), options={"presolve": "off"}).vertex is not None
 
 
 @pytest.mark.parametrize("status", ["infeasible", "unbounded", "optimal_inaccurate", cp.USER_LIMIT])
@@ -421,31 +385,6 @@ def test_a_few_steps_of_the_primal_method_find_the_same_optimum(seed: int, most:
     again = LinearMinimiser(Polyhedron(*rows))
     assert [float(cost @ again.minimise(cost)) for cost in costs] == pytest.approx(truth)  # type: ignore[operator]
     assert again._near == (most > 1)  # given up once it is not enough
-
-
-@pytest.mark.parametrize("rows", [1, 2])
-def test_of_whole_variables_knapsacks_alone_go_without_presolve(rows: int, monkeypatch: Any) -> None:
-    """Covers of ten rows and 10,000 columns do not end without."""
-    told: list[Any] = []
-    run = solvers._run_highs
-    monkeypatch.setattr(solvers, "_run_highs", lambda of, options: told.append(dict(options)) or run(of, options))
-    weights, none = np.arange(1.0, 9.0) * np.ones((rows, 1)), (sp.csr_array((0, 8)), np.zeros(0))
-    sides = np.full(rows, -np.inf), np.full(rows, 12.0)
-    given = ArrayProgram(-np.ones(8), sp.csr_array(weights), *sides, np.zeros(8), np.ones(8), np.arange(8), NONE, *none)
-    assert given.c @ ask(given, "HIGHS", {}).x == pytest.approx(-4)
-    assert told == [solvers.AT_ONCE if rows == 1 else {}]
-
-
-def test_a_polyhedron_on_which_the_simplex_method_was_slow_is_another_solvers(monkeypatch: Any) -> None:
-    given = inequalities(2)
-    polytope = Polyhedron(given.A, given.b, sp.csr_array((0, 20)), np.zeros(0), given.lower, given.upper)
-    truth = [float(sign * given.c @ replace(polytope).minimise(sign * given.c)) for sign in (1, -1)]
-    monkeypatch.setattr(solvers, "_PATIENCE", 1)
-    slow = LinearMinimiser(polytope)
-    found = [float(given.c @ slow.minimise(given.c))]  # type: ignore[operator]
-    monkeypatch.setattr(slow, "_run", lambda options: pytest.fail("asked again"))
-    found.append(float(-given.c @ slow.minimise(-given.c)))  # type: ignore[operator]
-    assert found == pytest.approx(truth)
 
 
 class LosesItsWay:

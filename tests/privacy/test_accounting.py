@@ -63,11 +63,6 @@ def test_zcdp_against_the_closed_formula(epsilon, delta):
     assert zcdp_epsilon(exact * (1 - 1e-5), delta) <= epsilon
 
 
-@pytest.mark.parametrize("epsilon, delta", [(1e-6, 0.89), (1e-12, 0.5), (1e-4, 1e-3), (1, 1e-200), (1e3, 1e-6)])
-def test_zcdp_rho_ends_at_the_edges(epsilon, delta):
-    assert tight_rho(epsilon, delta) * 0.98 < zcdp_rho(epsilon, delta) <= tight_rho(epsilon, delta)
-
-
 @settings(deadline=None, max_examples=40)
 @given(epsilons, deltas)
 def test_round_trips_are_never_optimistic_and_lose_nothing(epsilon, delta):
@@ -78,15 +73,6 @@ def test_round_trips_are_never_optimistic_and_lose_nothing(epsilon, delta):
     assert gaussian_delta(math.sqrt(2 * zcdp_rho(epsilon, delta)), epsilon) <= delta
     if delta < 0.1:
         assert zcdp_rho(epsilon, delta) >= 0.25 * gaussian_mu(epsilon, delta) ** 2 / 2
-
-
-@settings(deadline=None, max_examples=25)
-@given(epsilons, deltas, st.floats(1.0, 10.0))
-def test_conversions_are_monotone(epsilon, delta, factor):
-    for convert in (zcdp_rho, gaussian_mu):
-        least = (1 - 1e-8) * convert(epsilon, min(delta, 0.9))  # the root searches have a tolerance
-        assert convert(epsilon * factor, min(delta, 0.9)) >= least
-        assert convert(epsilon, min(delta * factor, 0.9)) >= least
 
 
 def renyi_of_laplace(epsilon, alpha):
@@ -103,11 +89,6 @@ def test_laplace_rho_bounds_every_renyi_order_and_is_attained(epsilon):
     assert laplace_rho(epsilon) <= pure_rho(epsilon) <= epsilon
     theirs = dp_accounting.rdp.RdpAccountant([1.0]).compose(dp_accounting.LaplaceDpEvent(1 / epsilon)).rdp
     assert laplace_rho(epsilon) == pytest.approx(theirs[0], rel=1e-6)
-
-
-def test_laplace_rho_is_continuous_at_the_switch():
-    assert laplace_rho(1e-2 - 1e-12) == pytest.approx(laplace_rho(1e-2 + 1e-12), rel=1e-7)
-    assert laplace_rho(0.0) == 0.0
 
 
 # --- Gaussian ---------------------------------------------------------------------------------------
@@ -338,13 +319,6 @@ def test_compose_takes_the_best_rule():
     assert gaussian.epsilon < zcdp_epsilon(0.02, DELTA)
 
 
-def test_deltas_are_set_aside():
-    costs = [Cost.approximate(0.01, 1e-8)] * 50
-    found = compose(costs, DELTA)
-    assert found.epsilon >= compose([Cost.pure(0.01)] * 50, DELTA - 50e-8).epsilon * (1 - 1e-9)
-    assert compose(costs, 50e-8).rule.startswith("basic")
-
-
 def test_cost_currencies():
     assert Cost.pure(0.5).rho == pytest.approx(0.125)
     assert Cost.pure(10).rho == 10
@@ -374,11 +348,6 @@ def test_bad_epsilon(epsilon):
 def test_bad_delta(delta):
     with pytest.raises(SpecificationError):
         validate_privacy(1.0, delta)
-
-
-def test_good_privacy():
-    assert validate_privacy(np.float64(1), 0) == (1.0, 0.0)
-    assert validate_privacy(1, 1e-6) == (1.0, 1e-6)
 
 
 def test_conversions_need_delta():

@@ -98,13 +98,6 @@ def test_low_bits_do_not_tell_the_centre(kind, source):
     assert abs(a - b) < math.sqrt(8.9 / n) + math.sqrt(8.9 / m) < 0.1
 
 
-def test_low_bits_betray_numpy():
-    """The planted twin: value + noise in floating point is caught by the same check."""
-    source = SeededSource(12)
-    a, b = (low_bit_share(lambda v: source.laplace(v, 1.0), centre)[0] for centre in (0.0, 1.0))
-    assert abs(a - b) > 0.3
-
-
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
 def test_shapes_and_types(source):
     assert source.laplace(np.zeros((0,)), 1.0).shape == (0,)
@@ -118,13 +111,6 @@ def test_shapes_and_types(source):
     kept = values.copy()
     assert np.abs(source.truncated_laplace(values, 1e-6, 1e-5) - values).max() <= 1e-5 * (1 + 1e-9)
     assert (values == kept).all()
-
-
-@pytest.mark.parametrize("source", PRIVATE, ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize("scale", [1e-250, 1e-9, 1e9, 1e250])
-def test_extreme_scales(source, scale):
-    z = source.laplace(np.zeros(3000), scale) / scale
-    assert kolmogorov_distance(z, laplace.cdf) < kolmogorov_limit(z.size, FALSE_ALARM)
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
@@ -185,8 +171,3 @@ def test_noise_source_dispatch():
             noise_source(bad)
     with pytest.raises(SpecificationError):
         noise_source(-1)
-
-
-def test_seeds_reproduce():
-    a, b = (SeededSource(7).laplace(np.zeros(5), 1.0) for _ in range(2))
-    assert (a == b).all()

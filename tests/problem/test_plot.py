@@ -11,7 +11,6 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.marks import vault
-from dpmodel.show.feasible_set import HalfPlane, polygon
 
 pytest.importorskip("matplotlib")
 PLANTED = 7.7777
@@ -48,11 +47,6 @@ def test_rows_stand_at_the_middle_of_their_ranges_with_bands_as_wide_as_the_nois
         off = np.concatenate([path.vertices for path in band.get_paths()]) @ a - 12
         assert np.abs(off).max() == pytest.approx(reach, rel=0.02)
     assert "laplace-once at epsilon 1" in caption(figure) and "probability 0.95" in caption(figure)
-
-
-def test_without_epsilon_there_are_no_bands_and_the_caption_says_how_to_get_them() -> None:
-    figure = hours().plot()
-    assert not figure.axes[0].collections and "plot(epsilon)" in caption(figure)
 
 
 def test_rows_that_bind_stand_where_the_release_put_them() -> None:
@@ -130,10 +124,3 @@ def test_integers_equalities_and_private_objectives_are_told() -> None:
     assert "only points with integers" in caption(figure) and "No arrow" in caption(figure)
     assert "No constraint is private" in caption(figure)
     assert any(np.allclose(each.get_xydata() @ [1, 1], 4) for each in figure.axes[0].get_lines())
-
-
-def test_polygons_are_cut_half_plane_by_half_plane() -> None:
-    square = np.array([(0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (0.0, 2.0)])
-    cut = polygon([HalfPlane((1.0, 1.0), 2.0, "a")], square)
-    assert {tuple(p) for p in cut} == {(0, 0), (2, 0), (0, 2)}
-    assert polygon([HalfPlane((1.0, 0.0), -1.0, "b")], square).size == 0

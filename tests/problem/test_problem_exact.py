@@ -8,7 +8,6 @@ from fractions import Fraction
 import cvxpy as cp
 import numpy as np
 import pytest
-from walking import assert_no_trace
 
 import dpmodel as dpm
 from dpmodel.programs.equations import LARGEST, exact_equations, exact_inequalities
@@ -210,16 +209,6 @@ def test_a_target_becomes_a_public_constraint() -> None:
     assert int((x.value @ G.T > h).sum()) <= 200
 
 
-def test_a_target_for_an_objective_with_a_private_constant_is_refused() -> None:
-    people = dpm.Records("people")
-    A = dpm.Private(shape=(9, 2), name="A", unit="row", records=people)
-    b = dpm.Private(shape=(9,), name="b", unit="entry", records=people)
-    x = cp.Variable(2)
-    problem = dpm.Problem(cp.Minimize(cp.sum(x) + cp.sum(b)), [A @ x <= b, x >= -1])
-    with pytest.raises(dpm.errors.SpecificationError, match="private constant"):
-        problem.plan(1.0, 1e-6, feasibility=dpm.Exact(0.1), goal=dpm.Target(1.0))
-
-
 def test_the_system_is_the_rows() -> None:
     problem, _, (G, h) = inequalities(50)
     model = problem._model(None)
@@ -285,13 +274,6 @@ def test_too_few_public_records_are_refused_with_the_number_needed() -> None:
     problem, _, _ = inequalities(12)
     with pytest.raises(dpm.errors.UnsupportedModelError, match="too few records for any guarantee: 12"):
         problem.solve(0.1, 1e-6, feasibility=dpm.Exact(margin=0.01))
-
-
-def test_nothing_private_is_kept_after_an_exact_solve() -> None:
-    rows = np.random.default_rng(0).integers(7 * 10**9, 8 * 10**9, (700, 4))  # no time or bound looks like these
-    problem, _, (A, b) = equations(0.5, rows=rows)
-    problem.solve(1.0, 1e-6, rng=1, mechanism="exact-equations")
-    assert_no_trace([problem, problem.release, problem.plan(1.0, 1e-6)], [A.astype(float), b.astype(float)])
 
 
 def test_fractions_of_an_exact_point_are_told() -> None:

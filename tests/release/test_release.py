@@ -76,10 +76,6 @@ def test_copies_stay_frozen(clone):
     assert not np.shares_memory(twin.variables["x"], release.variables["x"])
 
 
-def test_replace_works():
-    assert dataclasses.replace(make(), status="solved").status == "solved"
-
-
 def test_json_round_trip():
     release = make(value=math.nan, accuracy=Accuracy(math.inf, None, slack_rows=None))
     data = json.loads(release.to_json())
@@ -182,19 +178,6 @@ def test_html_is_self_contained_and_escaped():
     assert page.count("&lt;img") == 10
     assert "http" not in page
     assert page.count("<div") == page.count("</div>")
-
-
-def test_html_without_private_data_or_arrays():
-    release = make(guarantee=Guarantee(0), variables={}, duals={}, timings={}, value=None)
-    page = release._repr_html_()
-    assert "no private data was read" in page
-    assert "Post-processing by" in page
-
-
-def test_spent_is_a_pair():
-    with pytest.raises(ValueError, match="pair"):
-        make(spent=(1.0,))
-    assert make(spent=[1, 0]).spent == (1, 0)
 
 
 def test_a_release_does_not_keep_the_model():

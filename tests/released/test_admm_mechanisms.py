@@ -56,16 +56,6 @@ def run(mechanism: Mechanism, model: Postprocessing):
     return mechanism.run(model, OPTIONS, noise_source(0))
 
 
-@pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.name)
-def test_the_protocol_is_kept(mechanism: Mechanism) -> None:
-    assert isinstance(mechanism, Mechanism)
-    empty = mechanism.eligible(Postprocessing(None, ()), OPTIONS)
-    assert not empty.eligible
-    whole = table((2, 2), 1, 0)
-    whole = dataclasses.replace(whole, integer=np.ones(4, dtype=bool))
-    assert "whole" in mechanism.eligible(model_of(whole), OPTIONS).reason
-
-
 def test_who_applies_to_what() -> None:
     def names(model: Postprocessing) -> set[str]:
         return {m.name for m in ALL if m.eligible(model, OPTIONS).eligible}
@@ -184,29 +174,6 @@ def test_as_printed_on_tables_of_the_papers_size() -> None:
     for form in (form_of_nodes(tree_case(8, 1, noise=1.0)), strategy(8, 12, 1)):
         assert run(ADMM_AS_PRINTED, model_of(form)).value == pytest.approx(reference(form), rel=1e-2)
     assert run(AdmmAsPrinted(steps=3), model_of(form)).status == "optimal_inaccurate"
-
-
-def test_forecasts_are_free_and_finite() -> None:
-    models = {
-        "admm": model_of(table((3, 2, 2), 1, 0)),
-        "admm-tables": model_of(table((3, 2, 2), 1, 0), (3, 2, 2)),
-        "admm-tree": model_of(form_of_nodes(tree_case(8, 0))),
-        "admm-strategy": model_of(strategy(10, 12, 0)),
-        "admm-as-printed": model_of(table((3, 2, 2), 1, 0)),
-    }
-    for mechanism in ALL:
-        forecast = mechanism.forecast(models[mechanism.name], OPTIONS)
-        assert (forecast.epsilon, forecast.delta) == (0.0, 0.0)
-        assert (forecast.error.objective <= 1e-4) == (mechanism is not ADMM_AS_PRINTED)
-
-
-def test_any_takes_what_fits() -> None:
-    """Algorithm 3 on a tree, 2 on a table with axes, else 1."""
-    form, problem = table((3, 2, 2), 1, 0), tree_case(8, 0)
-    assert ADMM.prepared(model_of(form, (3, 2, 2))).refactor is None
-    assert ADMM.prepared(model_of(form_of_nodes(problem))).select is not None
-    general = ADMM.prepared(model_of(strategy(10, 12, 0)))
-    assert general.refactor is not None and general.select is None
 
 
 def test_settings_are_checked() -> None:

@@ -13,9 +13,9 @@ from scipy.optimize import linprog
 from dpmodel.contract import Mechanism, Options
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.privacy import SeededSource
-from dpmodel.released.exact_tree import EXACT_TREE, ExactTree, integer_problem, solve_exact_tree
+from dpmodel.released.exact_tree import EXACT_TREE, ExactTree, solve_exact_tree
 from dpmodel.released.form import LikelihoodForm
-from dpmodel.released.messages import integer_weights, tree_plan
+from dpmodel.released.messages import tree_plan
 from dpmodel.released.model import Postprocessing
 from dpmodel.released.trees import Tree, TreeProblem
 
@@ -140,26 +140,6 @@ def test_optimal_on_random_trees() -> None:
     assert solved > 60 and refused >= 2
 
 
-@pytest.mark.parametrize("branching", [2, 3, 16])
-def test_optimal_on_histograms(branching: int) -> None:
-    problem = histogram(300, branching, seed=branching)
-    _, best = highs(problem)
-    for ties in TIES:
-        assert problem.objective(solve_exact_tree(problem, ties)) == pytest.approx(best, rel=1e-9)
-
-
-@pytest.mark.parametrize("weights", ["levels", "random"])
-def test_weights_that_differ(weights: str) -> None:
-    g = np.random.default_rng(4)
-    problem = histogram(256)
-    absolute = g.random(problem.tree.size) + 0.1
-    if weights == "levels":
-        absolute = np.concatenate([np.full(s.stop - s.start, 1.3**-i) for i, s in enumerate(problem.tree.levels)])
-    problem = replace(problem, absolute=absolute)
-    plan = tree_plan(problem)
-    assert problem.objective(solve_exact_tree(problem, plan=plan)) == pytest.approx(highs(problem)[1], rel=1e-9)
-
-
 def test_by_hand() -> None:
     """A root measured 10 with children measured 2 and 3: every split of 5 to 10 costs 5 at least; 5 <= total <= 10."""
     problem = simple([-1, 0, 0], [0, 1, 3], [10.0, 2.0, 3.0])
@@ -196,20 +176,6 @@ def test_lower_and_upper_bracket_the_roots() -> None:
         except InfeasibleError:
             continue
         assert (roots[0] <= roots[1] + 1e-9).all() and (roots[1] <= roots[2] + 1e-9).all()
-
-
-def test_one_node() -> None:
-    problem = simple([-1], [0, 1], [3.0])
-    assert solve_exact_tree(problem).tolist() == [3.0]
-    assert solve_exact_tree(replace(problem, upper=np.array([2.0]))).tolist() == [2.0]
-    several = replace(
-        problem, node=np.zeros(3, dtype=int), value=np.array([1.0, 2.0, 9.0]), absolute=np.ones(3), square=np.zeros(3)
-    )
-    assert solve_exact_tree(several).tolist() == [2.0]  # the median
-    for ties in TIES:  # measured not at all: 0, or the point of the domain nearest to it
-        free = replace(problem, absolute=np.zeros(1))
-        assert solve_exact_tree(free, ties).tolist() == [0.0]
-        assert solve_exact_tree(replace(free, upper=np.array([-4.0])), ties).tolist() == [-4.0]
 
 
 def test_forest_is_each_tree_on_its_own() -> None:
@@ -273,14 +239,6 @@ def test_whole_optimum_of_values_that_are_not_whole() -> None:
     assert tried > 9
 
 
-def test_whole_problem_agrees_at_whole_points() -> None:
-    problem = histogram(20)
-    other = integer_problem(problem)
-    g = np.random.default_rng(0)
-    points = [problem.tree.sums(g.integers(0, 50, 20).astype(float)) for _ in range(5)]
-    np.testing.assert_allclose([problem.objective(x) for x in points], [other.objective(x) for x in points])
-
-
 def test_large_values_and_small_scales() -> None:
     """Values of 1e9 with noise of scale 1, and weights of any unit: consistent, and as good as without the 1e9."""
     problem = histogram(512, total=1e9, epsilon=9.0)
@@ -293,52 +251,6 @@ def test_large_values_and_small_scales() -> None:
         assert violation(scaled, x) <= 1e-15 * x[0] * 10
         # Deviations of 1 at sums of 5e11.
         assert scaled.objective(x) == pytest.approx(plain.objective(solve_exact_tree(plain)), rel=1e-4)
-
-
-def test_whole_weights() -> None:
-    units, unit = integer_weights(np.array([0.1, 0.2, 0.3, 0.1 + 0.2, 0.0, 0.25]))
-    assert units.tolist() == [2, 4, 6, 6, 0, 5] and unit == pytest.approx(0.05)
-    weights = np.random.default_rng(0).random(50)
-    units, unit = integer_weights(weights)
-    np.testing.assert_allclose(units * unit, weights, atol=2.0**-44)
-
-
-def test_awkward_shapes() -> None:
-    """A star, a chain and a node measured many times."""
-    g = np.random.default_rng(0)
-    chain = simple([-1, *range(299)], list(range(301)), list(g.laplace(0, 5, 300)))
-    base, extra = histogram(64), 200
-    often = replace(
-        base,
-        node=np.concatenate([base.node, np.zeros(extra, dtype=np.int64)]),
-        value=np.concatenate([base.value, base.value[0] + g.laplace(0, 9, extra)]),
-        absolute=np.concatenate([base.absolute, np.full(extra, base.absolute[0])]),
-        square=np.zeros(base.node.size + extra),
-    )
-    for problem in (histogram(3000, 3000), chain, often):
-        best = highs(problem)[1]
-        for ties in TIES:
-            assert problem.objective(solve_exact_tree(problem, ties)) == pytest.approx(best, rel=1e-9)
-
-
-def test_weights_of_very_different_size() -> None:
-    """Sums of whole weights do not overflow, and the light measurements still decide what the heavy ones leave open."""
-    weights = np.array([1.0, 1e-9, 1e-9])
-    problem = simple([-1, 0, 0], [0, 1, 3], [10.0, 2.0, 3.0], absolute=weights)
-    x = solve_exact_tree(problem)
-    assert x[0] == pytest.approx(10.0) and x[1] >= 2.0 and x[2] >= 3.0
-    problem = simple([-1, 0, 0], [0, 1, 3], [10.0, 2.0, 3.0], absolute=np.array([np.pi, 1e-9, np.e * 1e-9]))
-    np.testing.assert_allclose(solve_exact_tree(problem), [10.0, 7.0, 3.0])
-
-
-def test_plan_serves_other_values() -> None:
-    problem = histogram(100)
-    plan = tree_plan(problem)
-    for seed in range(3):
-        other = replace(problem, value=np.random.default_rng(seed).permutation(problem.value))
-        assert plan.fits(other)
-        assert solve_exact_tree(other, plan=plan).tolist() == solve_exact_tree(other).tolist()
-    assert not plan.fits(replace(problem, lower=problem.lower - 1))
 
 
 def test_wrong_arguments() -> None:

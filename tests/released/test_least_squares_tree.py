@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import clarabel
 import cvxpy as cp
 import numpy as np
@@ -106,14 +104,6 @@ def test_undetermined_leaves_have_the_least_squares():
     np.testing.assert_allclose(near, x, atol=1e-6)
 
 
-def test_values_of_unmeasured_nodes_do_not_matter():
-    tree = Tree.complete(4)
-    w = np.array([1.0, 0, 1, 1, 1, 1, 0])
-    v = np.arange(7.0)
-    wild = np.where(w > 0, v, np.nan)
-    np.testing.assert_allclose(projected(tree, wild, w), projected(tree, v, w))
-
-
 def test_extreme_weights_stay_finite():
     rng = np.random.default_rng(5)
     tree = Tree.complete(32)
@@ -184,38 +174,6 @@ def test_bounds_against_clarabel(kind):
     assert compared > 20
 
 
-def test_held_bounds_only_grow_under_one_sided_bounds():
-    """The theorem of ``bounded_fit``, with the multipliers it speaks of computed densely."""
-    rng = np.random.default_rng(7)
-    grown = 0
-    for _ in range(60):
-        tree = random_tree(rng, 25, root=0.0)
-        w, v = 10 ** rng.uniform(-2, 2, size=tree.size), rng.normal(size=tree.size) * 3
-        A = tree.incidence.toarray()
-        K = np.linalg.inv(2 * A.T @ (w[:, None] * A))
-        assert (K - np.diag(np.diag(K)) <= 1e-12 * np.abs(K).max()).all()  # No positive entry off the diagonal.
-        q = 2 * K @ A.T @ (w * v)
-        held, nu = np.zeros(K.shape[0], dtype=bool), np.zeros(K.shape[0])
-        while True:
-            y = q + K @ nu
-            new = held | (y < -1e-12)
-            if (new == held).all():
-                break
-            held, before = new, nu
-            nu = np.zeros_like(nu)
-            nu[held] = np.linalg.solve(K[np.ix_(held, held)], -q[held])
-            assert (nu >= before - 1e-9 * np.abs(nu).max()).all()
-            grown += 1
-        lower = np.where(tree.is_leaf, 0.0, -INF)
-        fit = least_squares_tree.bounded_fit(tree, v, w, lower, np.full(tree.size, INF))
-        np.testing.assert_allclose(fit.x[tree.leaves], np.where(held, 0, y), atol=1e-8)
-        projector = TreeProjector(tree, w, np.where(fit.x == 0, 0.0, np.nan) if held.any() else None)
-        x, sums = projector.passes(v)
-        price = least_squares_tree.multipliers(tree, w, v, x, sums, projector.below)
-        np.testing.assert_allclose(price[tree.leaves], nu, atol=1e-7 * (1 + np.abs(nu).max()))
-    assert grown > 60
-
-
 def test_a_wrong_active_set_is_not_certified():
     tree = Tree.complete(4)
     v, w = np.array([4.0, 2, 2, 1, 1, 1, 1]), np.ones(7)
@@ -225,29 +183,6 @@ def test_a_wrong_active_set_is_not_certified():
     held[3] = -1
     assert search.exchange(held, 1) is None  # Its multiplier has the wrong sign.
     np.testing.assert_allclose(search.exchange(held, 5), v)
-
-
-def test_splitting_finds_the_optimum_alone(monkeypatch):
-    rng = np.random.default_rng(8)
-    monkeypatch.setattr(least_squares_tree._Search, "exchange", lambda self, held, rounds: None)
-    monkeypatch.setattr(least_squares_tree, "_EXACT", 1e-8)
-    for _ in range(8):
-        tree, v, w, lower, upper = bounded_case(rng, "inner")
-        fit = least_squares_tree.bounded_fit(tree, v, w, lower, upper)
-        best = general(tree, v, w, lower, upper)
-        if best is not None:
-            np.testing.assert_allclose(cost(fit.x, v, w), cost(best, v, w), rtol=1e-5, atol=1e-5)
-
-
-def test_totals_that_force_every_leaf():
-    tree = Tree.of_parents([-1, 0, 0, 1, 1, 1, 2, 2, 2]).tree
-    lower, upper = np.where(tree.is_leaf, 0.0, -INF), np.full(9, INF)
-    lower[1] = upper[1] = 0.0
-    upper[2] = 5.0
-    lower[0] = 5.0
-    fit = least_squares_tree.bounded_fit(tree, np.arange(9.0), np.ones(9), lower, upper)
-    assert fit.optimal
-    np.testing.assert_allclose(fit.x, [5, 0, 5, 0, 0, 0, 2 / 3, 5 / 3, 8 / 3])
 
 
 def test_values_far_larger_than_a_total_do_not_fail():
@@ -332,21 +267,6 @@ def test_infeasible_bounds_are_a_status():
     assert out.status == "infeasible" and out.x is None and "at least" in out.notes[0]
 
 
-def test_one_node():
-    out = LEAST_SQUARES_TREE.run(model_of(Tree.complete(1), [-3.0], lower=0.0), OPTIONS, SeededSource(0))
-    assert out.x is not None and out.x[0] == 0.0
-
-
-def test_large_trees_take_linear_time():
-    rng = np.random.default_rng(10)
-    tree = Tree.complete(2**15)
-    v = tree.sums(rng.poisson(5, size=2**15) * (rng.random(2**15) < 0.1)) + 10 * rng.normal(size=tree.size)
-    start = time.perf_counter()
-    fit = least_squares_tree.bounded_fit(tree, v, np.ones(tree.size), np.zeros(tree.size), np.full(tree.size, INF))
-    assert time.perf_counter() - start < 3  # Measured: 0.02.
-    assert fit.optimal and fit.rounds < 25 and fit.x.min() >= -1e-9
-
-
 # ------------------------------------------------------------------ from the top down
 def test_a_descent_keeps_sums_bounds_and_known_values() -> None:
     """Random trees, of leaves at all depths, bounds of both sides at any node, known nodes among them."""
@@ -376,14 +296,6 @@ def test_a_descent_is_the_nearest_point_level_by_level() -> None:
     cp.Problem(cp.Minimize(cp.sum_squares(y - free[1:])), [cp.sum(y) == free[0]]).solve()
     np.testing.assert_allclose(x[1:], y.value, atol=1e-5)
     assert x[0] == free[0] == pytest.approx(10)
-
-
-def test_a_descent_of_unequal_children_moves_the_less_precise_ones() -> None:
-    """One child was measured well, the other badly: what is missing comes from the second."""
-    tree = Tree.of_parents([-1, 0, 0, 0])[0]
-    lower = np.array([-np.inf, -np.inf, -np.inf, 0.0])
-    x = descended(tree, np.array([10.0, 5, 7, -6]), np.array([1e9, 1e6, 1.0, 1e6]), lower, np.full(4, np.inf))
-    np.testing.assert_allclose(x, [10, 5, 5, 0], atol=1e-2)
 
 
 def test_bounds_that_contradict_each_other_are_told_from_the_top_down_too() -> None:

@@ -334,13 +334,3 @@ def test_public_numbers_are_added_to_what_was_released() -> None:
 def test_whole_products_do_not_overflow() -> None:
     p = Private([2**50, 3], name="p", unit="entry", linf=1, integer=True)
     assert measure(2**20 * p, 1e3, rng=0).value.tolist() == pytest.approx([2.0**52, 3 * 2**20], abs=2**17)
-
-
-@pytest.mark.slow
-def test_a_very_large_tree_with_real_noise() -> None:
-    leaves = 2**17
-    p = Private(np.ones(leaves), name="p", unit="entry", linf=1, integer=True)
-    noisy = measure(tree(leaves) @ p, 1.0)
-    assert noisy.shape == (2 * leaves - 1,) and noisy.noise.scale == 18.0
-    spread = np.sqrt(np.mean((noisy.value[-leaves:] - 1) ** 2))
-    assert spread == pytest.approx(noisy.noise.standard_deviation, rel=0.05)

@@ -52,18 +52,6 @@ def test_never_worse_than_two_lines(size: int, epsilon: float, level: float, nei
         assert error <= 1.05 * np.abs(theirs - truth).mean()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [0.02, 0.1, 0.5, 2])
-@pytest.mark.parametrize("size", [50, 500, 5_000])
-def test_large_groups(size: int, epsilon: float) -> None:
-    rng = np.random.default_rng(size)
-    values = ages(rng, size, 42, 400)
-    truth = values.mean(axis=1)
-    means = dpm.measure(by_groups(values, "replace-one").mean("age", by="group"), epsilon, rng=1)
-    theirs = [np.abs(two_lines(values, epsilon, 2, middle, rng) - truth).mean() for middle in (50.0, 0.0)]
-    assert np.abs(means.value - truth).mean() <= 1.05 * min(theirs)
-
-
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_error_that_is_stated_is_that_of_simulations(delta: float) -> None:
     """Root mean square of 1,500 errors: a standard deviation of .03 of it; .15 are five."""

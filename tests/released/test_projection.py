@@ -9,13 +9,12 @@ import pytest
 import scipy.sparse as sp
 from released.admm_cases import reference
 
-from dpmodel.contract import Mechanism, Options
+from dpmodel.contract import Options
 from dpmodel.errors import InfeasibleError
-from dpmodel.privacy import SeededSource
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.margins import MarginProjector, margin_of
 from dpmodel.released.model import Postprocessing
-from dpmodel.released.projection import PROJECTION, Projection, solve
+from dpmodel.released.projection import PROJECTION, solve
 from dpmodel.released.structure import structure
 
 OPTIONS = Options(epsilon=0.0, delta=0.0)
@@ -126,22 +125,6 @@ def test_unmeasured_entries_of_a_chain_take_their_neighbours_value():
     assert _run(nothing).x.tolist() == [2, 2, 2]
 
 
-@pytest.mark.parametrize("loss", ["absolute", "square"])
-def test_one_entry_and_all_equal(loss):
-    for n in (1, 6):
-        value = np.full(n, 2.0)
-        total = LikelihoodForm.of(
-            np.eye(n), value, **{loss: 1}, equality=np.ones((1, n)), equality_value=-3.0 * n, lower=-5
-        )
-        np.testing.assert_allclose(_run(total).x.sum(), -3 * n)
-        assert _run(total).value == pytest.approx(n * (5 if loss == "absolute" else 25))
-        if n > 1:
-            chain = LikelihoodForm.of(np.eye(n), value, **{loss: 1}, inequality=_steps(n))
-            assert _run(chain).x.tolist() == value.tolist()
-    empty = LikelihoodForm.of(sp.csr_array((0, 0)), np.zeros(0))
-    assert _run(empty).x.size == 0
-
-
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_scales(scale):
     rng = np.random.default_rng(2)
@@ -175,19 +158,6 @@ def test_infeasible_and_unbounded():
     assert _run(falls).status == "unbounded"
     held = LikelihoodForm.of(np.eye(2)[:1], [1.0], square=1, linear=[0, -1], upper=3)
     assert _run(held).x.tolist() == [1, 3]
-
-
-def test_the_protocol():
-    assert isinstance(PROJECTION, Mechanism)
-    model = Postprocessing(LikelihoodForm.of(np.eye(2), [1.0, 2.0], square=1), ())
-    assert PROJECTION.eligible(model, OPTIONS).eligible
-    forecast = PROJECTION.forecast(model, OPTIONS)
-    assert forecast.epsilon == 0 and forecast.error.objective == 0
-    outcome = Projection(name="mine").run(model, OPTIONS, SeededSource(0))
-    assert outcome.status == "optimal" and outcome.value == 0
-    mixed = Postprocessing(LikelihoodForm.of([[1, 1]], [1.0], square=1), ())
-    verdict = PROJECTION.eligible(mixed, OPTIONS)
-    assert not verdict.eligible and verdict.reason
 
 
 def test_least_squares_never_goes_further_from_the_truth_and_nonnegativity_lifts_totals():
@@ -260,20 +230,3 @@ def test_a_contradiction_of_margins_is_a_status():
     assert _run(form, (2, 2)).status == "infeasible"
     with pytest.raises(InfeasibleError, match="total"):
         PROJECTION.eligible(Postprocessing(form, (), shape=(2, 2)), OPTIONS)
-
-
-def test_weights_far_apart_and_many_measurements_of_one_entry():
-    rng = np.random.default_rng(9)
-    n = 2000
-    weight, v = 10.0 ** rng.uniform(-4, 4, n), rng.normal(size=n) * 10
-    form = LikelihoodForm.of(sp.eye_array(n), v, square=weight, equality=np.ones((1, n)), equality_value=100.0, lower=0)
-    x = _run(form).x
-    derivative = 2 * weight * (x - v)  # optimal: the same for all positive entries, and no smaller at zero
-    inside = x > 1e-6
-    multiplier = np.median(derivative[inside])
-    np.testing.assert_allclose(derivative[inside], multiplier, rtol=1e-6, atol=1e-8)
-    assert (derivative[x == 0] >= multiplier - 1e-6 * abs(multiplier)).all() and form.violation(x) < 1e-10
-    k = 20_001
-    value = rng.normal(size=k)
-    one = LikelihoodForm.of(sp.csr_array(np.ones((k, 1))), value, absolute=0.1)
-    assert _run(one).x[0] == np.median(value)

@@ -54,12 +54,6 @@ def test_a_measurement_of_two_entries_is_not_separable():
     assert found.kind is None and "several" in found.reason
 
 
-def test_stored_zeros_and_duplicates_do_not_hide_a_selection():
-    M = sp.csr_array((np.array([1.0, 1.0, 0.0]), np.array([0, 0, 1]), np.array([0, 3])), shape=(1, 2))
-    single = separable(LikelihoodForm.of(M, 4.0, square=1))
-    assert single is not None and single.curvature.tolist() == [8, 0] and single.centre[0] == 2
-
-
 def test_single_entry_rows_become_bounds():
     found = recognise(
         _form(3, equality=[[2, 0, 0]], equality_value=4, inequality=[[0, -1, 0], [0, 0, 2]], inequality_value=[1, 6])
@@ -85,22 +79,6 @@ def test_chains_in_any_order_and_scale():
     found = recognise(_form(5, inequality=np.vstack([rows, 2 * rows[:1]])))
     assert found.kind == "chains" and isinstance(found.coupling, Chains)
     assert found.coupling.order.tolist() == order.tolist() and found.coupling.start.tolist() == [0, 5]
-
-
-def test_of_two_gaps_the_wider_counts():
-    rows, limit = np.vstack([_steps(3).toarray(), _steps(3).toarray()[:1]]), [-2.0, 0.0, -1.0]
-    for order in ([0, 1, 2], [2, 1, 0]):
-        found = recognise(_form(3, inequality=rows[order], inequality_value=np.array(limit)[order]))
-        assert found.coupling.shift.tolist() == [0, 2, 2]
-
-
-def test_pinned_entries_cut_a_chain():
-    lower, upper = np.full(5, 0.0), np.full(5, 9.0)
-    lower[2] = upper[2] = 4
-    found = recognise(_form(5, inequality=_steps(5), lower=lower, upper=upper)).coupling
-    assert isinstance(found, Chains)
-    assert found.order.tolist() == [0, 1, 3, 4] and found.start.tolist() == [0, 2, 4]
-    assert found.lower.tolist() == [0, 4] and found.upper.tolist() == [4, 9] and found.pinned.tolist() == [2]
 
 
 @pytest.mark.parametrize(
@@ -205,9 +183,3 @@ def test_whole_numbers_under_sums_and_linear_terms_are_left_to_others():
     assert "integers" in recognise(_form(3, equality=[[1, 1, 1]], equality_value=3, integer=True)).reason
     sloped = LikelihoodForm.of(sp.csr_array((0, 2)), np.zeros(0), linear=1, equality=[[1, 1]], equality_value=3)
     assert "linear" in recognise(sloped).reason
-
-
-def test_a_problem_without_a_form_and_the_memory():
-    assert structure(Postprocessing(None, ())).kind is None
-    model = Postprocessing(_form(3), ())
-    assert structure(model) is structure(model) and structure(model).kind == "box"

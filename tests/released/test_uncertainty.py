@@ -275,21 +275,3 @@ def test_wrong_input_is_refused(what):
     fit = fitted(SPARSE, Laplace(2.0))
     with pytest.raises(SpecificationError):
         WRONG[what](fit)
-
-
-@pytest.mark.slow
-def test_where_the_bootstrap_does_not_cover():
-    """The figures of the docstring of ``intervals``: 32 bins, two of them not empty, Laplace noise, level 0.9."""
-    histogram = np.zeros(32)
-    histogram[[3, 17]] = 40, 200
-    rows, truth, inside = None, np.array([0, 40, 200, 240.0]), {"noise": 0, "percentile": 0, "basic": 0}
-    trials = 40
-    for trial in range(trials):
-        fit = fitted(histogram, Laplace(6.0), trial)
-        rows = fit.ranges_matrix([0, 3, 17, 0], [1, 4, 18, 32]) if rows is None else rows
-        for method in inside:
-            found = intervals(fit, rows, 0.9, method=method, repetitions=40, rng=trial)
-            inside[method] = inside[method] + ((found.low <= truth + 1e-9) & (truth <= found.high + 1e-9))
-    for method in ("noise", "basic"):
-        assert (binom.cdf(inside[method], trials, 0.9) > 1e-8).all(), (method, inside)
-    assert inside["percentile"][1] < 0.6 * trials

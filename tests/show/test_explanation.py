@@ -49,10 +49,6 @@ def test_parts_that_nothing_private_reaches_are_left_out():
     assert [row["part"] for row in sensitivities] == ["c", "constant term"]
 
 
-def test_a_solvable_problem_needs_no_advice():
-    assert problem_with().explain().advice == ()
-
-
 def test_an_impossible_problem_gets_remedies():
     explanation = problem_with(unit="entry").explain()
     assert not explanation.classification.solvable
@@ -93,18 +89,6 @@ def test_to_dict_is_plain():
         "unplanned",
     }  # fmt: skip
     assert data["classification"]["cells"][0]["parameter"] == "demand"
-
-
-def test_a_problem_without_private_data():
-    x = cp.Variable(2, name="x")
-    explanation = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= 1]).explain()
-    assert explanation.parameters == explanation.sensitivities == ()
-    assert "Nothing is private" in str(explanation)
-
-
-def test_a_problem_without_rows():
-    x = cp.Variable(2, name="x")
-    assert "no rows" in dpm.Problem(cp.Minimize(cp.sum(x))).explain().size
 
 
 def test_which_entries_of_the_standard_form_records_reach():

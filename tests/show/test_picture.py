@@ -105,18 +105,6 @@ def test_a_copy_draws_its_own_epsilon_and_says_why_not_others() -> None:
             other.simulate()
 
 
-def test_a_kept_plan_draws_the_model_it_was_found_for() -> None:
-    first, second = program().plan(1.0).plot(EPSILONS), program().plan(1.0).plot(EPSILONS)
-    one, other = (lines(each)["laplace-once (chosen)"].get_ydata() for each in (first, second))
-    assert np.array_equal(one, other)
-
-
-@pytest.mark.parametrize("wrong", [[], [0.0, 1.0], ["a"], [math.inf], 3])
-def test_epsilons_that_are_none(wrong: Any) -> None:
-    with pytest.raises(dpm.errors.SpecificationError, match="above 0"):
-        program().plan(1.0).plot(wrong)
-
-
 def test_what_cannot_be_drawn_says_so() -> None:
     with pytest.raises(dpm.errors.SpecificationError, match="known without data"):
         program().plan(1e-4).plot([1e-4, 2e-4])

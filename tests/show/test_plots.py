@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.release import Accuracy, Guarantee
 
 pytest.importorskip("matplotlib")
 
@@ -124,15 +123,6 @@ def test_constraints_are_drawn_as_far_as_they_were_moved(feasibility: str, sign:
         assert dashed == [release.accuracy.violation_alpha]
 
 
-def test_what_moves_no_constraint_says_so() -> None:
-    cost = dpm.Private([1.0, 2.0], name="cost", unit="entry", linf=0.1, bounds=[0, 5])
-    x = cp.Variable(2, bounds=[0, 1], name="x")
-    problem = dpm.Problem(cp.Minimize(cost @ x), [cp.sum(x) == 1])
-    problem.solve(epsilon=1, rng=0)
-    with pytest.raises(dpm.errors.SpecificationError, match="moved no constraint"):
-        problem.release.plot_constraints()
-
-
 def test_released_values_with_names_and_intervals(solved: dpm.Problem) -> None:
     figure = solved.release.plot_values("x")
     assert figure.axes[0].lines[0].get_xdata().tolist() == solved.release.variables["x"].tolist()
@@ -153,11 +143,3 @@ def test_released_values_with_names_and_intervals(solved: dpm.Problem) -> None:
     low, high = np.array(ends.low), np.array(ends.high)
     high[0] = np.inf
     assert "1 unbounded, not drawn" in texts(fit.release.plot_values(intervals=(low, high)))
-
-
-def test_many_values_stand_in_a_row() -> None:
-    release = dpm.Release(
-        mechanism="m", guarantee=Guarantee(1.0), accuracy=Accuracy(None, None), status="optimal",
-        variables={"x": np.arange(100.0).reshape(20, 5)},
-    )  # fmt: skip
-    assert release.plot_values().axes[0].lines[0].get_ydata().tolist() == list(range(100))

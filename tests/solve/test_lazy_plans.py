@@ -12,7 +12,6 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.contract import Candidate, Model, Options, Serves, Verdict
-from dpmodel.exact.inputs import public_inequalities
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.numerics import cone_program, polyhedron
 from dpmodel.programs import tie_break as simulation
@@ -63,23 +62,6 @@ def test_the_choice_is_that_of_a_full_comparison(model: Any) -> None:
         for each in full.candidates:
             if each.forecast is not None:
                 assert early(by_name(each.mechanism, door.kind), door, full.options), (each.mechanism, epsilon)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("margin", "records", "dimension"), [(0.1, 10_000, 10), (0.2, 600, 3)])
-def test_systems_of_inequalities(margin: float, records: int, dimension: int) -> None:
-    """The same of exact systems; where rows stand for many, what simulations count is known to be many."""
-    about: dict[str, Any] = {"margin": margin, "records": records, "neighbors": "add-remove"}
-    system = public_inequalities(
-        dimension, True, None, None, neighbors="add-remove", where="", margin=margin, public=None, nonneg=False,
-        bound=None, expected=records,
-    ).model  # fmt: skip
-    asked = {"dimension": dimension, "epsilon": 1.0, "delta": 1e-6, **about}
-    full, lazy = dpm.linalg.plan("inequalities", compare="all", **asked), dpm.linalg.plan("inequalities", **asked)
-    assert lazy.chosen == full.chosen and lazy.answer == full.answer
-    for each in full.candidates:
-        if each.forecast is not None:
-            assert early(by_name(each.mechanism, type(system)), system, full.options), each.mechanism
 
 
 def needs(**options: Any) -> dpm.Problem:
@@ -147,16 +129,6 @@ def test_a_bound_that_is_none_is_found_out(register: Any) -> None:
     assert not early(wrong, problem._model(None), problem.plan(1.0).options)
 
 
-def test_a_plan_is_made_once(register: Any) -> None:
-    problem, plugin = needs(), Plugin("better", 1e-3, 1e-3)
-    register(plugin)
-    first = problem.plan(1.0)
-    assert problem.plan(1.0) is first and plugin.asked == 1
-    assert problem.plan(2.0) is not first and problem.plan(1.0, beta=0.1) is not first
-    register(Plugin("late", 1e-6, 1e-6))
-    assert problem.plan(1.0).chosen.mechanism == "late"
-
-
 def test_settings_of_a_mechanism_are_never_those_of_another() -> None:
     """Points to look at are no part of what makes two mechanisms equal."""
     c, x = dpm.Private([1.0, 2.0, 3.0], name="c", linf=0.1), cp.Variable(3, nonneg=True, name="x")
@@ -166,11 +138,6 @@ def test_settings_of_a_mechanism_are_never_those_of_another() -> None:
         plan = problem.plan(1.0, mechanism=VertexExponential(vertices=listed))
         assert plan.algorithm.vertices is listed
         assert plan.chosen.forecast is not None and f"{len(listed)}" in plan.chosen.forecast.work
-
-
-def test_what_to_compare_is_one_of_two_words() -> None:
-    with pytest.raises(dpm.errors.SpecificationError, match="compare=False"):
-        needs().plan(1.0, compare=False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["transportation", "diet", "portfolio_quadratic", "blending"])

@@ -185,15 +185,6 @@ def test_no_epsilon_helps_is_said_only_where_it_helps_no_mechanism() -> None:
     assert not enough.answer and enough.chosen.mechanism == at[2]
 
 
-def test_a_point_that_reads_no_data_is_so_much_worse_and_not_so_near() -> None:
-    """A hundred people at the low end of what is declared: the optimum costs 40 times what the public point does."""
-    rows = dpm.Private(np.full((100, 30), 0.5), name="rows", unit="row", bounds=[0, 40])
-    x = cp.Variable(30, bounds=[0, 10], name="x")
-    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [rows @ x >= 50])
-    plan = problem.plan(1.0, 1e-6, mechanism="public-only")
-    assert "worse than the true optimum" in plan.chosen.forecast.statement
-
-
 def test_no_amount_is_promised_where_the_true_constraints_cannot_be_met() -> None:
     """90 are needed, 10 are there: whatever is released is short by more than the noise, and no draw contradicts."""
     need = dpm.Private([30.0, 20.0, 40.0], name="need", unit="entry", linf=1)
@@ -203,12 +194,3 @@ def test_no_amount_is_promised_where_the_true_constraints_cannot_be_met() -> Non
     assert "leave a point" in statement and "where only the true ones do" in statement
     problem.solve(1.0, rng=0)
     assert "because no point meets the released numbers" in problem.release.accuracy.statement
-
-
-def test_why_tells_the_number_that_plans_compare() -> None:
-    need = dpm.Private([30.0, 20.0, 40.0], name="need", unit="entry", linf=1)
-    x = cp.Variable(3, nonneg=True, name="x")
-    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= need])
-    assert "1.687 on average; laplace-once" in " ".join(problem.plan(1.0, 1e-6).why("gaussian-once").split())
-    safe = problem.plan(1.0, 1e-6, feasibility="safe")
-    assert re.search(r"runner-up: gaussian-once, .*tightened by", str(safe))

@@ -104,15 +104,6 @@ def test_an_outcome_of_the_wrong_form_is_refused_by_name(kind: str) -> None:
     assert "spent" in str(caught.value) and "7321" not in str(caught.value)
 
 
-def test_a_registered_mechanism_is_compared_and_runs() -> None:
-    plugin = Plugin(outcome=Outcome("optimal", [1.0, 2.0], None, None))  # type: ignore[arg-type]
-    dpm.register_mechanism(plugin)
-    problem = demands()
-    problem.solve(epsilon=1.0, rng=0)
-    assert problem.release is not None and problem.release.mechanism == "plugin" and plugin.runs == 1
-    assert problem.release.variables["x"].tolist() == [1.0, 2.0]
-
-
 @pytest.mark.parametrize("wrong", [3, Plugin, "laplace-once", None])
 def test_what_is_no_mechanism_is_not_registered(wrong: Any) -> None:
     with pytest.raises(dpm.errors.SpecificationError, match="no mechanism"):

@@ -12,11 +12,10 @@ import pytest
 from blocks import problem, table
 
 import dpmodel as dpm
-from dpmodel.contract import counted
 from dpmodel.marks.row_sources import MemoryBlocks
 from dpmodel.marks.rows import watched
 from dpmodel.solve import progress as progress_module
-from dpmodel.solve.progress import Bar, _Notebook, _Terminal, screen, shown
+from dpmodel.solve.progress import Bar, _Terminal, screen, shown
 
 
 class FakeDisplay:
@@ -86,17 +85,6 @@ def test_a_terminal_gets_one_line_that_goes() -> None:
     assert text.encode("ascii", "replace").decode().count("vertices") >= 1
 
 
-def test_a_notebook_gets_one_output_that_ends_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    put: list[str] = []
-    notebook = _Notebook()
-    monkeypatch.setattr(notebook, "_put", put.append)
-    notebook._handle = object()
-    notebook.show("<plan>", 0.0)
-    notebook.show("too soon", 0.5)
-    notebook.close()
-    assert put == ['<progress max="1"></progress> &lt;plan&gt;', ""]
-
-
 def test_where_a_bar_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert screen() is None  # tests have no terminal
     monkeypatch.setattr(sys, "stderr", type("Terminal", (io.StringIO,), {"isatty": lambda self: True})())
@@ -142,14 +130,6 @@ def test_neighbours_and_strangers_are_told_the_same(mechanism: str) -> None:
         problem = lasso(seed)
         problem.solve(1.0, 1e-6, rng=seed, mechanism=mechanism, progress=lambda *said, seen=seen: seen.append(said))
     assert told[0] == told[1] and len(told[0]) > 3
-
-
-def test_at_most_about_twenty_of_many_steps_are_told() -> None:
-    told: list[float] = []
-    step = counted("steps", 1000, lambda stage, done: told.append(done))
-    for _ in range(1000):
-        step()
-    assert len(told) == 20 and told == sorted(told) and told[-1] < 1
 
 
 def test_passes_over_blocks_are_told_block_by_block_and_not_again_when_tried_again() -> None:

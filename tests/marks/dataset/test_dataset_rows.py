@@ -137,12 +137,6 @@ def test_incidence(engine: str) -> None:
     assert few.incidence("person", "town").magnitude["max_l1"] == 1
 
 
-def test_names_of_people_need_no_order() -> None:
-    frame = pl.DataFrame({"who": ["b", "a", "b", "é"], "item": [1, 2, 2, 1]})
-    A = Dataset(frame, privacy_id="who", domain={"item": [1, 2]}).incidence("who", "item")
-    assert sorted(map(tuple, value_of(A).tolist())) == [(0, 1), (1, 0), (1, 1)]
-
-
 def test_a_fit_and_a_program_of_a_table() -> None:
     rng = np.random.default_rng(0)
     n = 2_000
@@ -200,8 +194,3 @@ def test_rows_know_their_norms(scale: bool) -> None:
     assert private.magnitude["max_l1"] == pytest.approx(np.abs(matrix).sum(axis=1).max(), rel=1e-12)
     assert private.magnitude["max_l2"] == pytest.approx(np.linalg.norm(matrix, axis=1).max(), rel=1e-12)
     assert set(np.unique(matrix)) <= {-1.0, 0.0, 1.0}, "and no row is cut"
-
-
-def test_rows_in_units_of_their_own_have_bounds_alone() -> None:
-    data = dpm.Dataset(pd.DataFrame({"a": ["x"], "n": [3.0]}), domain={"a": list("xyz")}, bounds={"n": (0, 90)})
-    assert not any(map(np.isfinite, data.rows(["a", "n"]).magnitude.values()))

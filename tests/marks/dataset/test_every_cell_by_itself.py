@@ -196,20 +196,6 @@ def test_engines_agree(engine: str, order: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(value_of(found[name]), value_of(parameter))
 
 
-@pytest.mark.parametrize("engine", [*list(ENGINES)[:-1], pytest.param("dask", marks=pytest.mark.slow)])
-def test_what_one_cell_holds_decides_nothing_for_the_others(engine: str, tmp_path: Path) -> None:
-    """Every odd value in every column, each in another engine."""
-    turn, queries = list(ENGINES).index(engine), ("count", "integers")
-    expected: dict[str, dict[str, Private]] = {}
-    for place, (odd, column) in enumerate(itertools.product(ODD, COLUMNS)):
-        if (place + place // len(ENGINES) + turn) % len(ENGINES) == 0:
-            order = list(ORDERS)[place % len(ORDERS)]
-            if order not in expected:
-                expected[order] = released(engine, OTHERS + MINE, tmp_path, ORDERS[order], 1, queries)
-            found = released(engine, with_odd(odd, column), tmp_path, ORDERS[order], 1, queries)
-            held(found, expected[order], 1 + (column == "person"))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("engine", ENGINES)

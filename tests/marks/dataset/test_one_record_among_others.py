@@ -81,19 +81,6 @@ def test_rows_and_incidence_are_in_one_order(engine: str) -> None:
     in_order(ENGINES[engine](rows))
 
 
-def test_names_of_people_stand_in_one_order_too() -> None:
-    """DuckDB returns different values of text in another order every time."""
-    pytest.importorskip("duckdb")
-    import duckdb
-
-    in_order(
-        duckdb.connect().sql(
-            "select 'p' || i as person, ['Ulm', 'Bonn', 'Kiel'][i % 3 + 1] as town, i % 3 + 1.0 as income "
-            "from range(5000) r(i)"
-        )
-    )
-
-
 def in_order(native: Any) -> None:
     """Of a table in which the town tells the income."""
     towns = ["Ulm", "Bonn", "Kiel"]
@@ -122,15 +109,3 @@ def test_the_rounding_of_a_mean_is_within_its_sensitivity(low: float, high: floa
         found.append(Dataset(pl.DataFrame({"v": values}), bounds={"v": (low, high)}).mean("v"))
     means = np.array([float(value_of(parameter)) for parameter in found])
     assert np.abs(means[1::2] - means[::2]).max() <= found[0].linf
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("outside", ["error", "drop"])
-def test_a_person_counts_once_in_a_cell_of_numbers(engine: str, outside: str) -> None:
-    """Engines tell NaN from a missing number: in one cell they are one, as 0 and -0 are."""
-    rows: list[Row] = [(1, "Ulm", np.nan), (1, "Ulm", None), (1, "Ulm", 0.0), (1, "Ulm", -0.0), (2, "Ulm", 2.0)]
-    settings: dict[str, Any] = {"privacy_id": "person", "max_rows": 4, "outside": outside}
-    people = Dataset(ENGINES[engine](rows), domain={"income": [None, 0.0, 2.0]}, **settings)
-    np.testing.assert_array_equal(value_of(people.count("income", distinct=True)), [1, 1, 1])
-    np.testing.assert_array_equal(value_of(people.count("income")), [2, 2, 1])
-    assert sorted(map(tuple, value_of(people.incidence("person", "income")).tolist())) == [(0, 0, 1), (1, 1, 0)]
