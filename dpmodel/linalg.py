@@ -115,7 +115,7 @@ class Request:
             record = f"NOT PRIVATE (seeded noise for tests); {record}"
         forecast, found = done.forecast, done.outcome
         assert isinstance(forecast.error, RowsMissed)
-        missed = 0.0 if isinstance(model, PrivatePoints) else forecast.error.missed  # a hull leaves no point out
+        missed = 0.0 if math.isnan(forecast.error.missed) else forecast.error.missed  # a hull leaves no point out
         bounded = math.isfinite(missed) and not forecast.vacuous
         accuracy = Accuracy(
             alpha=0.0 if bounded else None,

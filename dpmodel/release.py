@@ -251,8 +251,9 @@ class Release:
     def title(self) -> str:
         """What it is, in a line."""
         if self.guarantee.epsilon == self.guarantee.delta == 0:
-            free = f"Post-processing by {self.mechanism}"
-            return {"none": "Solved without noise", "public-only": "Solved without data"}.get(self.mechanism, free)
+            if not self.plan:
+                return "Solved without noise"
+            return "Solved without data" if self.plan.get("epsilon") else f"Post-processing by {self.mechanism}"
         return f"Private release by {self.mechanism}"
 
     # ------------------------------------------------------------------ figures (extra [plot]) and the report

@@ -125,8 +125,6 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
     reach: float | None = None
 
     def eligible(self, model: PrivateInequalities, options: Options) -> Verdict:
-        if not isinstance(model, PrivateInequalities):
-            return Verdict(False, "serves inequalities, one per record")
         if model.homogeneous:
             return Verdict(False, "serves A x <= b; a homogeneous system has no largest point to perturb")
         if model.largest is None:

@@ -153,8 +153,6 @@ CONSISTENT_PART = (
 
 def eligible(model: PrivateVectors, options: Options) -> Verdict:
     """Whether a stable span may be released at all."""
-    if not isinstance(model, PrivateVectors):
-        return Verdict(False, "serves vectors, points and equations that are to be kept exactly, one per record")
     if options.delta <= 0:
         return Verdict(
             False, "an exact subspace cannot be hidden at delta = 0: without the record that it needs it never appears"

@@ -86,7 +86,7 @@ def _multinomial(problem: cp.Problem, rows: Any) -> Recognised:
     with contextlib.suppress(UnsupportedModelError):
         found = split(cp.Problem(cp.Minimize(sum(private[1:], private[0]))))
         read = [] if found is None else [recognise(each) for each in found.problems]
-    parts = [part for part in read if isinstance(part, Recognised)]
+    parts = [each.parts[0] for each in read if each is not None and len(each.parts) == 1]
     if found is None or len(parts) != classes or not all(_follows(part, parts[0]) for part in parts):
         unfit(rows, "beside it only the labels times the same scores are subtracted, and public terms added", _REMEDY)
     coefficients = cp.hstack([_users(part.coefficients, found, j) for j, part in enumerate(parts)])
@@ -253,9 +253,9 @@ def recognise_blocks(problem: cp.Problem) -> Recognised | Outputs | None:
     if found is None:
         refuse_blocks(private)
     assert found is not None
-    if isinstance(found, Outputs):
-        return replace(found, parts=tuple(small.enlarged(part) for part in found.parts))
-    return small.enlarged(found)
+    parts = tuple(small.enlarged(part) for part in found.parts)
+    several: Any = found
+    return replace(several, parts=parts) if len(parts) > 1 else parts[0]
 
 
 @dataclass(frozen=True)

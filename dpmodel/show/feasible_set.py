@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,14 +16,11 @@ from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.programs.feasibility import treat
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import Kind, design
+from dpmodel.programs.noise_once import GAUSSIAN_ONCE, LAPLACE_ONCE
 from dpmodel.programs.public import declared_range, middle_cost
 from dpmodel.release import Release, named_constraints
 from dpmodel.show.figures import COLOURS, canvas, require_matplotlib
 from dpmodel.text import number
-
-if TYPE_CHECKING:
-    from dpmodel.programs.model import Program
-
 
 _GRID = 300  # points on each side, for bands
 
@@ -169,16 +166,16 @@ def _arrow(axes: Any, downhill: tuple[float, float]) -> None:
 
 # -------------------------------------------------------------------------------------- of a program and its release
 # Mechanisms whose noise is told row by row; of others the largest is.
-_BY_ROW: dict[str, Kind] = {"laplace-once": "laplace", "gaussian-once": "gaussian"}
+_BY_ROW: dict[str, Kind] = {each.name: each.kind for each in (LAPLACE_ONCE, GAUSSIAN_ONCE)}
 _MOST_ROWS = 60
 # Multipliers that solvers leave at constraints that do not bind are smaller.
 _BINDS = 1e-6
 
 
 def feasible_picture(
-    program: Program, chosen: Candidate | None, options: Options | None, release: Release | None, ax: Any = None
+    model: Program, chosen: Candidate | None, options: Options | None, release: Release | None, ax: Any = None
 ) -> Any:
-    """Draw the rows of ``program``; private ones where the release put them, if they bind in it, or else at the middle
+    """Draw the rows of ``model``; private ones where the release put them, if they bind in it, or else at the middle
     of their declared ranges, with a band as wide as the noise of ``chosen`` at ``options``, and the released optimum.
 
     Raises
@@ -187,7 +184,6 @@ def feasible_picture(
         Without matplotlib; for a problem that has not two variables and linear rows.
     """
     require_matplotlib()
-    model = program
     affine, form = model.affine, model.form
     if affine.variables != 2 or not affine.is_linear() or affine.rows > _MOST_ROWS:
         raise SpecificationError(
@@ -198,7 +194,7 @@ def feasible_picture(
     b, A, known = _middle(model)
     noise, on_x, words = _noise(model, chosen, options)
     optimum = _optimum(model, release)
-    placed = _released_sides(program, chosen, options, release, optimum)
+    placed = _released_sides(model, chosen, options, release, optimum)
     b[list(placed)], known[list(placed)] = list(placed.values()), True
     rows, without = [], []
     equalities = affine.equalities()
@@ -251,7 +247,7 @@ def _rows(block: ConeBlock) -> range:
 
 
 def _released_sides(
-    program: Program,
+    model: Program,
     chosen: Candidate | None,
     options: Options | None,
     release: Release | None,
@@ -259,7 +255,6 @@ def _released_sides(
 ) -> dict[int, float]:
     """Row -> right-hand side with its noise, of private inequalities that bind in the release: such a row was moved by
     a public amount and then passes through the released optimum, so this is read off what was released."""
-    model = program
     if chosen is None or options is None or release is None or optimum is None or release.status != "optimal":
         return {}
     if release.mechanism != chosen.mechanism or chosen.mechanism not in _BY_ROW or model.form.matrix.nnz:
@@ -267,7 +262,7 @@ def _released_sides(
     done = treat(
         model, options, design(model, options, dict.fromkeys(model.private_parts(), _BY_ROW[chosen.mechanism]))
     )
-    labels, A = list(named_constraints(program.problem)), model.form.A0.toarray()
+    labels, A = list(named_constraints(model.problem)), model.form.A0.toarray()
     found = {}
     for block in model.affine.cones:
         if block.kind != "nonneg" or block.constraint < 0:
