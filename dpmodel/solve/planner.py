@@ -107,7 +107,8 @@ def _plan(
     report: Progress,
 ) -> Plan:
     kind = model.kind
-    if mechanism == "auto" and (options.solver is not None or options.solver_options):
+    auto = isinstance(mechanism, str) and mechanism == "auto"
+    if auto and (options.solver is not None or options.solver_options):
         mechanism = next((each.name for each in KINDS[kind].mechanisms if each.serves.any_solver), "auto")
     forced = None if isinstance(mechanism, str) and mechanism == "auto" else named(mechanism, kind)
     offered = KINDS[kind].compared(as_printed)
