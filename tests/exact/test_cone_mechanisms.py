@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from exact_standins import quick_forecasts
-from inequalities import asked, missed, planted_system, system, unit
+from inequalities import missed, planted_system, system, unit
 from scipy.stats import norm
 
 from dpmodel.contract import Mechanism, Options
 from dpmodel.exact import hinge_descent
 from dpmodel.exact.cones import KINDS, CountNoise, GridRows, finisher, missed_counts
 from dpmodel.exact.rescaling_perceptron import RESCALING_PERCEPTRON, RescalingPerceptron, plan_search
-from dpmodel.privacy import ExactSource, SeededSource, gaussian_delta
+from dpmodel.privacy import SeededSource
 
 ONE, FOUR = Options(1.0, 1e-6), Options(4.0, 1e-6)
 HINGE = hinge_descent.HINGE_DESCENT
@@ -35,52 +35,6 @@ def names(mechanisms: Any) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------- budget
-def within_budget(draws: list[tuple[str, float, int]], options: Options, sensitivity: float, size: int) -> bool:
-    """Composition by hand: sums change by ``sensitivity`` in the 2-norm, the last release of three counts by
-    sqrt(3)."""
-    if options.delta == 0:
-        spent = sum(sensitivity * math.sqrt(size) / scale for _, scale, _ in draws[:-1]) + 3 / draws[-1][1]
-        return {distribution for distribution, *_ in draws} == {"laplace"} and spent <= options.epsilon * (1 + 1e-12)
-    mu = math.sqrt(sum((sensitivity / scale) ** 2 for _, scale, _ in draws[:-1]) + 3 / draws[-1][1] ** 2)
-    return {distribution for distribution, *_ in draws} == {"gaussian"} and gaussian_delta(
-        mu, options.epsilon
-    ) <= options.delta
-
-
-@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
-@pytest.mark.parametrize("delta", [1e-6, 0.0])
-def test_scales_compose_to_the_budget(quick: None, delta: float, neighbors: str) -> None:
-    size, options, twice = 3, Options(0.7, delta), neighbors == "replace-one"
-    model = planted_system(size, 0.3, 50, "uniform", 1, neighbors=neighbors)
-    draws = asked(HINGE, model, options)
-    sensitivity = 1.0 + twice
-    assert [k for *_, k in draws] == [size] * hinge_descent.plan_hinge(model, options).steps + [3]
-    assert within_budget(draws, options, sensitivity, size)
-    assert not within_budget(
-        [(distribution, scale * 0.99, k) for distribution, scale, k in draws], options, sensitivity, size
-    )
-    if twice:
-        forgotten = replace(model, neighbors="add-remove", records=None)
-        assert not within_budget(asked(HINGE, forgotten, options), options, sensitivity, size)
-
-
-def test_nothing_that_is_asked_depends_on_the_data(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The twin takes a single step where there are few rows."""
-    easy = planted_system(3, 0.9, 100, "uniform", 1).read_rows()[0]
-
-    def alike() -> bool:
-        data = (np.zeros((0, 3)), -easy[:1], -easy, np.vstack([easy, -easy]))
-        each = [asked(HINGE, system(rows, 0.3, expected=100), ONE) for rows in data]
-        return all(draws == each[0] for draws in each)
-
-    assert alike()
-    honest = hinge_descent.descend
-
-    def stopping(rows: GridRows, model: Any, plan: Any, *rest: Any) -> Any:
-        return honest(rows, model, plan if rows.count >= 7 else replace(plan, steps=1), *rest)
-
-    monkeypatch.setattr(hinge_descent, "descend", stopping)
-    assert not alike()
 
 
 def test_choice_by_noisy_counts() -> None:
@@ -137,23 +91,6 @@ def test_standard_form_with_public_rows(quick: None, mechanism: Any) -> None:
         assert found.answer.shape == (3,) and (G @ found.answer <= h + 1e-9).all()
         assert missed(model, found.answer) <= 30
     np.testing.assert_allclose(*answers, atol=1e-6)
-
-
-@pytest.mark.parametrize("mechanism", **names(BOTH))
-def test_zero_rows_and_no_rows_are_no_error(quick: None, mechanism: Any) -> None:
-    none = mechanism.run(system(np.zeros((0, 4)), 0.3, expected=10), ONE, SeededSource(1))
-    assert none.status == "found" and none.answer.shape == (4,)
-    model = planted_system(4, 0.3, 2000, "uniform", 2)
-    A, b = model.read_rows()
-    padded = replace(model, _rows=lambda: (np.vstack([A, np.zeros((50, 4))]), np.append(b, np.zeros(50))))
-    answers = [mechanism.run(each, FOUR, SeededSource(1)).answer for each in (model, padded)]
-    np.testing.assert_array_equal(*answers)
-
-
-def test_the_private_noise_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hinge_descent, "_MOST_STEPS", 25)
-    model = planted_system(2, 0.5, 3000, "uniform", 1)
-    assert missed(model, HINGE.run(model, FOUR, ExactSource()).answer) <= 300
 
 
 def test_answers_with_the_leading_variable_at_zero_are_lifted() -> None:

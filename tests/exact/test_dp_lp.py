@@ -99,13 +99,6 @@ def test_public_equalities_hold_exactly_and_count_as_public() -> None:
     assert found.notes == ("0 of 2 dimensions removed by sanitised equations",)
 
 
-def test_no_rows_at_all() -> None:
-    found = DP_LP.run(system(np.zeros((0, 2), int), np.zeros(0, int), **in_box(2)), OPTIONS, SeededSource(5))
-    assert found.status == "found" and len(found.answer) == 2
-    one = DP_LP.run(system([[1]], [3], expected=1), OPTIONS, SeededSource(5))
-    assert len(one.answer) == 1
-
-
 def test_public_point() -> None:
     model = system([[1, 0]], [5], np.vstack([np.eye(2), -np.eye(2)]), [1, 2, -1, -2])
     assert DP_LP.run(model, OPTIONS, SeededSource(6)).answer == (Fraction(1), Fraction(2))
@@ -128,16 +121,6 @@ def test_numbers_that_are_no_small_integers_are_refused_without_showing_them() -
         with pytest.raises(SpecificationError) as caught:
             DP_LP.run(system(A, b, expected=1, **in_box(2)), OPTIONS, SeededSource(0))
         assert "77" not in str(caught.value) and "0.5" not in str(caught.value)
-
-
-def test_eligible_reads_public_facts() -> None:
-    rows = np.zeros((10, 2), int), np.zeros(10, int)
-    assert DP_LP.eligible(system(*rows), OPTIONS).eligible
-    assert "U" in DP_LP.eligible(system(*rows, U=None), OPTIONS).reason
-    assert "size" in DP_LP.eligible(system(*rows, U=10**20), OPTIONS).reason  # beyond machine integers
-    assert "delta" in DP_LP.eligible(system(*rows), Options(1.0, 0.0)).reason
-    assert not DP_LP.eligible(system(*rows, homogeneous=True), OPTIONS).eligible
-    assert not DP_LP.eligible(system(np.zeros((1, 50), int), [0]), OPTIONS).eligible
 
 
 def test_published_constants_are_computed_exactly_and_refused_with_numbers() -> None:
@@ -171,8 +154,3 @@ def test_forecast_holds_on_fresh_programs() -> None:
         found = DP_LP.run(system(A, b, **in_box(3)), OPTIONS, SeededSource(seed))
         worse += np.count_nonzero(~satisfied(slack_rows(A, b, 10), found.answer, 10)) > forecast.error.missed
     assert worse <= 2
-
-
-def test_forecast_of_few_records_is_vacuous() -> None:
-    forecast = DP_LP.forecast(system(np.zeros((60, 2), int), np.zeros(60, int), **in_box(2)), Options(0.2, 1e-6))
-    assert forecast.vacuous and forecast.error.needed > 60 and "no guarantee" in forecast.statement

@@ -7,28 +7,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from auditing import epsilon_lower_bound
 from replaying import Transcript
 
 from dpmodel._types import PrivateArray
-from dpmodel.exact import dp_lp
 from dpmodel.exact.dp_lp import (
     DPLinearProgram,
     ScaledRows,
     Schedule,
     Searched,
-    descend,
     reduced_rows,
     scaled_rows,
     spending,
-    supported_levels,
 )
 from dpmodel.exact.dp_lp_forecast import Setting, box, synthetic_program
-from dpmodel.exact.fields import QQ
 from dpmodel.exact.flats import region_of, slack_rows
-from dpmodel.exact.partition import stable_partition
-from dpmodel.exact.stable_span import Thresholds
-from dpmodel.privacy import Cost, SeededSource, compose, zcdp_epsilon
+from dpmodel.privacy import Cost, compose
 
 SCHEDULE = Schedule(steps=40)
 MECHANISM = DPLinearProgram(schedule=SCHEDULE)
@@ -48,65 +41,6 @@ def searched(rows: Any, source: Any, neighbors: Any = "add-remove") -> Searched:
 def rows_of(seed: int, hidden: int = 1, records: int = 1500) -> tuple[Any, Any]:
     A, b, x0 = synthetic_program(np.random.default_rng(seed), records, D, 10, hidden, 200)
     return slack_rows(A, b, 10), A @ x0 == b
-
-
-def replayed(rows: Any, other: Any, seed: int, neighbors: str = "add-remove") -> None:
-    """Answers of a run on one data set are replayed to a run on the other: it must ask the same questions, on values
-    that differ by no more than the sensitivities, and end at the same answer."""
-    reach, first = 1.0 if neighbors == "add-remove" else 2.0, Transcript(seed)
-    result, second = searched(rows, first, neighbors), first.replay()
-    again = searched(other, second, neighbors)
-    assert all(len(draw.values) == 2 for draw in first.draws)
-    for draw in first.draws:
-        moved = draw.moved
-        size = {
-            "gaussian": np.linalg.norm(moved) / reach,
-            "discrete_laplace": np.abs(moved).sum() / reach,
-            "noisy_max": np.ptp(moved) / reach - 1e-9,
-            "discrete_gaussian": np.abs(moved).max(),
-        }[draw.distribution]
-        assert size <= 1, draw.distribution
-    assert again.best.x == result.best.x and again.missed == result.missed
-    assert (again.best.region.flat.equations == result.best.region.flat.equations).all()
-
-
-@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
-def test_given_the_releases_neighbours_ask_the_same_and_answer_the_same(neighbors: str) -> None:
-    """This finds any branch on exact counts and every wrong sensitivity that these neighbours meet. Spans could differ
-    on an event of probability delta; it does not happen here."""
-    draw = np.random.default_rng(7)
-    for hidden in (0, 1, 2):
-        rows, equal = rows_of(hidden, hidden)
-        for i in [*draw.choice(rows.shape[0], 2, replace=False), *np.flatnonzero(equal)[:2]]:
-            other = np.delete(rows, i, axis=0)
-            if neighbors == "replace-one":
-                new = draw.integers(-10, 11, rows.shape[1]) if draw.random() < 0.7 else -rows[i]
-                other = np.insert(other, i, new, axis=0)
-            replayed(rows, other, hidden, neighbors)
-
-
-def test_twins_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The paper's step 3: stop sanitising when |J2| is below a constant; and rows of any length."""
-    rows, equal = rows_of(1)
-    other = np.delete(rows, np.flatnonzero(equal)[0], axis=0)
-    honest, sizes = supported_levels, []
-
-    def branching(vectors: Any, *rest: Any) -> Any:
-        sizes.append(vectors.shape[0])
-        return honest(vectors, *rest) if vectors.shape[0] >= sizes[0] else []
-
-    with monkeypatch.context() as patch, pytest.raises((AssertionError, IndexError, ValueError)):
-        patch.setattr(dp_lp, "supported_levels", branching)
-        replayed(rows, other, 1)
-
-    def unscaled(*args: Any) -> ScaledRows:
-        fair = scaled_rows(*args)
-        return ScaledRows(PrivateArray(fair.directions * 3), PrivateArray(fair.offsets * 3), fair.kept)
-
-    with monkeypatch.context() as patch, pytest.raises(AssertionError):
-        patch.setattr(dp_lp, "scaled_rows", unscaled)
-        for i in range(20):
-            replayed(rows, np.delete(rows, i, axis=0), 1)
 
 
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
@@ -186,48 +120,3 @@ def test_rows_of_any_size_on_a_flat_have_finite_directions_and_offsets() -> None
 
 def scaled(directions: Any, offsets: Any) -> ScaledRows:
     return ScaledRows(PrivateArray(directions), PrivateArray(offsets), np.ones(len(offsets), dtype=bool))
-
-
-def _levels(vectors: Any, seed: int, runs: int, delta: float) -> Any:
-    source = SeededSource(seed)
-    return np.array(
-        [
-            max((basis.shape[0] for basis in supported_levels(vectors, 1.0, delta, "add-remove", source)), default=0)
-            for _ in range(runs)
-        ]
-    )
-
-
-@pytest.mark.slow
-def test_audit_of_the_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One vector more opens a level of its own, which only the neighbour with it can release."""
-    few = np.array([[1, 0]] * 12)
-    more = np.array([[1, 0]] * 12 + [[0, 1]])
-    delta, runs = 0.05, 2500
-    # The partition is no chance: compute it once per input.
-    known = {v.shape[0]: stable_partition(QQ, v) for v in (few, more)}
-    monkeypatch.setattr("dpmodel.exact.stable_span.stable_partition", lambda _, v: known[v.shape[0]])
-    fair = epsilon_lower_bound(_levels(more, 1, runs, delta), _levels(few, 2, runs, delta), delta=delta)
-    assert fair <= 1.0
-    monkeypatch.setattr("dpmodel.exact.stable_span.thresholds", lambda *_: Thresholds(1.0, 1, 1))
-    broken = epsilon_lower_bound(_levels(more, 3, runs, delta), _levels(few, 4, runs, delta), delta=delta)
-    assert broken > 1.0
-
-
-def _descents(count: int, sigma: float, seed: int, runs: int = 4000) -> Any:
-    rows = scaled(np.ones((count, 1)), np.full(count, -4.0))
-    source, schedule = SeededSource(seed), Schedule(steps=3, first=0.1, last=0.1)
-    public = np.array([[1.0, 1.0], [1.0, -1.0]])
-    noisy = lambda below: source.gaussian(rows.pull(below), sigma)  # noqa: E731
-    return np.array([descend(rows, public, np.zeros(1), 1.0, schedule, sigma, noisy)[0] for _ in range(runs)])
-
-
-@pytest.mark.slow
-def test_audit_of_the_descent() -> None:
-    """No row against one that pulls at every step; sigma as for rho = 0.5."""
-    sigma = math.sqrt(3 / (2 * 0.5))
-    promised = zcdp_epsilon(0.5, 1e-3)
-    fair = epsilon_lower_bound(_descents(1, sigma, 1), _descents(0, sigma, 2), delta=1e-3)
-    assert fair <= promised
-    broken = epsilon_lower_bound(_descents(1, sigma / 6, 3), _descents(0, sigma / 6, 4), delta=1e-3)
-    assert broken > promised

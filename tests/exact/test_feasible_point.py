@@ -18,7 +18,7 @@ from exact_standins import PlainSystem, quick_forecasts
 from walking import assert_no_trace
 
 import dpmodel as dpm
-from dpmodel.errors import BudgetExceededError, DPModelError, InfeasibleError, SpecificationError
+from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError
 from dpmodel.exact.arguments import EXPECTED
 from dpmodel.exact.inputs import LARGEST, inequalities_input, margin_of
 from dpmodel.linalg import feasible_point as _feasible_point
@@ -90,12 +90,6 @@ def test_nothing_found_is_a_result() -> None:
     assert "nothing found" in str(point) and point.to_dict()["x"] is None
 
 
-@pytest.mark.parametrize("missed", [math.inf, math.nan])
-def test_no_statement_claims_nothing(missed: float) -> None:
-    point = feasible_point([[1.0]], [1.0], epsilon=1, margin=0.1, mechanism=PlainSystem(missed=missed), rng=0)
-    assert point.accuracy.slack_rows is None and point.accuracy.alpha is None
-
-
 def test_a_result_holds_no_private_number() -> None:
     A, b = system()
     fixed = PlainSystem(np.array([8.25, 3.0, 4.0]))
@@ -103,15 +97,6 @@ def test_a_result_holds_no_private_number() -> None:
     assert_no_trace([point], [A[:20], b[:20]])
     again = pickle.loads(pickle.dumps(point))
     assert again.to_dict() == point.to_dict() and not any(v.tobytes() in pickle.dumps(point) for v in A.ravel())
-
-
-def test_a_budget_is_charged_once_and_before_the_data_is_read() -> None:
-    A, b = system()
-    budget = dpm.Budget(1.5)
-    feasible_point(A, b, epsilon=1, margin=0.01, mechanism=PlainSystem(), budget=budget, rng=0)
-    assert budget.spent.epsilon == 1 and "linalg.feasible_point by plain" in budget.history[0].label
-    with pytest.raises(BudgetExceededError):
-        feasible_point(A, b, epsilon=1, margin=0.01, mechanism=PlainSystem(), budget=budget, rng=0)
 
 
 def test_the_number_of_rows_is_public_or_not() -> None:
@@ -184,15 +169,6 @@ def test_a_ball_promises_its_margin(seed: int, homogeneous: bool) -> None:
     assert least >= made.model.margin * (1 - 1e-9)
     best = margin_of(radius, within, homogeneous=homogeneous)
     assert 0.94 * best <= made.model.margin <= best * (1 + 1e-12)
-
-
-def test_the_margin_of_a_ball_is_tight() -> None:
-    """In one dimension the row that touches the ball from the far side has no more room than is promised."""
-    assert given([[1.0]], [1.0], margin={"radius": 1e-200, "within": 1e-200}).model.margin > 0.3  # whatever its size
-    radius, within = 0.5, 3.0
-    scale = math.sqrt(within * (within + radius))
-    row, z = np.array([within + radius, -scale]), np.array([1.0, within / scale])
-    assert row @ z / np.linalg.norm(row) / np.linalg.norm(z) == pytest.approx(margin_of(radius, within), rel=1e-12)
 
 
 def test_a_bound_needs_no_margin_and_rows_of_zeros_need_no_room() -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
-from auditing import epsilon_lower_bound
 from hull_membership import in_hull
 from replaying import Transcript
 
@@ -18,20 +16,15 @@ from dpmodel.exact import pin_hull
 from dpmodel.exact.model import PrivatePoints
 from dpmodel.exact.pin_hull import (
     PIN_HULL,
-    SEARCH,
-    SPANS,
-    TEST,
     Cuts,
     Left,
-    PinHullPlan,
     around_box,
     directions,
     pin_hull_plan,
 )
-from dpmodel.privacy import Cost, SeededSource, compose
+from dpmodel.privacy import SeededSource
 
 OPTIONS = Options(1.0, 1e-6)
-FALSE_ALARM = 1e-7
 
 
 def model_of(points: Any, levels: tuple[int, ...], neighbors: Any = "add-remove") -> PrivatePoints:
@@ -80,17 +73,6 @@ def test_cuts_are_exact() -> None:
         assert cuts.beyond(left)[i] == len(exact) - sum(exact)
 
 
-def test_the_budget_adds_up() -> None:
-    for neighbors in ("add-remove", "replace-one"):
-        plan = pin_hull_plan(model_of([], (101, 101), neighbors), OPTIONS)
-        searches = compose([Cost.exponential(plan.search)] * plan.rounds, OPTIONS.delta / 2)
-        assert searches.epsilon <= SEARCH * (1 + 1e-6)
-        assert plan.test + plan.spans * plan.span_options.epsilon + SEARCH <= 1 + 1e-12
-        assert plan.spans * plan.span_options.delta <= OPTIONS.delta / 2 * (1 + 1e-12)
-        assert plan.test == TEST and SPANS + TEST + SEARCH == 1.0
-    assert plan.range_bound == 2.0
-
-
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
 def test_what_is_drawn_is_what_is_planned(neighbors: str) -> None:
     """One threshold, and searches, tests and spans at the planned scales and no more of them than were paid for."""
@@ -108,72 +90,6 @@ def test_what_is_drawn_is_what_is_planned(neighbors: str) -> None:
     assert searches == pytest.approx([reach / plan.search] * len(searches))
     assert spans == pytest.approx([reach / plan.span_options.epsilon] * len(spans))
     assert [1 / threshold + reach / query for query in queries] == pytest.approx([plan.test] * len(queries))
-
-
-def two_places(low: int, high: int) -> Left:
-    return Left(np.array([[0], [1]]), np.array([low, high]))
-
-
-def audit(low: int, runs: int = 1000) -> float:
-    """``low`` points or one more at the first of two places, most at the other: is the centre between them answered?"""
-    plan = pin_hull_plan(model_of([], (2,)), OPTIONS)
-    plan = replace(plan, threshold=float(low) + 0.5)
-    samples = []
-    for seed, here in enumerate((low, low + 1)):
-        source = SeededSource(seed)
-        samples.append([_answered(two_places(here, 10_000), plan, source) for _ in range(runs)])
-    return epsilon_lower_bound(*samples, confidence=1 - FALSE_ALARM)
-
-
-def _answered(left: Left, plan: PinHullPlan, source: SeededSource) -> float:
-    test = pin_hull.AboveThreshold(
-        plan.threshold, sensitivity=1.0, epsilon=plan.test, range_bound=plan.range_bound, source=source
-    )
-    return float(pin_hull._search(left, (2,), plan, test, source)[0] is not None)
-
-
-class Unnoised:
-    """A twin of the test that compares the exact count."""
-
-    def __init__(self, threshold: float, **_: Any) -> None:
-        self.threshold = threshold
-
-    def test(self, value: float) -> bool:
-        return value >= self.threshold
-
-
-def test_audit_of_search_and_test_and_a_twin_with_an_exact_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert audit(300) <= SEARCH + TEST
-    monkeypatch.setattr(pin_hull, "AboveThreshold", Unnoised)
-    assert audit(300, runs=400) > 2.0
-
-
-def test_audit_finds_an_exact_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The best direction taken without noise, between places of nearly equal weight."""
-    plan = replace(pin_hull_plan(model_of([], (2,)), OPTIONS), threshold=1e9)
-
-    def kept_sides(runs: int) -> float:
-        samples = []
-        for seed, extra in enumerate((0, 1)):
-            source, sides = SeededSource(seed), []
-            for _ in range(runs):
-                test = pin_hull.AboveThreshold(plan.threshold, sensitivity=1.0, epsilon=plan.test, source=source)
-                _, left = pin_hull._search(two_places(50, 50 + extra if extra else 49), (2,), plan, test, source)
-                sides.append(float(left.points[0, 0]) if len(left.points) else 2.0)
-            samples.append(sides)
-        return epsilon_lower_bound(*samples, confidence=1 - FALSE_ALARM)
-
-    assert kept_sides(300) <= 2 * (SEARCH + TEST)  # two points apart
-    monkeypatch.setattr(pin_hull, "exponential_mechanism", lambda scores, *_, **__: int(np.argmax(scores)))
-    assert kept_sides(200) > 2 * (SEARCH + TEST)
-
-
-def test_order_of_neighbours_is_kept() -> None:
-    rng = np.random.default_rng(3)
-    rows = rng.integers(0, 4, size=(20, 2))
-    one, two = Left.of(rows).one_by_one().tolist(), Left.of(np.vstack([rows, [[2, 2]]])).one_by_one().tolist()
-    two.remove([2, 2])
-    assert one == two
 
 
 # ------------------------------------------------------------------ what it finds
@@ -197,11 +113,6 @@ def check(points: np.ndarray, levels: tuple[int, ...], seed: int) -> None:
     assert in_hull(points, found.answer)
 
 
-@pytest.mark.parametrize("name", ["in a corner", pytest.param("everywhere", marks=pytest.mark.slow)])
-def test_finds_a_point_on_the_line(name: str) -> None:
-    check(cases(2500, 101, 1)[name], (101,), 0)
-
-
 def test_finds_a_point_of_a_degenerate_hull() -> None:
     check(cases(8000, 31, 2)["a slanted line"], (31, 31), 0)
 
@@ -211,17 +122,6 @@ def test_finds_a_point_of_a_degenerate_hull() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_finds_a_point_in_the_plane(name: str, seed: int) -> None:
     check(cases(15_000, 31, 2)[name], (31, 31), seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", KINDS)
-def test_finds_a_point_in_space(name: str) -> None:
-    check(cases(30_000, 31, 3)[name], (31,) * 3, 1)
-
-
-@pytest.mark.slow
-def test_finds_a_point_in_five_dimensions() -> None:
-    check(np.random.default_rng(5).integers(0, 11, size=(30_000, 5)), (11,) * 5, 1)
 
 
 @pytest.mark.parametrize("n", [0, 1, 30])

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from auditing import epsilon_lower_bound
-from inequalities import asked, missed, planted_system, system
+from inequalities import missed, planted_system, system
 from replaying import Transcript
 from scipy.stats import binom
 
@@ -18,7 +17,6 @@ from dpmodel.contract import Options
 from dpmodel.exact.cones import GridRows, grid_direction
 from dpmodel.exact.rescaling_perceptron import (
     RESCALING_PERCEPTRON,
-    SearchPlan,
     moments_sensitivity,
     plan_search,
     release_sensitivity,
@@ -88,91 +86,7 @@ def test_noise_adds_up_to_the_budget(neighbors: str, epsilon: float, delta: floa
     assert 0.999 * epsilon < compose(costs, delta).epsilon <= epsilon * (1 + 1e-9)
 
 
-def test_run_spends_what_the_plan_says() -> None:
-    model = planted_system(4, 0.1, 300, "margin", 0)
-    draws, plan = asked(RESCALING_PERCEPTRON, model, ONE), plan_search(model, ONE)
-    assert {distribution for distribution, *_ in draws} == {"gaussian"}
-    scales = [scale for _, scale, size in draws if size == 5]
-    assert np.allclose(scales, plan.sigmas[: len(scales)], rtol=1e-12)
-    assert {scale for _, scale, size in draws if size == 1} == {plan.mark_sigma}
-    assert draws[0][1] == plan.rescaling
-
-
-# ---------------------------------------------------------------------- audits
-def transcript(rows: Floats, plan: SearchPlan) -> tuple[Floats, Floats]:
-    """Exact values and standard deviations of all releases of one run in which every row is violated in every round."""
-    source = Transcript(5)
-    always = replace(plan, threshold=2.0, slack=2.0, enough=-math.inf)
-    search(GridRows.of(rows), always, np.zeros((0, rows.shape[1])), True, source.gaussian)
-    values = np.concatenate([draw.values[0] for draw in source.draws])
-    return values, np.concatenate([np.full(draw.values[0].size, draw.arguments[0]) for draw in source.draws])
-
-
-def audited(one: Floats, two: Floats, plan: SearchPlan, delta: float, twin: str = "", runs: int = 40_000) -> float:
-    """The epsilon that the log likelihood ratio of whole transcripts proves: a normal of mean +-S^2 / 2 and standard
-    deviation S, S^2 the sum of squares of the differences over the noise."""
-    (a, scale), (b, again) = transcript(one, plan), transcript(two, plan)
-    assert (scale == again).all()
-    noise = scale * (0.5 if twin == "noise halved" else 1.0)
-    if twin == "count without noise":
-        noise[one.shape[1]] = 1e-6  # of the first round
-    loss = float(np.linalg.norm((a - b) / noise))
-    samples = [
-        sign * loss**2 / 2 + loss * np.random.default_rng(seed).standard_normal(runs)
-        for sign, seed in ((1, 6), (-1, 7))
-    ]
-    return epsilon_lower_bound(*samples, delta=delta, confidence=1 - FALSE_ALARM)
-
-
-AUDIT = Options(2.0, 1e-3)
-E1 = np.array([[1.0, 0.0]])
-
-
-@pytest.mark.parametrize("rescaling", ["always", "never"])
-def test_audit_add_remove(rescaling: str) -> None:
-    plan = plan_search(system(E1, 0.3), AUDIT, rescaling)
-    found = audited(E1, np.zeros((0, 2)), plan, AUDIT.delta)
-    assert 0.4 * AUDIT.epsilon < found <= AUDIT.epsilon  # the pair is the worst: so many draws find half of it
-
-
-@pytest.mark.parametrize("twin", ["noise halved", "count without noise"])
-def test_audit_catches_twins(twin: str) -> None:
-    plan = plan_search(system(E1, 0.3), AUDIT, "never")
-    assert audited(E1, np.zeros((0, 2)), plan, AUDIT.delta, twin) > AUDIT.epsilon
-
-
-def test_audit_replace_one_and_the_twin_with_the_scale_of_add_remove() -> None:
-    honest, broken = (plan_search(system(E1, 0.3, neighbors=n), AUDIT, "never") for n in ("replace-one", "add-remove"))
-    assert audited(E1, -E1, honest, AUDIT.delta, runs=800_000) <= AUDIT.epsilon
-    assert audited(E1, -E1, broken, AUDIT.delta, runs=800_000) > AUDIT.epsilon
-
-
-@pytest.mark.parametrize("broken", [False, True])
-def test_audit_of_the_number_of_rounds(broken: bool) -> None:
-    """Ending on the exact count tells whether a single row is violated."""
-    plan = replace(plan_search(system(E1, 0.3), ONE, "never"), slack=2.0, enough=0.5, rounds=4, marks=(1, 4))
-    plan = replace(plan, sigmas=plan.sigmas[:4])
-    rounds = []
-    for rows, seed in ((E1, 8), (np.zeros((0, 2)), 9)):
-        source = SeededSource(seed)
-
-        def draw(values: Floats, sigma: float, source: SeededSource = source) -> Floats:
-            return values if broken and values.size == 1 else source.gaussian(values, sigma)
-
-        data = GridRows.of(rows)
-        rounds.append([search(data, plan, np.zeros((0, 2)), True, draw).rounds for _ in range(600)])
-    found = epsilon_lower_bound(*map(np.array, rounds), delta=ONE.delta, confidence=1 - FALSE_ALARM)
-    assert (found > ONE.epsilon) == broken
-
-
 # ---------------------------------------------------------------------- when it ends, and what is forecast
-def test_the_search_ends_on_a_released_count() -> None:
-    model = planted_system(3, 0.3, 2000, "margin", 0)
-    plan = plan_search(model, ONE)
-    for enough, rounds in ((math.inf, plan.marks[0]), (-math.inf, plan.rounds)):
-        ended = search(grid(model), replace(plan, enough=enough), model.cone, True, SeededSource(0).gaussian)
-        assert ended.rounds == rounds
-    assert plan.rounds == plan.marks[-1]
 
 
 @pytest.mark.parametrize(("size", "margin", "count", "kind"), [(5, 0.1, 1500, "skewed"), (20, 0.05, 4000, "margin")])

@@ -8,15 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from auditing import epsilon_lower_bound
-from spans import discrete_laplace, model_of, random_rows, sampled_levels
+from spans import discrete_laplace, model_of, random_rows
 
-from dpmodel.contract import Options
 from dpmodel.exact import stable_span as module
 from dpmodel.exact.fields import GF
 from dpmodel.exact.partition import Partition, stable_partition
 from dpmodel.exact.stable_span import (
-    STABLE_SPAN,
     Thresholds,
     log_loss,
     log_tail_one,
@@ -27,7 +24,6 @@ from dpmodel.exact.stable_span import (
     thresholds,
     union_bound,
 )
-from dpmodel.privacy import SeededSource
 
 
 def levels(partition: Partition):
@@ -73,16 +69,6 @@ def test_thresholds_are_the_least_that_hold(epsilon, delta, neighbors):
         assert log_loss(replace(rule, gap=rule.gap - 1, top=rule.gap - 1), neighbors) > math.log(delta)
     if rule.top > 2:
         assert log_loss(replace(rule, top=rule.top - 1), neighbors) > math.log(delta)
-
-
-def test_thresholds_of_the_reference_case():
-    rule = thresholds(1.0, 1e-6, "add-remove")
-    assert (rule.gap, rule.top) == (17, 15)
-    x = (rule.gap - 1) * 1.0  # the continuous rule theta = 1 + x / epsilon, (2 + x) exp(-x) / 2 <= delta, needs 17.01
-    assert (2 + x) * math.exp(-x) / 2 > 1e-6 * 0.99
-    # Group privacy would ask for (epsilon / 2, delta / (1 + e^(epsilon/2))).
-    group = thresholds(0.5, 1e-6 / (1 + math.exp(0.5)), "add-remove")
-    assert thresholds(1.0, 1e-6, "replace-one").gap <= group.gap
 
 
 def test_union_bound_holds_and_is_not_idle():
@@ -207,36 +193,3 @@ def test_broken_twins_are_not_private():
     assert divergences(rows, other, model, halved, epsilon)[0] > 0.1
     apart = [np.array(each) for each in REPLACED["levels apart"]]
     assert divergences(*apart, model_of(apart[0]), rule, epsilon)[0] > 0.1  # replace-one without doubling
-
-
-# ------------------------------------------------------------------ audit
-def audited(rule, runs=200_000):
-    """Files with a little fewer sets of two vectors than the threshold asks for, 40 sets more of one."""
-    model = model_of(np.zeros((1, 2), dtype=int))
-    samples = []
-    for pairs in (rule.top - 3, rule.top - 2):
-        singles = 40 + rule.top - pairs
-        counts = np.array([singles, pairs])
-        samples.append(sampled_levels(np.array([singles + pairs, pairs]), counts, model, rule, pairs, runs))
-    return epsilon_lower_bound(*samples, delta=1e-3)
-
-
-def test_audit_of_the_level():
-    rule = thresholds(1.0, 1e-3, "add-remove")
-    assert 0.5 < audited(rule) <= 1.0  # tight enough to notice
-    assert audited(Thresholds(rule.scale / 2, rule.gap, rule.top)) > 1.0
-
-
-@pytest.mark.parametrize("twin", [False, True])
-def test_audit_of_whole_runs_on_a_lonely_direction(monkeypatch, twin):
-    """A vector outside everybody's plane: its span must not be told. The twin forgets the threshold."""
-    populations = np.array([[1, 0, 0], [0, 1, 0]] * 12)
-    options = Options(1.0, 1e-3)
-    if twin:
-        monkeypatch.setattr(module, "thresholds", lambda *a: replace(thresholds(*a), gap=1, top=1))
-    samples = []
-    for seed, rows in enumerate((populations, np.vstack([populations, [[0, 0, 1]]]))):
-        model, source = model_of(rows, GF(7)), SeededSource(seed)
-        samples.append(np.array([STABLE_SPAN.run(model, options, source).answer.dimension for _ in range(250)]))
-    shown = epsilon_lower_bound(*samples, delta=1e-3)
-    assert (shown > 1.0) == twin

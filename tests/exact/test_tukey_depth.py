@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from auditing import epsilon_lower_bound
 from hull_membership import in_hull
 from scipy.stats import binom
 
 from dpmodel.contract import Options
-from dpmodel.exact import tukey_depth
 from dpmodel.exact.model import PrivatePoints
 from dpmodel.exact.tukey_depth import TUKEY_DEPTH, depth_plan, row_epsilon
 from dpmodel.privacy import SeededSource
@@ -36,31 +34,6 @@ def answers(model: PrivatePoints, options: Options, runs: int, seed: int) -> np.
 
 
 # ------------------------------------------------------------------ privacy
-def audit(one: Any, two: Any, neighbors: Any, epsilon: float, expected: int | None = None) -> float:
-    options = Options(epsilon, 0.0)
-    samples = [
-        answers(model_of(points, (2,), neighbors, expected), options, 3_000, seed)[:, 0].astype(float)
-        for seed, points in enumerate((one, two))
-    ]
-    return epsilon_lower_bound(*samples, confidence=1 - FALSE_ALARM)
-
-
-def test_audits_and_the_forgotten_factor_of_replace_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two candidates, one point or none: the ratio e^epsilon is attained."""
-    assert 0.5 < audit([0], [], "add-remove", 1.0) <= 1.0
-    assert audit([0], [1], "replace-one", 1.0) <= 1.0
-    monkeypatch.setattr(tukey_depth, "row_epsilon", lambda epsilon, rate, replace: epsilon)
-    assert audit([0], [1], "replace-one", 1.0) > 1.0
-
-
-def test_audit_finds_candidates_taken_from_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = tukey_depth.permute_and_flip
-
-    def among_data(scores: np.ndarray, *args: Any, **kwargs: Any) -> int:
-        return honest(np.where(scores > 0, scores, -1e6), *args, **kwargs)
-
-    monkeypatch.setattr(tukey_depth, "permute_and_flip", among_data)
-    assert audit([0, 0], [0, 0, 1], "add-remove", 1.0) > 1.0
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
@@ -95,28 +68,6 @@ def test_needed_points_are_enough(levels: tuple[int, ...], neighbors: Any) -> No
     assert binom.cdf(hits, runs, 1 - options.beta) > FALSE_ALARM
 
 
-def test_a_tenth_of_the_needed_points_are_not() -> None:
-    levels, options = (40, 40), Options(1.0, 0.0)
-    needed = int(TUKEY_DEPTH.forecast(model_of([], levels), options).error.needed)
-    points = worst_case(levels, needed // 10)
-    found = answers(model_of(points, levels), options, 30, 4)
-    assert np.mean([in_hull(points, [Fraction(int(v)) for v in at]) for at in found]) < 0.6
-
-
-@pytest.mark.parametrize("levels", [(9,), (12, 12), (6, 6, 6)])
-def test_all_points_equal(levels: tuple[int, ...]) -> None:
-    at = [2] * len(levels)
-    found = answers(model_of([at] * 200, levels), Options(1.0, 0.0), 20, 5)
-    assert (found == at).all()
-
-
-def test_points_on_a_slanted_line() -> None:
-    along = np.arange(120) % 7
-    points = np.column_stack([along + 1, 2 * along])
-    found = answers(model_of(points, (20, 20)), Options(1.0, 0.0), 20, 6)
-    assert all(in_hull(points, [Fraction(int(v)) for v in at]) for at in found)
-
-
 def test_sampled_cube() -> None:
     rng = np.random.default_rng(0)
     points = rng.integers(0, 14, size=(4000, 3))
@@ -128,12 +79,6 @@ def test_sampled_cube() -> None:
     assert binom.cdf(plan.kept - 1, plan.needed - 1, plan.rate) > 0.025
     (at,) = answers(model, Options(1.0, 0.0), 1, 7)
     assert in_hull(points, [Fraction(int(v)) for v in at])
-
-
-def test_no_points_and_axes_of_one_level() -> None:
-    assert TUKEY_DEPTH.run(model_of([], (4, 1)), Options(1.0, 0.0), SeededSource(0)).status == "found"
-    lone = TUKEY_DEPTH.run(model_of([[0, 0]], (1, 1)), Options(1.0, 0.0), SeededSource(0))
-    assert lone.answer == (0, 0)
 
 
 # ------------------------------------------------------------------ public facts
@@ -157,15 +102,6 @@ def test_refusals_say_the_number(levels: tuple[int, ...], epsilon: float, words:
     verdict = TUKEY_DEPTH.eligible(model_of([], levels, expected=100), Options(epsilon, 0.0))
     assert not verdict.eligible
     assert words in verdict.reason
-
-
-@pytest.mark.slow
-def test_sampled_points_in_four_dimensions() -> None:
-    points = np.random.default_rng(0).integers(0, 11, size=(1300, 4))
-    model = model_of(points, (11,) * 4)
-    assert depth_plan(model, Options(1.0, 0.0)).needed <= 1300
-    (at,) = answers(model, Options(1.0, 0.0), 1, 8)
-    assert in_hull(points, [Fraction(int(v)) for v in at])
 
 
 def test_a_huge_expected_number_keeps_to_the_rates_that_coins_have() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import tracemalloc
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -24,11 +23,9 @@ from dpmodel.marks.rows import MOST_BLOCKS, RowSource, SourceRows, in_order
 from dpmodel.privacy import gaussian_mu
 from dpmodel.regressions.descent import NOISY_DESCENT, NoisyDescent
 from dpmodel.regressions.model import PrivateRegression
-from dpmodel.regressions.sufficient_statistics import SUFFICIENT_STATISTICS
 from dpmodel.solve.registry import KINDS
 
 OPTIONS = Options(1.0, 1e-6)
-FEW = (NOISY_DESCENT, SUFFICIENT_STATISTICS)
 SUBSAMPLED = NoisyDescent(steps=8, rate=0.3)
 MECHANISMS = [*KINDS[PrivateRegression].mechanisms, SUBSAMPLED]
 READING = [each for each in MECHANISMS if each.serves.reads_blocks]
@@ -89,30 +86,6 @@ def _first(block: Any) -> np.ndarray:
 
 def _last(block: Any) -> np.ndarray:
     return np.asarray(block[:, 3:])
-
-
-def test_columns_are_read_where_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tuple of columns releases what a matrix does, pass after pass: what a part is worked on is a copy."""
-    data = table()
-    data[3, 0], data[5, 1] = np.nan, np.inf
-    source = ragged(data)
-    kept = [block.copy() for block in source.blocks]
-    runs = []
-    for read in (features_of, _columns, _columns):
-        model = model_of("squared, ball", source)
-        reading: Any = model.read_table()
-        held = replace(reading.reader.held, numbers=(read, labels_of))
-        made = replace(reading, reader=replace(reading.reader, held=held))
-        runs += [mechanism.run(replace(model, read=lambda made=made: made), OPTIONS, seeded(3)).x for mechanism in FEW]
-    for one in (0, 1):
-        np.testing.assert_array_equal(runs[one], runs[one + 2])
-        np.testing.assert_array_equal(runs[one], runs[one + 4])
-    for block, before in zip(source.blocks, kept, strict=True):
-        np.testing.assert_array_equal(block, before)
-
-
-def _columns(block: Any) -> tuple[np.ndarray, ...]:
-    return tuple(features_of(block).T)
 
 
 def test_coins_belong_to_rows_not_to_blocks() -> None:
@@ -237,21 +210,6 @@ class Large(RowSource):
 
     def map_reduce(self, function: Any, combine: Any) -> Any:
         raise AssertionError("read")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
-def test_plans_are_as_long_as_their_columns(name: str) -> None:
-    large = problem(name, Large(10**9))
-    tracemalloc.start()
-    try:
-        assert large.is_dp()
-        plan = large.plan(epsilon=1, delta=1e-6, compare="all")
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 64e6 and plan.chosen.forecast is not None
-    assert "1000000000 records" in str(large.classify()).replace("\n", " ").replace("  ", " ") or large.is_dp()
 
 
 @pytest.mark.slow

@@ -196,15 +196,6 @@ def test_settings_of_a_mechanism_reach_every_output() -> None:
         problem().plan(1.0, mechanism="objective-perturbation")
 
 
-def test_progress_speaks_of_outputs() -> None:
-    told: list[tuple[str, float]] = []
-    problem(outputs=3).solve(
-        1.0, 1e-6, rng=0, mechanism=NoisyDescent(steps=4), progress=lambda stage, done: told.append((stage, done))
-    )
-    assert [f"output {j} of 3" in " ".join(stage for stage, _ in told) for j in (1, 2, 3)] == [True] * 3
-    assert [done for _, done in told] == sorted(done for _, done in told)
-
-
 # ------------------------------------------------------------------ twins that are caught
 def six_outputs(values: np.ndarray) -> dpm.Problem:
     people = dpm.Records("people")

@@ -16,7 +16,7 @@ from dpmodel.regressions.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE
 from dpmodel.regressions.mirror_descent import MIRROR_DESCENT
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.objective_perturbation import OBJECTIVE_PERTURBATION
-from dpmodel.regressions.sets import Box, Domain, FreeSpace, L1Ball, L2Ball, Product
+from dpmodel.regressions.sets import Domain, L1Ball, L2Ball
 
 DELTA = 1e-6
 
@@ -38,11 +38,6 @@ def test_inequality(a: float, carrying: int) -> None:
     gained = float(np.linalg.norm(means, axis=1).mean())  # = E <g, u> for the u of length 1 that is best
     assert gained <= _ROOM * a * a / math.sqrt(p)
     assert gained >= 0.3 * a * a / math.sqrt(p)  # and the bound is of the right size
-
-
-def test_a_truth_in_one_of_many_columns() -> None:
-    """The hardest for the first order, by Cauchy's inequality: ``sinh(a^2) / p`` in place of ``a^2 / p``."""
-    assert math.sinh(_FAINT**2) < (_ROOM * _FAINT) ** 2 < math.sinh(2.0**2)
 
 
 def model_of(n: int, p: int, loss: str, domain: Domain) -> PrivateRegression:
@@ -70,17 +65,3 @@ def test_no_forecast_is_below(n: int, p: int, loss: str) -> None:
 def test_with_less_noise_than_it_was_told_of_forecasts_are_below() -> None:
     model = model_of(2000, 300, "squared", L1Ball(300, 1.0))
     assert predicted_by(NOISY_DESCENT.forecast(model, Options(10.0, DELTA))) < least(model, 0.05)
-
-
-def test_nothing_is_said_of_other_models() -> None:
-    """With an intercept, unlike columns, no set or a pure budget."""
-    n, p = 50, 200
-    X, y, ball = np.zeros((n, p)), np.zeros(n), L1Ball(p, 1.0)
-    assert least(model_of(n, p, "squared", ball), 0.1) > 0
-    assert too_noisy(model_of(n, p, "squared", ball), Options(0.1, 0.0)) == 0
-    assert least(model_of(n, p, "logistic", FreeSpace(p)), 0.1) == 0
-    unlike = np.linspace(0.5, 1.0, p)
-    for bounds in ({"lower": -unlike, "upper": unlike}, {"lower": 0.0, "upper": 1.0}):
-        assert least(regression(X, y, domain=ball, **bounds), 0.1) == 0
-    whole = Product(((ball, 0), (Box(-np.ones(1), np.ones(1)), p)))
-    assert least(regression(X, y, domain=whole, lower=-1.0, upper=1.0, intercept=True), 0.1) == 0

@@ -11,7 +11,6 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from auditing import epsilon_lower_bound
 from descents import Replay, moves, replayed, seeded
 from scipy.optimize import minimize
 
@@ -29,11 +28,10 @@ from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.noisy_gradient import Settings, StepNoise, descend, descent_metric, private_gradient
 from dpmodel.regressions.objective_perturbation import OBJECTIVE_PERTURBATION, ObjectivePerturbation
 from dpmodel.regressions.penalties import Penalty
-from dpmodel.regressions.populations import ClassPopulations
 from dpmodel.regressions.public_only import PUBLIC_ONLY_REGRESSION
 from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.sets import Box, FreeSpace
-from dpmodel.regressions.synthetic import each_population, populations_of
+from dpmodel.regressions.synthetic import populations_of
 
 OPTIONS = Options(1.0, 1e-6)
 
@@ -215,59 +213,7 @@ def test_random_neighbours_cost_no_more_than_the_budget(delta: float) -> None:
     assert 0.6 < worst <= 1 + 1e-12
 
 
-# ------------------------------------------------------------------ audit
-def _releases(place: int, noise: StepNoise, w: np.ndarray, runs: int, seed: int) -> np.ndarray:
-    """(runs,) sums of what one record of full norm releases at w, weighted as its likelihood ratio is."""
-    model, source = noise.model, seeded(seed)
-    rows = multinomial(np.ones((1, 1)), [place], 3).read_rows()
-    total, scale = _gradient(replace(model, read=lambda: rows), w), noise.scale(noise.reach(w))
-    direction = np.array([1.0, -1.0, 0.0]) / math.sqrt(2)
-    draws = [source.gaussian(np.full(runs, float(x)), scale) for x in total]
-    return np.tensordot(direction, np.array(draws), axes=1)
-
-
-@pytest.mark.slow
-def test_audit_of_a_step_and_of_a_twin_that_takes_one_class_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One step at W = 0, where two records of one row and other classes are sqrt(2) apart, at most 2 sqrt(2/3).
-    False alarms: 1e-7 each."""
-    epsilon, delta, runs = 1.0, 2e-2, 300_000
-    model, w = multinomial(np.ones((1, 1)), [0], 3), np.zeros(3)
-    noise = StepNoise(model, descent_metric(model), Spend.of(epsilon, delta, gaussian_only=True), 1, 0.0)
-
-    def bound() -> float:
-        one, two = (_releases(k, noise, w, runs, k) for k in (0, 1))
-        return max(epsilon_lower_bound(a, b, delta=delta, confidence=1 - 1e-7) for a, b in ((one, two), (two, one)))
-
-    assert 0.5 < bound() <= epsilon
-    # A broken twin: the reach of the largest entry of the derivative, as if classes were released alone.
-    monkeypatch.setattr(Softmax, "derivative_bound", lambda self, z, y: 1 / self.classes)
-    assert bound() > epsilon
-    monkeypatch.undo()
-    sensitivity = StepNoise.sensitivity  # a broken twin: one record's norm, without the factor two
-    monkeypatch.setattr(StepNoise, "sensitivity", lambda self, reach: sensitivity(self, reach) / 2)
-    assert bound() > epsilon
-
-
 # ------------------------------------------------------------------ populations and forecasts
-@pytest.mark.slow
-@pytest.mark.parametrize("intercept", [False, True])
-def test_gradients_are_those_of_a_sample(intercept: bool) -> None:
-    """100,000 rows: within 6 standard errors, and 3 % of the largest derivative for the grid."""
-    model = multinomial(np.zeros((50, 4)), np.zeros(50), 3, lower=0.0, upper=2.0, intercept=intercept)
-    rng, count, size = np.random.default_rng(0), 100_000, model.row.size
-    populations = populations_of(model)
-    assert isinstance(populations, ClassPopulations) and populations.count == len(each_population(model)) >= 4
-    w = 0.5 * populations.truth + 0.2 * rng.normal(size=populations.truth.shape)
-    gradients, values = populations.gradients(w), populations.values(w)
-    for b in range(populations.count):
-        a = populations.mean[b] + np.sqrt(populations.variance[b]) * rng.standard_normal((count, size))
-        a += populations.common[b] * rng.standard_normal((count, 1))
-        truth, mine = (a @ each.reshape(3, size).T for each in (populations.truth[b], w[b]))
-        terms = ((softmax(mine) - softmax(truth))[:, :, None] * a[:, None]).reshape(count, -1)
-        error = 6 * terms.std(axis=0) / math.sqrt(count) + 0.03 * np.abs(terms).mean(axis=0).max()
-        assert (np.abs(gradients[b] - terms.mean(axis=0)) <= error).all()
-        losses = model.loss.value(mine, softmax(truth))
-        assert values[b] == pytest.approx(losses.mean(), abs=6 * losses.std() / math.sqrt(count) + 0.03 * losses.mean())
 
 
 def test_the_truth_is_best_and_knowing_nothing_is_not() -> None:
@@ -316,16 +262,6 @@ def test_it_learns_and_says_so() -> None:
     assert public.epsilon == 0 and public.error.predicted > forecast.error.predicted and not public.proved
     x = PUBLIC_ONLY_REGRESSION.run(model, OPTIONS, seeded(0)).x
     assert x is not None and not x.any()
-
-
-def test_two_classes_are_a_logistic_regression() -> None:
-    """``w_1 - w_0`` minimises the logistic loss, so the noise of a step has its reach times the square root of two."""
-    from dpmodel.regressions.losses import Loss
-
-    one, two = Softmax(classes=2), Loss("binary_logistic")
-    for spread in (0.0, 0.5, 3.0):
-        assert one.derivative_bound(spread, 1.0) == pytest.approx(math.sqrt(2) * two.derivative_bound(spread, 1.0))
-        assert one.rest_bound(spread, 1.0) == pytest.approx(math.sqrt(2) * two.rest_bound(spread, 1.0))
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from functools import partial
@@ -145,18 +144,6 @@ def test_no_labels_and_rows_cost_more_at_the_corners(classes: int, intercept: bo
     assert dearest > (0.02 if intercept else 0.999)
 
 
-def test_the_dearest_corners_by_all_cases() -> None:
-    """Every sum of the largest values, for rows that are equal or opposite and labels that are pure: majorisation."""
-    for classes in (2, 3, 4, 8):
-        shares = corners(multinomial(np.zeros((1, 1)), [0], classes))
-        stated = np.concatenate([np.full(n, (s - module._OUTPUT) / (1 - module._OUTPUT)) for n, s in shares])
-        assert stated.size == classes**2 and (np.diff(stated) <= 1e-12).all()
-        labels = [np.zeros(classes), *np.eye(classes)[:2]]
-        for y, other, side in itertools.product(labels, labels, (-1.0, 1.0)):
-            found = np.sort(at_corners((np.ones(1), y), (np.full(1, side), other)))[::-1] / 8
-            assert (found.cumsum() <= stated.cumsum() + 1e-12).all()
-
-
 # ------------------------------------------------------------------ exact densities of the minimiser
 def plane_delta(
     pair: list[PrivateRegression], plan: Design, sigma: float, middle: Any, span: float, whole: bool = True
@@ -278,20 +265,6 @@ def test_rows_without_a_class_move_the_minimiser_far() -> None:
         rows.combine(model.loss.derivative(rows.predict(w), rows.labels)) + strong * w, 0, atol=1e-6
     )
     assert np.linalg.norm(w) <= facts.size <= 4 * np.linalg.norm(w)
-
-
-def test_many_coefficients_take_conjugate_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = drawn(500, 6, 3, 0)
-    plan = design(model, 1.0, 1e-6, 40.0)
-    assert plan is not None
-    b = plan.sigma * np.random.default_rng(0).standard_normal(18)
-    points = []
-    for dense in (perturbed_objective.DENSE, 10):
-        monkeypatch.setattr(perturbed_objective, "DENSE", dense)
-        point, found = perturbed(model, plan, b).minimise(np.zeros(18), plan.radius, plan.linear)
-        assert found
-        points.append(point)
-    assert np.linalg.norm(points[0] - points[1]) <= 2 * plan.radius
 
 
 # ------------------------------------------------------------------ refusals and plans

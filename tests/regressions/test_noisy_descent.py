@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from auditing import epsilon_lower_bound
-from descents import CASES, Replay, model_of, moves, neighbour, random_pair, replayed, seeded, spent
+from descents import CASES, Replay, model_of, moves, random_pair, replayed, seeded
 from regressions import objective, regression
 from scipy.optimize import minimize
 from scipy.stats import binom
@@ -18,7 +17,6 @@ from scipy.stats import binom
 from dpmodel.contract import Options
 from dpmodel.privacy import gaussian_mu
 from dpmodel.privacy.spend import Spend
-from dpmodel.regressions import noisy_gradient as descent_steps
 from dpmodel.regressions.descent import NOISY_DESCENT, NoisyDescent
 from dpmodel.regressions.noisy_gradient import Settings, StepNoise, descend, descent_metric, private_gradient
 from dpmodel.regressions.penalties import Penalty
@@ -26,7 +24,6 @@ from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.sets import Box, L2Ball
 
 OPTIONS = Options(1.0, 1e-6)
-PURE = Options(1.0, 0.0)
 
 
 # ---------------------------------------------------------------------- sensitivity
@@ -65,65 +62,6 @@ def test_random_neighbours_cost_all_of_the_budget_and_no_more(delta: float) -> N
         cost = moved.sum() if delta == 0 else math.hypot(*moved) / gaussian_mu(1.0, delta)
         worst = max(worst, float(cost))
     assert 0.99 < worst <= 1 + 1e-12  # the worst neighbours cost all of it, and no more
-
-
-def test_the_budget_is_used_and_a_forgotten_share_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    mu = gaussian_mu(1.0, 1e-6)
-    settings = Settings(8, 1e-6, 0.0, 0.5, "last")
-
-    model = model_of("unit rows, hinge")
-    noise = StepNoise(model, descent_metric(model), Spend.of(1.0, 1e-6, gaussian_only=True), 8, 0.5)
-    others = [neighbour("unit rows, hinge", model, np.random.default_rng(seed)).read_rows() for seed in range(12)]
-
-    def cost() -> float:
-        run = partial(_last, noise, settings)
-        return max(spent(*replayed(run, model.read_rows(), other, seed)) for seed, other in enumerate(others))
-
-    honest = cost()
-    assert 0.1 * mu**2 < honest <= mu**2 * (1 + 1e-9)
-    # Opposite labels on one row of full norm use it all.
-    monkeypatch.setattr(Spend, "part", lambda self, share: self)  # the middles forgotten in the budget
-    assert cost() == pytest.approx(2 * honest)
-
-
-# ---------------------------------------------------------------------- audit
-def _releases(label: float, noise: StepNoise, runs: int, seed: int) -> np.ndarray:
-    """(runs,) sums of what one record of full norm releases, each part weighted as its likelihood ratio is.
-
-    With steps this short every point is far from the hinge's kinks, so that all runs have the same sums and scales:
-    they are captured once and the noise is drawn many times.
-    """
-    source, seen = seeded(seed), Replay(seed)
-    rows = regression(np.ones((1, 1)), np.array([label]), "hinge", l2=1.0).read_rows()
-    settings = Settings(noise.steps, 1e-9, 0.0, noise.share, "last")
-    descend(noise.model, noise.metric, settings, private_gradient(noise, rows, seen))
-    parts = zip(seen.values, seen.scales, strict=True)
-    return np.sum([source.gaussian(np.full(runs, value[0]), s) / s**2 for value, s in parts], axis=0)
-
-
-def test_audit_of_the_composition_and_of_broken_twins(monkeypatch: pytest.MonkeyPatch) -> None:
-    epsilon, delta, runs = 1.0, 2e-2, 400_000
-    model = regression(np.ones((1, 1)), np.ones(1), "hinge", l2=1.0)
-    noise = StepNoise(model, descent_metric(model), Spend.of(epsilon, delta, gaussian_only=True), 3, 0.5)
-
-    def bound() -> float:
-        return epsilon_lower_bound(
-            _releases(-1.0, noise, runs, 1), _releases(1.0, noise, runs, 2), delta=delta, confidence=1 - 1e-7
-        )
-
-    assert 0.5 < bound() <= epsilon
-    scale = StepNoise._scale
-    monkeypatch.setattr(StepNoise, "_scale", lambda self, *given: scale(self, *given) / 2)  # noise halved
-    assert bound() > epsilon
-    monkeypatch.undo()
-    monkeypatch.setattr(Spend, "part", lambda self, share: self)  # the middles forgotten in the budget
-    assert bound() > epsilon
-    monkeypatch.undo()
-    sensitivity = StepNoise.sensitivity
-    monkeypatch.setattr(
-        StepNoise, "sensitivity", lambda self, reach: sensitivity(self, reach) / 2
-    )  # one record's norm only
-    assert bound() > epsilon
 
 
 # ---------------------------------------------------------------------- settings, forecasts
@@ -185,12 +123,6 @@ def test_the_theorem_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not NoisyDescent(steps=20).forecast(model, options).proved
 
 
-def test_more_budget_is_forecast_to_be_better() -> None:
-    model = _logistic(5000, 20, 2)
-    predicted = [NoisyDescent(steps=16).forecast(model, Options(e, 1e-6)).error.predicted for e in (0.1, 1.0, 10.0)]
-    assert predicted[0] > predicted[1] > predicted[2]
-
-
 def test_constraints_and_penalties_hold() -> None:
     model = _logistic(2000, 5, 3)
     boxed = replace(model, domain=Box(np.zeros(5), np.full(5, 0.5)), _memo={})
@@ -199,16 +131,6 @@ def test_constraints_and_penalties_hold() -> None:
     sparse = replace(model, penalty=replace(model.penalty, l1=np.full(5, 10.0)), _memo={})
     x = NoisyDescent(steps=32, averaging="last").run(sparse, Options(50.0, 1e-6), seeded(0)).x
     assert x is not None and np.abs(x).max() < 1e-6  # a large l1 penalty shrinks all coefficients to 0
-
-
-def test_first_step_of_the_middles_is_free_at_zero() -> None:
-    model = model_of("unit rows")
-    noise = StepNoise(model, descent_metric(model), Spend.of(1.0, 1e-6, gaussian_only=True), 4, 0.5)
-    assert noise.reach(np.zeros(model.size)) == 0.0 and noise.scale(0.0) == 0.0
-    seen = Replay()
-    private_gradient(noise, model.read_rows(), seen)(np.zeros(model.size))
-    assert len(seen.values) == 1  # the middles alone: the rest of every derivative is 0 at w = 0
-    assert descent_steps.curvature(model, noise.metric) == pytest.approx(0.25)
 
 
 def test_noise_that_drives_coefficients_away_stays_finite() -> None:

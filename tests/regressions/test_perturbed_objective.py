@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 from descents import Replay
-from regressions import regression
 from test_objective_perturbation import DELTA, EPSILON, LOSSES, labels, problem, rows_of
 
 from dpmodel.contract import Options
@@ -19,10 +18,8 @@ from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.objective_perturbation import (
     OBJECTIVE_PERTURBATION,
-    Design,
     design,
     perturbed,
-    ridge_for,
 )
 from dpmodel.regressions.penalties import Penalty
 from dpmodel.regressions.sets import Box, FreeSpace, L1Ball, L2Ball, Product
@@ -97,100 +94,6 @@ def test_without_certificate_the_centre_is_released(monkeypatch: pytest.MonkeyPa
     source = Replay()
     OBJECTIVE_PERTURBATION.run(model, Options(EPSILON, DELTA), source)
     assert len(source.asked) == 2 and not source.values[1].any()
-
-
-class Counted(np.ndarray):
-    """Features that count the products with one vector, in those of all rows."""
-
-    passes: ClassVar[list[float]] = [0.0]
-    whole: ClassVar[int] = 1
-
-    def __matmul__(self, other: Any) -> Any:
-        if np.ndim(other) == 1:
-            Counted.passes[0] += max(self.shape) / Counted.whole
-        return np.asarray(self) @ np.asarray(other)
-
-
-def counted(model: PrivateRegression, plan: Design, b: np.ndarray) -> tuple[bool, float]:
-    """Whether a run of the solver was certified, and its products with the rows."""
-    each = perturbed(model, plan, b)
-    (features, first), *rest = each.rows.blocks
-    Counted.passes[0], Counted.whole = 0.0, model.count
-    each = replace(each, rows=replace(each.rows, blocks=((features.view(Counted), first), *rest)))
-    _, found = each.minimise(model.domain.center(), plan.radius, plan.linear + module._penalty_size(model))
-    return found, Counted.passes[0]
-
-
-def test_work_on_few_rows() -> None:
-    """Products with the rows, for easy and for separable data."""
-    counts = []
-    for seed in range(4):
-        rng = np.random.default_rng(seed)
-        X, y = rows_of(rng, 200, 4), labels(Loss("logistic"), 200, rng)
-        model = problem(Loss("logistic"), X, np.sign(X[:, 0]) if seed % 2 else y)
-        plan = design(model, 1.0, 1e-6, 2.0)
-        assert plan is not None
-        found, passes = counted(model, plan, rng.normal(size=4) * plan.sigma)
-        assert found
-        counts.append(passes)
-    assert max(counts) <= plan.facts.passes(1e-3, plan.linear)[0] == 24
-
-
-SIZES = {
-    "free": FreeSpace(8),
-    "l1": L1Ball(8, 3.0),
-    "l2": L2Ball(8, 1.0),
-    "box": Box(np.full(8, -1.0), np.full(8, 2.0)),
-}
-
-
-@pytest.mark.parametrize("rows", ["even", "scaled", "separable", "shares"])
-@pytest.mark.parametrize(("kind", "l1"), [*((kind, 0.0) for kind in SIZES), ("free", 30.0)])
-def test_work_on_many_rows(kind: str, l1: float, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """About as many passes as the forecast says, and never the accelerated steps; for badly scaled columns too."""
-    monkeypatch.setattr(perturbed_objective.Facts, "steps", lambda self, *args: 0)
-    rng = np.random.default_rng(3)
-    n, p = 40_000, 8
-    X = rng.uniform(-1, 1, (n, p))
-    if rows == "scaled":
-        X *= np.logspace(0, -4, p)
-    if rows == "shares":
-        X = rng.dirichlet(0.3 * np.ones(p), n)
-    X /= np.maximum(np.linalg.norm(X, axis=1), 1)[:, None]
-    z = X @ rng.normal(size=p) * (1000 if rows == "separable" else 3)
-    y = np.where(rng.random(n) < 1 / (1 + np.exp(-np.clip(z, -500, 500))), 1.0, -1.0)
-    model = problem(Loss("logistic"), X, y, domain=SIZES[kind])
-    model = replace(model, penalty=Penalty(np.zeros(p), np.full(p, l1), np.zeros(p)), _memo={})
-    plan = design(model, 3.0, 1e-6, ridge_for(model, 0.05))
-    assert plan is not None
-    usual, most = plan.facts.passes(1.0, plan.linear)
-    assert most < 400
-    found, passes = counted(model, plan, rng.normal(size=p) * plan.sigma)
-    assert found and passes <= usual + 15  # the sample's steps, and a pair of further ones
-
-
-@pytest.mark.parametrize("kind", ["free", "l1"])
-def test_many_columns(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Conjugate gradients, or accelerated steps with a guessed length, in place of Hessians."""
-    monkeypatch.setattr(perturbed_objective, "DENSE", 3)
-    monkeypatch.setattr(perturbed_objective.Facts, "steps", lambda self, *args: 0)
-    rng = np.random.default_rng(3)
-    model = problem(
-        Loss("logistic"), rows_of(rng, 12_000, 8), labels(Loss("logistic"), 12_000, rng), domain=SIZES[kind]
-    )
-    plan = design(model, 3.0, 1e-6, ridge_for(model, 0.05))
-    assert plan is not None
-    found, passes = counted(model, plan, rng.normal(size=8) * plan.sigma)
-    assert found and passes <= plan.facts.passes(1.0, plan.linear)[1]
-
-
-def test_forecast_tells_the_work() -> None:
-    model = regression(np.zeros((100_000, 5)), np.zeros(100_000), "logistic", l2=1.0)
-    options = Options(1.0, 1e-6)
-    work = OBJECTIVE_PERTURBATION.forecast(model, options).work
-    plan, _ = OBJECTIVE_PERTURBATION._choose(model, options)
-    most = 2 * plan.facts.steps(plan.radius * plan.facts.strong / 2, plan.linear)
-    assert work.startswith("about 12 products") and int(work.split("most ")[1].split()[0].replace(",", "")) > most
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)

@@ -162,18 +162,6 @@ def test_the_proved_bound_holds(y: np.ndarray, linear: float) -> None:
             assert sum(value - best > at_most for value in found) <= 150
 
 
-@pytest.mark.parametrize("epsilon", [0.05, 0.5, 5.0])
-def test_the_prediction_is_of_the_size_of_the_error(epsilon: float) -> None:
-    rng = np.random.default_rng(1)
-    y = rng.normal(4, 2, 2000).clip(0, 10)
-    model = constant(y, Loss("absolute"))
-    best = objective(model, np.array([np.median(y)]))
-    options = Options(epsilon, 0.0)
-    found = [objective(model, QUANTILE_EXPONENTIAL.run(model, options, seeded(k)).x) - best for k in range(40)]
-    predicted = QUANTILE_EXPONENTIAL.forecast(model, options).error.predicted
-    assert np.mean(found) / 5 <= predicted <= 20 * np.mean(found) + 0.01 * best
-
-
 @pytest.mark.parametrize(
     ("model", "word"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from regression_spellings import MIX, PUBLIC, ROOTS, SCALES, SHIFT, SPELLINGS, Leaves, N
 
 from dpmodel.errors import UnsupportedModelError
-from dpmodel.marks import Private, Records, vault
+from dpmodel.marks import Private, vault
 from dpmodel.regressions import read as module
 from dpmodel.regressions.build import private_regression
 from dpmodel.regressions.monomials import Monomials
@@ -262,22 +261,6 @@ def test_a_product_misread_is_caught(monkeypatch: pytest.MonkeyPatch, factor: fl
             recognise(minimise(loss))
 
 
-@pytest.mark.parametrize("matrix", [np.diag(np.arange(1.0, N + 1)), np.tri(N)])
-def test_loops_over_as_many_records_as_features(matrix: np.ndarray) -> None:
-    """What acts on a row's entries is not taken for what acts on the records, which no certificate sees beside a
-    penalty of any size."""
-    m = Leaves()
-    S = Private(shape=(N, N), name="S", unit="row", max_l2=1, records=m.people)
-    w = cp.Variable(N)
-    for penalty in (0, 1e16 * cp.sum_squares(w)):
-        found = recognise(minimise(sum(cp.square((matrix @ S[i]) @ w - m.y[i]) for i in range(N)) + penalty))
-        assert found is not None and found.weights is None
-        [(features, _)] = found.blocks
-        np.testing.assert_allclose(features.rows(np.eye(N)), matrix.T)
-        signed = recognise(minimise(sum(cp.logistic(-(m.y[i] * S[i]) @ w) for i in range(N)) + penalty))
-        assert signed is not None and signed.label.parameter is m.y and signed.private == (S, m.y)  # type: ignore[union-attr]
-
-
 def test_private_values_and_the_users_variables_are_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     m = Leaves()
     fill(m, np.random.default_rng(0), signs=True)
@@ -293,17 +276,6 @@ def test_private_values_and_the_users_variables_are_not_touched(monkeypatch: pyt
         private_regression(found)
     np.testing.assert_array_equal(m.w.value, np.ones(3))
     assert m.b.value is None and m.v.value is None
-
-
-def test_large_models_are_recognised_without_dense_copies() -> None:
-    people = Records("people")
-    X = Private(shape=(100_000, 1_000), name="X", unit="row", bounds=[-1, 1], records=people)
-    y = Private(shape=100_000, name="y", unit="entry", bounds=[-1, 1], records=people)
-    w = cp.Variable(1_000)
-    before = time.process_time()
-    found = recognise(minimise(cp.sum(cp.logistic(-cp.multiply(y, X @ w))) / 1e5 + cp.norm1(w), cp.norm1(w) <= 1))
-    assert found is not None and found.penalty.l1.all()
-    assert time.process_time() - before < 5
 
 
 # ------------------------------------------------------------------------------------ random compositions

@@ -120,11 +120,6 @@ def test_attributes_count_as_constraints(name):
     assert same(found, expected), found
 
 
-def test_nonneg_variable_makes_a_simplex():
-    w = cp.Variable(P, nonneg=True)
-    assert domain_of(PublicPart(w, (cp.sum(w) == 1,))) == Simplex(P, 1.0)
-
-
 def test_several_variables_stacked():
     w, v, b = cp.Variable(2), cp.Variable((2, 2)), cp.Variable()
     stack = cp.hstack([w, cp.vec(v, order="F"), b])
@@ -155,12 +150,6 @@ def test_norms_of_wide_matrices_are_not_norms_of_vectors():
     W = cp.Variable((2, 2))
     for constraint in (cp.norm(W, 1) <= C, cp.norm(W, 2) <= C, cp.norm(W, "inf") <= C):
         assert isinstance(domain_of(PublicPart(cp.vec(W, order="F"), (constraint,))), ConvexSet)
-
-
-def test_one_coefficient():
-    b = cp.Variable()
-    for constraint in (cp.abs(b) <= C, cp.norm1(b) <= C, b**2 <= C**2, cp.norm(b) <= C, cp.maximum(b, -b) <= C):
-        assert same(domain_of(PublicPart(b, (constraint,))), Box([-C], [C]))
 
 
 def test_a_regular_affine_map_of_free_variables_is_free():
@@ -303,9 +292,3 @@ def test_empty_sets_are_refused(name):
     w = cp.Variable(P)
     with pytest.raises(InfeasibleError):
         domain_of(PublicPart(w, tuple(EMPTY[name](w))))
-
-
-def test_large_sets_are_recognised_quickly():
-    w, b = cp.Variable(5000), cp.Variable()
-    found = domain_of(PublicPart(cp.hstack([w, b]), (cp.norm1(w) <= 2, cp.abs(b) <= 1)))
-    assert same(found, Product(((L1Ball(5000, 2.0), 0), (Box([-1.0], [1.0]), 5000))))

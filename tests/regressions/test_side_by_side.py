@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from dpmodel.compile import rows as rows_module
 from dpmodel.marks.private import Private
 from dpmodel.marks.values import Handed
 from dpmodel.marks.vault import unseal
-from dpmodel.regressions.features import RowBounds
 from dpmodel.regressions.mirror_descent import mirror_maps
 from dpmodel.regressions.rows import WHOLE, Rows
 from dpmodel.regressions.sets import Box, Domain, FreeSpace, L1Ball, L2Ball, Product, Simplex
@@ -53,28 +50,6 @@ def test_mirror_maps(domain: Domain) -> None:
     for name, each in mirror_maps(domain).items():
         exact = np.array([each.point(row) for row in g])
         np.testing.assert_allclose(each.points(g), exact, atol=7e-4, err_msg=name)
-
-
-@pytest.mark.parametrize("norms", [{}, {"l1": 1.0}, {"l2": 0.9}, {"linf": 0.4}])
-@pytest.mark.parametrize("low", [-1.0, 0.0, -0.3])
-def test_largest_predictions(norms: dict[str, Any], low: float) -> None:
-    """No corner of the bounds goes beyond, and without norms one of them attains it."""
-    constant = np.array([False, False, True, False])
-    lower, upper = np.array([low, low, 2.0, -1.0]), np.array([1.0, 1.0, 2.0, 1.0])
-    row = RowBounds.of(lower, upper, constant, **norms)
-    w = np.random.default_rng(0).normal(size=(20, 4))
-    corners = np.array(list(itertools.product(*zip(lower, upper, strict=True))))
-    orders = {"l1": 1, "l2": 2, "linf": np.inf}
-    moving = corners[:, ~constant]
-    scale = np.min([size / np.linalg.norm(moving, ord=orders[k], axis=1) for k, size in norms.items()] or [[1]], axis=0)
-    corners[:, ~constant] *= np.minimum(scale, 1.0)[:, None]
-    found, least = row.reaches(w), np.abs(corners @ w.T).max(axis=0)
-    np.testing.assert_allclose(found, [row.reach(each) for each in w], rtol=1e-14)
-    assert (found >= least * (1 - 1e-12)).all()
-    if not norms:
-        fixed = np.abs(w[:, 2]) * 2
-        moved = np.abs(moving @ w[:, ~constant].T).max(axis=0)
-        np.testing.assert_allclose(found, moved + fixed)
 
 
 def test_parts_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,22 +96,3 @@ def test_populations_side_by_side() -> None:
     np.testing.assert_allclose(
         part.gradients(w), [risks[k].gradients(x[None])[0] for k, x in zip(which, w, strict=True)]
     )
-
-
-@pytest.mark.parametrize("loss", ["logistic", "binary_logistic"])
-@pytest.mark.parametrize("clip", [np.inf, 0.4])
-def test_labels_of_two_kinds_share_what_both_need(loss: str, clip: float) -> None:
-    """Values and derivatives are the means over both kinds, one by one."""
-    rng = np.random.default_rng(0)
-    y = rng.choice([-1.0 if loss == "logistic" else 0.0, 1.0], size=40)
-    model = regression(rng.uniform(-1, 1, (40, 3)), y, loss, lower=-1, upper=1, intercept=True)
-    populations = populations_of(model)
-    z = rng.normal(size=(populations.count, populations.points)) * 5
-    each = [(kind.share, kind.value) for kind in populations.labels]
-    assert len(each) == 2
-    derivatives = sum(share * np.clip(model.loss.derivative(z, value), -clip, clip) for share, value in each)
-    np.testing.assert_allclose(populations._derivatives(z, clip), derivatives, atol=1e-12)
-    w = rng.normal(size=populations.mean.shape)
-    z, *_ = populations.predictions(w)
-    values = sum((share * model.loss.value(z, value)).mean(axis=1) for share, value in each)
-    np.testing.assert_allclose(populations.values(w), model.weight * values + model.penalty.values(w), rtol=1e-12)

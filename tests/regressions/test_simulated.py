@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -12,11 +10,10 @@ from regressions import regression
 import dpmodel as dpm
 from dpmodel.contract import Options
 from dpmodel.privacy.noise import public_generator
-from dpmodel.regressions.descent_search import Search
 from dpmodel.regressions.frank_wolfe import FrankWolfe
 from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.sets import L1Ball
-from dpmodel.regressions.synthetic import choosers, each_population, synthetic, weak_population
+from dpmodel.regressions.synthetic import each_population, synthetic
 from dpmodel.simulate import simulate
 
 LOSSES = [Loss("squared"), Loss("absolute"), Loss("huber", 0.2), Loss("quantile", 0.3), Loss("logistic"), Loss("hinge")]
@@ -68,39 +65,6 @@ def test_the_truth_is_nearly_optimal():
             assert size <= 0.25 * np.abs(risk.gradients(np.zeros((1, 7)))).max() + 0.02, loss.name
 
 
-def test_columns_that_move_together():
-    """The last population has the variances and the signal of its like, and a signal that the columns hardly carry."""
-    model = model_of(Loss("squared"), p=4)
-    *others, tied = each_population(model)
-    assert tied.tied and not any(risk.tied or risk.common.any() for risk in others)
-    matrix = np.diag(tied.variance[0]) + tied.common.T @ tied.common
-    np.testing.assert_allclose(np.diag(matrix), others[-1].variance[0])
-    w = np.arange(5.0)
-    np.testing.assert_allclose(tied.covariance(w[None])[0], matrix @ w)
-    signal = [float((risk.truth * risk.covariance(risk.truth)).sum()) for risk in (others[-1], tied)]
-    assert signal[1] == pytest.approx(signal[0], rel=0.05)
-    assert np.linalg.norm(tied.truth[0, :4]) > 2 * np.linalg.norm(others[-1].truth[0, :4])
-    short = regression(np.zeros((9, 9)), np.zeros(9), l2=1.0)  # rows as short as that exclude each other's columns
-    assert not any(risk.tied for risk in each_population(short))
-
-
-def test_labels_that_hardly_depend_on_the_columns():
-    """They deviate as much as others, and there is little to gain; noise that harms only there is found out."""
-    model = model_of(Loss("squared"), n=4000, p=60)
-    strong, weak = each_population(model)[0], weak_population(model)
-    assert weak.nothing == pytest.approx(0.15**2 * strong.nothing, rel=0.1)
-    deviations = [
-        float(risk.noise[0] ** 2 + (risk.truth * risk.covariance(risk.truth)).sum()) for risk in (strong, weak)
-    ]
-    assert deviations[0] == pytest.approx(deviations[1])
-    shares = choosers(model).nothing.copy()
-    search = Search(model, lambda settings: None, pure=False, steps=None)
-    shares[-1] = 0.0
-    assert search._scores(shares)[0] == search._scores(choosers(model).nothing)[0] == pytest.approx(0.0, abs=0.01)
-    shares[-1] = 10 * choosers(model).nothing[-1]
-    assert search._scores(shares)[0] == pytest.approx(math.log(10) / 4, abs=0.01)
-
-
 SETS = ({}, {"box": (0.0, 0.2)}, {"ball": 0.5}, {"l1": 0.4})
 RIDGES = (0.0, 0.1)
 
@@ -140,11 +104,3 @@ def test_real_runs_on_drawn_rows_err_as_forecast() -> None:
     assert np.abs(rows.blocks[0][0]).max() <= 1 and np.abs(rows.labels).max() <= 1 and rows.count == 4000
     found = simulate(mechanism, model, options, 2 * len(each_population(model)))["excess risk"]
     assert np.mean(found) == pytest.approx(mechanism.forecast(model, options).error.predicted, rel=0.5)
-
-
-@pytest.mark.parametrize(("loss", "norm"), [("logistic", 1.0), ("hinge", 0.5)])
-def test_drawn_rows_are_as_short_as_declared(loss: str, norm: float) -> None:
-    model = regression(np.zeros((50, 9)), np.ones(50), loss, l2=norm)
-    rows = synthetic(each_population(model)[0], public_generator(0)).read_rows()
-    assert np.linalg.norm(rows.blocks[0][0], axis=1).max() <= norm * (1 + 1e-12)
-    assert set(np.unique(rows.labels)) == {-1.0, 1.0}

@@ -8,57 +8,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-from descents import Replay, replayed
-from families import REGRESSIONS
+from descents import Replay
 from regressions import regression
 
 from dpmodel.as_printed import frank_wolfe as frank_wolfe_published
 from dpmodel.as_printed import stochastic_mirror_descent
-from dpmodel.as_printed.adassp import ADASSP_AS_PRINTED
 from dpmodel.as_printed.frank_wolfe import FrankWolfeAsPrinted
 from dpmodel.as_printed.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
 from dpmodel.contract import Options
-from dpmodel.privacy import gaussian_mu, pure_composition_delta, zcdp_rho
-from dpmodel.regressions import frank_wolfe
-from dpmodel.regressions.descent import NoisyDescent
-from dpmodel.regressions.frank_wolfe import FrankWolfe
-from dpmodel.regressions.gaussian_frank_wolfe import GaussianFrankWolfe
-from dpmodel.regressions.mirror_descent import MirrorDescent
+from dpmodel.privacy import pure_composition_delta, zcdp_rho
 from dpmodel.regressions.model import PrivateRegression
-from dpmodel.regressions.objective_perturbation import ObjectivePerturbation
 from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.sets import L1Ball, L2Ball
-from dpmodel.regressions.sufficient_statistics import SUFFICIENT_STATISTICS
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 
 # Of few steps: what they draw is the same step for step, and plans take no time.
-MECHANISMS = {
-    each.name: each
-    for each in (
-        SUFFICIENT_STATISTICS,
-        FrankWolfe(steps=3, rate=0.0, clip=math.inf),
-        NoisyDescent(steps=2),
-        MirrorDescent(steps=2, map="entropic"),
-        ObjectivePerturbation(ridge=300.0),
-        GaussianFrankWolfe(steps=2, memory=1.0),
-        ADASSP_AS_PRINTED,
-        FrankWolfeAsPrinted(steps=3),
-    )
-}
-BUDGETS = [(1e-3, 0.0), (1e-3, 1e-6), (1.0, 0.0), (100.0, 1e-6)]  # two more below
-READS_NOTHING, OWN_TEST = (
-    {"public-only"},
-    {"stochastic-mirror-descent", "quantile-exponential", "pure-objective-perturbation"},
-)
-
-
-def test_every_mechanism_is_tested() -> None:
-    assert set(MECHANISMS) | READS_NOTHING | OWN_TEST == {each.name for each in REGRESSIONS}
 
 
 def two(seed: int = 0) -> tuple[PrivateRegression, PrivateRegression]:
@@ -89,82 +57,6 @@ def _lopsided(rng: np.random.Generator) -> tuple[PrivateRegression, PrivateRegre
     one = regression(X, y, "squared", domain=domain, lower=low, upper=high, label=label)
     rows = Rows(((A, 0),), b, 3)
     return one, replace(one, read=lambda: rows)
-
-
-def check(mechanism: Any, options: Options, seed: int = 0) -> None:
-    """Same draws asked for, same release, and a cost within what the forecast says is spent."""
-    one, other = two(seed)
-    if not mechanism.eligible(one, options).eligible:
-        return
-
-    def run(model: PrivateRegression, source: Replay) -> Any:
-        outcome = mechanism.run(model, options, source)
-        assert outcome.x is not None
-        return outcome.x, outcome.notes, outcome.status
-
-    first, second = replayed(run, one, other, 5)
-    assert first.asked, "nothing was drawn"
-    apart = [(kind, a - b, scale) for (kind, a, scale), (_, b, _) in zip(first.asked, second.asked, strict=True)]
-    forecast = mechanism.forecast(one, options)
-    assert forecast.epsilon <= options.epsilon and forecast.delta <= options.delta
-    if mechanism.name != "objective-perturbation":  # its proof counts more than draws
-        assert_paid(apart, forecast.epsilon, forecast.delta)
-    assert any(np.any(moved) for _, moved, _ in apart), "no draw depends on the data: nothing was tested"
-
-
-def assert_paid(apart: list[tuple[str, np.ndarray, float]], epsilon: float, delta: float) -> None:
-    room = 1 + 1e-9
-    squares = [float(np.sum(d * d)) / s**2 for kind, d, s in apart if kind == "gaussian"]
-    pure = [float(np.abs(d).sum()) / s for kind, d, s in apart if kind == "laplace"]
-    chosen = [float(np.ptp(d)) / s for kind, d, s in apart if kind in ("exponential", "permute_and_flip")]
-    if sum(pure) + sum(chosen) <= epsilon * room and not any(squares):
-        return
-    assert delta > 0, "pure draws cost more than epsilon"
-    if not chosen and not pure:
-        assert math.sqrt(sum(squares)) <= gaussian_mu(epsilon, delta) * room
-        return
-    assert not any(squares)
-    rho = sum(e * e / 2 for e in pure) + sum(e * e / 8 for e in chosen)
-    each = max([*pure, *chosen])
-    composed = pure_composition_delta(each, len(pure) + len(chosen), epsilon) <= delta * room
-    assert composed or rho <= zcdp_rho(epsilon, delta) * room
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS, ids=lambda x: f"{x:g}")
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_draws_hide_a_record_at_every_budget(name: str, epsilon: float, delta: float) -> None:
-    check(MECHANISMS[name], Options(epsilon, delta))
-
-
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
-@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (100.0, 0.0)], ids=lambda x: f"{x:g}")
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_draws_hide_a_record_of_unequal_bounds(name: str, epsilon: float, delta: float, seed: int) -> None:
-    check(MECHANISMS[name], Options(epsilon, delta), seed)
-
-
-# ------------------------------------------------------------------------------------------------ planted faults
-def test_a_choice_without_noise_at_large_budgets_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = frank_wolfe._select
-
-    def greedy(scores: Any, apart: float, epsilon: float, pure: bool, source: Any) -> int:
-        return int(np.argmax(scores)) if epsilon > 20 else honest(scores, apart, epsilon, pure, source)
-
-    monkeypatch.setattr(frank_wolfe, "_select", greedy)
-    check(FrankWolfe(steps=1, rate=0.0, clip=math.inf), Options(1.0, 0.0))
-    with pytest.raises(AssertionError):
-        check(FrankWolfe(steps=1, rate=0.0, clip=math.inf), Options(100.0, 0.0))
-
-
-@pytest.mark.parametrize("name", ["sufficient-statistics", "noisy-descent", "mirror-descent", "gaussian-frank-wolfe"])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_half_the_noise_is_found_out(name: str, delta: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The twin asks for half the scale it should: these draws are tight on the worst neighbour."""
-    for kind in ("gaussian", "laplace"):
-        plain = getattr(Replay, kind)
-        monkeypatch.setattr(Replay, kind, lambda self, values, scale, plain=plain: plain(self, values, scale / 2))
-    with pytest.raises(AssertionError):
-        check(MECHANISMS[name], Options(1.0, delta))
 
 
 # --------------------------------------------------------------------------- the published choice's printed epsilon

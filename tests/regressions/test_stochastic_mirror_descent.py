@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from auditing import epsilon_lower_bound
 from descents import replayed
 from regressions import objective, regression
 from scipy.special import ndtr
@@ -33,7 +32,6 @@ from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.sets import L2Ball
 from dpmodel.regressions.synthetic import each_population
 
-FALSE_ALARM = 1e-7
 DELTA = 1e-3
 
 
@@ -158,7 +156,6 @@ def test_pattern_of_fresh_steps() -> None:
 
 # ---------------------------------------------------------------------- audit of the whole
 N = 250
-OPTIONS = Options(0.6, DELTA)
 
 
 def releases(value: float, plan: Descent, runs: int, seed: int) -> np.ndarray:
@@ -180,47 +177,6 @@ def releases(value: float, plan: Descent, runs: int, seed: int) -> np.ndarray:
         if not live.any():
             break
     return np.clip(total / plan.fresh, -1, 1)
-
-
-def audited() -> Descent:
-    model = regression(np.zeros((N, 1)), np.ones(N), "hinge", l2=1.0, domain=L2Ball(1, 1.0))
-    return plan_descent(model, OPTIONS.epsilon, OPTIONS.delta)
-
-
-@pytest.mark.parametrize("twin", ["", "noise forgotten"])
-def test_audit(twin: str) -> None:
-    plan = audited()
-    if twin:
-        plan = replace(plan, sigma=plan.sigma * 1e-3, rate=2.0 / math.sqrt(N))
-    one, two = releases(1.0, plan, 20_000, 1), releases(-1.0, plan, 20_000, 2)
-    found = epsilon_lower_bound(one, two, delta=DELTA, confidence=1 - FALSE_ALARM)
-    assert found > OPTIONS.epsilon if twin else found <= OPTIONS.epsilon
-
-
-@pytest.mark.parametrize("divided", [1.0, 10.0])
-def test_audit_of_one_step(divided: float) -> None:
-    """What the step that reads the record releases, with the record turned round; and with a tenth of the noise."""
-    plan = audited()
-    values = []
-    for k, sign in enumerate((1.0, -1.0)):
-        X = np.zeros((N, 1))
-        X[0] = sign
-        model = regression(X, np.ones(N), "hinge", l2=1.0, domain=L2Ball(1, 1.0))
-        g = record_gradient(model, model.read_rows(), 0, np.zeros(1))
-        values.append(SeededSource(k).gaussian(np.full(200_000, g[0]), plan.sigma / divided))
-    found = epsilon_lower_bound(*values, delta=plan.step_delta, confidence=1 - FALSE_ALARM)
-    assert found > plan.step_epsilon if divided > 1 else found <= plan.step_epsilon
-
-
-def test_run_is_what_was_audited() -> None:
-    """The mean and spread of ``run`` and of the audit's shorthand agree."""
-    X = np.zeros((N, 1))
-    X[0] = 1.0
-    model = regression(X, np.ones(N), "hinge", l2=1.0, domain=L2Ball(1, 1.0))
-    ours = np.array([float(STOCHASTIC_MIRROR_DESCENT.run(model, OPTIONS, SeededSource(k)).x[0]) for k in range(100)])  # type: ignore[index]
-    many = releases(1.0, audited(), 20_000, 5)
-    assert abs(ours.mean() - many.mean()) < 6 * many.std() / math.sqrt(100)
-    assert ours.std() == pytest.approx(many.std(), rel=0.5)
 
 
 # ---------------------------------------------------------------------- forecast

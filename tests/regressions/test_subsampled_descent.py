@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from auditing import epsilon_lower_bound
 from descents import Replay, model_of, moves, neighbour, random_pair, replayed, seeded
 from regressions import objective, regression
 
 import dpmodel as dpm
 from dpmodel.contract import Options
-from dpmodel.privacy import poisson_sample, subsampled_epsilon, subsampled_multiplier
+from dpmodel.privacy import subsampled_epsilon, subsampled_multiplier
 from dpmodel.privacy.spend import Spend
 from dpmodel.regressions import descent as subsampled_descent
 from dpmodel.regressions.descent import NoisyDescent, SampledNoise, sampled_gradient
@@ -73,41 +72,6 @@ def test_random_neighbours_move_samples_as_far_as_is_paid_for() -> None:
         moved = moves(first, second, 2.0)[1::2]  # every other call draws the coins
         worst = max(worst, float(moved.max()) * noise.multiplier / vectors)
     assert 0.99 < worst <= 1 + 1e-12
-
-
-def test_absent_records_without_constants_are_accounted_as_such() -> None:
-    model = regression(np.zeros((300, 2)), np.ones(300), "hinge", l2=1.0, absent=True)
-    plan = sampled(NoisyDescent(steps=5, rate=0.5), model)
-    assert plan.multiplier == subsampled_multiplier(1.0, 1e-6, 0.5, 5, replace=False)
-
-
-# ---------------------------------------------------------------------- audit
-def _scores(x: float, scale: float, rate: float, steps: int, runs: int, seed: int) -> np.ndarray:
-    """(runs,) log likelihood ratios of opposite records, each run with coins and noise of its own."""
-    source, out = seeded(seed), np.zeros(runs)
-    for _ in range(steps):
-        seen = source.gaussian(x * poisson_sample(source, runs, rate), scale)
-        ratio = [
-            np.log1p(rate * np.expm1((2 * seen * s - 1) / (2 * scale**2))) for s in (1.0, -1.0)
-        ]  # of (1 - q) N(0) + q N(s) over N(0)
-        out += ratio[0] - ratio[1]
-    return out
-
-
-@pytest.mark.slow
-def test_audit_and_the_rate_forgotten() -> None:
-    epsilon, delta, rate, steps, runs = 1.0, 1e-3, 0.3, 4, 200_000
-    multiplier = subsampled_multiplier(epsilon, delta, rate, steps, replace=True)
-
-    def bound(scale: float, drawn: float) -> float:
-        pair = [_scores(x, scale, drawn, steps, runs, seed) for x, seed in ((1.0, 1), (-1.0, 2))]
-        return epsilon_lower_bound(*pair, delta=delta, confidence=1 - 1e-7)
-
-    assert 0.5 < bound(multiplier, rate) <= epsilon
-    assert bound(multiplier, 1.0) > epsilon  # every record used, accounted as if sampled
-    assert bound(multiplier / 2, rate) > epsilon  # noise halved
-    add_remove = subsampled_multiplier(epsilon, delta, rate, steps, replace=False)
-    assert bound(add_remove, rate) > epsilon  # a record replaced, accounted as absent
 
 
 # ---------------------------------------------------------------------- utility, refusals
