@@ -1,19 +1,14 @@
-"""HRRU14's Algorithms 4, 5 and 6 with the constants of their proofs, as yardsticks.
-
-HRRU14's Algorithm 4 with the constants of Theorem 22 as printed.
-
-HRRU14's Algorithm 5 with the constants of Theorem 28, corrected; its class serves Algorithm 6 too.
-
-HRRU14's Algorithm 6 with the constants of Theorem 32, corrected.
-"""
+"""HRRU14's Algorithms 4, 5 and 6 with the constants of their proofs (Theorems 22, 28 and 32), as yardsticks."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+from scipy.optimize import brentq
 
 from dpmodel._types import Floats
 from dpmodel.contract import YES, Options, Serves, Verdict
@@ -22,21 +17,59 @@ from dpmodel.numerics.simplex_form import SimplexForm
 from dpmodel.privacy.spend import valid_step
 from dpmodel.programs.goals import Task
 from dpmodel.programs.model import Program
-from dpmodel.programs.rows import private_rows, public_polyhedron
+from dpmodel.programs.rows import public_polyhedron
 from dpmodel.programs.weights import (
     MOST_STEPS,
+    Game,
+    NoisyMultiplicativeWeights,
     ScalarMultiplicativeWeights,
-    ScalarRows,
     Shape,
     Steps,
-    longest_game,
-    scalar_rows,
 )
-from dpmodel.programs.weights_matrix import MatrixRows, NoisyMultiplicativeWeights, matrix_rows
+from dpmodel.programs.weights_rows import GameRows, game_rows
+
+
+class _AsPrinted(Game):
+    """A game whose steps follow from one equation in their number."""
+
+    own_composition = True
+
+    def suits(self, model: Program, options: Options) -> Verdict:
+        verdict = super().suits(model, options)
+        if not verdict.eligible:
+            return verdict
+        if options.delta == 0:
+            return Verdict(False, "the printed algorithm composes its steps with delta > 0")
+        polytope = public_polyhedron(model)
+        shape = self.shape(model, polytope)
+        if isinstance(shape, Verdict):
+            return shape
+        facts = game_rows(model), shape.form, polytope
+        if self._printed(*facts, options.epsilon, options.delta, options.beta) is None:
+            return Verdict(False, f"the printed constants ask for more than {MOST_STEPS} steps")
+        return YES
+
+    def plan(self, rows: GameRows, shape: Shape, task: Task) -> tuple[Steps, float]:
+        found = self._printed(rows, shape.form, task.polytope, task.epsilon, task.delta, task.beta)
+        assert found is not None  # eligible() came first, and less budget asks for fewer steps
+        return found
+
+    def _printed(
+        self, rows: GameRows, form: SimplexForm, polytope: Polyhedron, epsilon: float, delta: float, beta: float
+    ) -> tuple[Steps, float] | None:
+        """The plan and alpha, in the units of the rows; None for too many steps."""
+        raise NotImplementedError
+
+
+def _longest_game(gap: Callable[[float], float]) -> float | None:
+    """Real T >= 1 where the increasing ``gap`` vanishes (1 when it is positive there); None beyond the most steps."""
+    if gap(MOST_STEPS) < 0:
+        return None
+    return 1.0 if gap(1.0) >= 0 else math.exp(float(brentq(lambda t: gap(math.exp(t)), 0.0, math.log(MOST_STEPS))))
 
 
 @dataclass(frozen=True)
-class Algorithm4(ScalarMultiplicativeWeights):
+class Algorithm4(_AsPrinted, ScalarMultiplicativeWeights):
     """``multiplicative-weights`` with the printed steps, rate and selections.
 
     Source
@@ -56,34 +89,18 @@ class Algorithm4(ScalarMultiplicativeWeights):
     name = "algorithm-4"
     serves: ClassVar[Serves] = replace(ScalarMultiplicativeWeights.serves, as_printed=True)
     source = "HRRU14, Algorithm 4 and Theorem 22, as printed"
-    own_composition = True
 
-    def suits(self, model: Program, options: Options) -> Verdict:
-        verdict = super().suits(model, options)
-        if not verdict.eligible:
-            return verdict
-        if options.delta == 0:
-            return Verdict(False, "the printed algorithm composes its selections with delta > 0")
-        shape = self.shape(model, public_polyhedron(model))
-        if isinstance(shape, Verdict):
-            return shape
-        if self._printed(scalar_rows(model), shape.form, options.epsilon, options.delta, options.beta) is None:
-            return Verdict(False, f"the printed constants ask for more than {MOST_STEPS} steps")
-        return YES
+    def range_of(self, rows: GameRows, polytope: Polyhedron) -> float:
+        return 2 * rows.single_over(polytope)
 
-    def range_of(self, rows: ScalarRows, polytope: Polyhedron) -> float:
-        return 2 * rows.sensitivity
-
-    def plan(self, rows: ScalarRows, shape: Shape, task: Task) -> tuple[Steps, float]:
-        found = self._printed(rows, shape.form, task.epsilon, task.delta, task.beta)
-        assert found is not None  # eligible() came first, and less budget asks for fewer steps
-        return found
+    def range_at(self, rows: GameRows, task: Task, plan: Steps, x: Floats) -> float:
+        return self.range_of(rows, task.polytope)
 
     def _printed(
-        self, rows: ScalarRows, form: SimplexForm, epsilon: float, delta: float, beta: float
+        self, rows: GameRows, form: SimplexForm, polytope: Polyhedron, epsilon: float, delta: float, beta: float
     ) -> tuple[Steps, float] | None:
-        """The plan and alpha of Theorem 22's proof, in the units of the rows; None for too many steps."""
-        pulled = form.pull_rows(rows.matrix)
+        """The plan and alpha of Theorem 22's proof."""
+        pulled = form.pull_rows(rows.rest)
         rho = form.total * float(abs(pulled).max()) if pulled.nnz else 0.0
         size = math.log(max(form.columns, 2))
 
@@ -91,13 +108,13 @@ class Algorithm4(ScalarMultiplicativeWeights):
             return epsilon / math.sqrt(8 * T * math.log(1 / delta))
 
         def oracle(T: float, each: float) -> float:
-            return 2 * rows.sensitivity / each * math.log(rows.candidates * T / beta)
+            return self.range_of(rows, polytope) / each * math.log(rows.candidates * T / beta)
 
         def regret(T: float) -> float:
             return rho * math.sqrt(size / T)
 
         # alpha / 3 = regret = oracle.
-        T = longest_game(lambda T: oracle(T, printed(T)) - regret(T))
+        T = _longest_game(lambda T: oracle(T, printed(T)) - regret(T))
         if T is None:
             return None
         count = math.ceil(T)
@@ -111,7 +128,7 @@ ALGORITHM_4 = Algorithm4()
 
 
 @dataclass(frozen=True)
-class Algorithm5(NoisyMultiplicativeWeights):
+class Algorithm5(_AsPrinted, NoisyMultiplicativeWeights):
     """``noisy-multiplicative-weights`` with the printed steps, rate and noise, Delta the change of an entry.
 
     Source
@@ -130,39 +147,27 @@ class Algorithm5(NoisyMultiplicativeWeights):
     serves: ClassVar[Serves] = replace(NoisyMultiplicativeWeights.serves, as_printed=True)
     name = "algorithm-5"
     source = "HRRU14, Algorithm 5 and Theorem 28, constants corrected"
-    own_composition = True
 
     def suits(self, model: Program, options: Options) -> Verdict:
-        verdict = super().suits(model, options)
+        verdict = NoisyMultiplicativeWeights.suits(self, model, options)
         if not verdict.eligible:
             return verdict
         if model.form.scalar.nnz:
             return Verdict(False, "the printed algorithm has public right-hand sides")
-        if private_rows(model).absent:
+        if game_rows(model).absent:
             return Verdict(False, "the printed algorithm does not know absent rows")
-        if options.delta == 0:
-            return Verdict(False, "the printed algorithm composes its steps with delta > 0")
-        polytope = public_polyhedron(model)
-        shape = self.shape(model, polytope)
-        if isinstance(shape, Verdict):
-            return shape
-        if (
-            self._printed(matrix_rows(model), shape.form, polytope, options.epsilon, options.delta, options.beta)
-            is None
-        ):
-            return Verdict(False, f"the printed constants ask for more than {MOST_STEPS} steps")
-        return YES
+        return super().suits(model, options)
 
     # ------------------------------------------------------------------ what differs in Algorithm 6
-    def _moved(self, rows: MatrixRows) -> float:
+    def _moved(self, rows: GameRows) -> float:
         """Delta."""
         return rows.linf
 
-    def _score_sensitivity(self, rows: MatrixRows, l1: float, linf: float) -> float:
+    def _score_sensitivity(self, rows: GameRows, l1: float, linf: float) -> float:
         """How far one record moves a score at points of these norms."""
         return rows.linf * l1
 
-    def _releases(self, rows: MatrixRows, columns: int) -> tuple[int, int]:
+    def _releases(self, rows: GameRows, columns: int) -> tuple[int, int]:
         """Pure releases with noise in a step: as the printed epsilon' counts them, and as they are."""
         return columns, rows.row_entries
 
@@ -170,25 +175,19 @@ class Algorithm5(NoisyMultiplicativeWeights):
     def pure(self, task: Task) -> bool:
         return True
 
-    def _reach(self, rows: MatrixRows, l1: float, linf: float) -> float:
+    def _reach(self, rows: GameRows, l1: float, linf: float) -> float:
         return 2 * self._score_sensitivity(rows, l1, linf) + rows.rounding(l1, linf)
 
-    def range_of(self, rows: MatrixRows, polytope: Polyhedron) -> float:
+    def range_of(self, rows: GameRows, polytope: Polyhedron) -> float:
         return self._reach(rows, polytope.l1, polytope.linf)
 
-    def range_at(self, rows: MatrixRows, task: Task, plan: Steps, x: Floats) -> float:
+    def range_at(self, rows: GameRows, task: Task, plan: Steps, x: Floats) -> float:
         l1, _, linf = rows.norms(x)
         return max(self.range_of(rows, task.polytope), self._reach(rows, l1, linf))
 
-    def plan(self, rows: MatrixRows, shape: Shape, task: Task) -> tuple[Steps, float]:
-        found = self._printed(rows, shape.form, task.polytope, task.epsilon, task.delta, task.beta)
-        assert found is not None  # eligible() came first, and less budget asks for fewer steps
-        return found
-
     def _printed(
-        self, rows: MatrixRows, form: SimplexForm, polytope: Polyhedron, epsilon: float, delta: float, beta: float
+        self, rows: GameRows, form: SimplexForm, polytope: Polyhedron, epsilon: float, delta: float, beta: float
     ) -> tuple[Steps, float] | None:
-        """The plan and alpha, in the units of the rows; None for too many steps."""
         d, m, moved = form.columns, rows.candidates, self._moved(rows)
         size = math.log(max(d, 2))
         rho = max(form.total * float(np.abs(form.factor).max()) * rows.rows.norminf, 1e-300)
@@ -207,7 +206,7 @@ class Algorithm5(NoisyMultiplicativeWeights):
         def alpha(T: float) -> float:
             return 12 * rho * math.sqrt(size / T)
 
-        T = longest_game(lambda T: max(oracle(T, printed(T)), noise(T, printed(T))) - alpha(T) / 6)
+        T = _longest_game(lambda T: max(oracle(T, printed(T)), noise(T, printed(T))) - alpha(T) / 6)
         if T is None:
             return None
         count = math.ceil(T)
@@ -240,13 +239,13 @@ class Algorithm6(Algorithm5):
     name = "algorithm-6"
     source = "HRRU14, Algorithm 6 and Theorem 32, constants corrected"
 
-    def _moved(self, rows: MatrixRows) -> float:
+    def _moved(self, rows: GameRows) -> float:
         return rows.row_l1
 
-    def _score_sensitivity(self, rows: MatrixRows, l1: float, linf: float) -> float:
+    def _score_sensitivity(self, rows: GameRows, l1: float, linf: float) -> float:
         return rows.row_l1 * linf
 
-    def _releases(self, rows: MatrixRows, columns: int) -> tuple[int, int]:
+    def _releases(self, rows: GameRows, columns: int) -> tuple[int, int]:
         return 1, 1
 
 

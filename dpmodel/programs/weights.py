@@ -1,4 +1,4 @@
-"""Primal multiplicative weights against a private dual oracle: the game, its regret, and the choice of its length.
+"""Primal multiplicative weights against a private dual oracle: HRRU14, Algorithms 4 to 6, tightened.
 
 HRRU14, Algorithms 3 and 4: one player moves a point x by multiplicative weights over the columns, the other names a
 violated row. Notation: p_t = z_t / L in the probability simplex (see ``simplex_form``), W bounds the range of the
@@ -35,76 +35,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import brentq
 from scipy.special import gammainccinv
 
 from dpmodel._types import Floats, Integers, PrivateArray
-from dpmodel.compile.affine_map import AffineMap, LinearMap
-from dpmodel.compile.footprint import entries_under, record_blocks, sensitivity_of
 from dpmodel.contract import YES, Options, Progress, Serves, Verdict, counted
-from dpmodel.kernels.exact_rows import ROUNDING, exact_rows
-from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.simplex_form import MOST_ROWS, EntropicPolytope, SimplexForm, simplex_form
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.goals import Point, Promise, Task
 from dpmodel.programs.model import PrivateNumbers, Program, refuse_high
 from dpmodel.programs.nearly_feasible import NearlyFeasible
-from dpmodel.programs.rows import public_polyhedron
+from dpmodel.programs.rows import private_rows, public_polyhedron
+from dpmodel.programs.weights_rows import GameRows, PrivateRowsNow, game_rows
 
 # Run time: at most so many steps, and fewer when a step is long (about half a minute of products).
 MOST_STEPS, _MOST_WORK, _LEAST_STEPS = 5_000, 4e9, 200
 # Beyond this many candidates a selection takes two stages.
 _ONE_STAGE = 4096
-
-
-@dataclass(frozen=True)
-class PrivateRowsNow:
-    """The private rows at theta; private. Scores are ``residual(x)``, then ``-residual(x)[twins]``, then 0.
-
-    ``parts`` : matrices (k x n) whose sum is G; ``h`` (k,); ``twins`` : equalities among the rows;
-    ``limit`` : scores are clamped to [-limit, limit].
-    """
-
-    parts: tuple[sp.csr_array, ...]
-    fixed: Floats
-    h: PrivateArray
-    twins: Integers
-    limit: float
-
-    def scores(self, x: Floats) -> PrivateArray:
-        """(k + e + 1,) scores of the rows, the twins of equalities, and no row."""
-        k = self.h.size
-        out = np.empty(k + self.twins.size + 1)
-        out[-1] = 0.0
-        rows = out[:k]
-        rows[:] = self.parts[0] @ x
-        for part in self.parts[1:]:
-            rows += part @ x
-        rows -= self.fixed
-        rows -= self.h
-        if math.isfinite(self.limit):
-            np.clip(rows, -self.limit, self.limit, out=rows)
-        out[k:-1] = -out[self.twins]
-        return PrivateArray(out)
-
-    def name(self, candidate: int) -> tuple[int, float] | None:
-        """Row and sign of a candidate; None for no row."""
-        k = self.h.size
-        if candidate < k:
-            return candidate, 1.0
-        if candidate < k + self.twins.size:
-            return int(self.twins[candidate - k]), -1.0
-        return None
-
-    def worst(self, x: Floats) -> float:
-        """V(x): the largest violation."""
-        return float(self.scores(x).max())
+# Shares of the budget for selections that are tried where rows are released too, which the rest pays for.
+_SHARES = np.linspace(0.02, 0.98, 49)[:, None]
+# Footprints of the scores take two milliseconds each: they are used in games of at most so many steps.
+_EXACT_STEPS = 500
+# One drawn number costs as much as reading so many.
+_NOISE_WORK, _SELECTION_WORK = 2000, 80
 
 
 @dataclass(frozen=True)
@@ -138,7 +96,7 @@ def play(
     ``row(i)`` : columns and entries of row i of G as they may be released; ``scale(x)`` : scale of the selection at the
     released point x. Memory: log weights, weights and the sum of the points, beside the rows.
     """
-    form, steps = plan.form, plan.count
+    form, steps, k = plan.form, plan.count, rows.h.size
     public = EntropicPolytope.of(polytope, form)
     g, z = np.zeros(form.columns), np.empty(form.columns)
     total = np.zeros(form.shift.size)
@@ -151,10 +109,10 @@ def play(
             g[tilted[0]] -= gain * tilted[1]
         x = form.to_x(public.weights(g, z))
         total += x
-        chosen = rows.name(select(rows.scores(x), scale(x), source))
-        if chosen is None:
+        chosen = select(rows.scores(x), scale(x), source)
+        if chosen == k + rows.twins.size:
             continue
-        index, sign = chosen
+        index, sign = (chosen, 1.0) if chosen < k else (int(rows.twins[chosen - k]), -1.0)
         columns, values = form.pull(*row(index))
         g[columns] -= gain * sign * values
     total /= steps
@@ -184,13 +142,6 @@ def select(scores: PrivateArray, scale: float, source: NoiseSource) -> int:
     group = source.noisy_max(groups, 1.0, kind="exponential")
     members = head[group] if group < tops.size else tail
     return group * width + source.noisy_max(members, 1.0, kind="exponential")
-
-
-def finish(polytope: Polyhedron, x: Floats, row_bound: float) -> Point:
-    """x moved into the public set exactly; ``row_bound`` bounds the entries of a private row."""
-    inside = polytope.nearest(x)
-    moved = row_bound * float(np.abs(inside - x).sum())
-    return Point(inside, extra_violation=moved if moved > 1e-9 * (1 + row_bound) else 0.0)
 
 
 # ------------------------------------------------------------------ planning
@@ -269,94 +220,20 @@ def noisy_regret(
     return size / (rate * steps) + rate * variance, rate
 
 
-def longest_game(gap: Callable[[float], float]) -> float | None:
-    """Real T >= 1 where the increasing ``gap`` vanishes (1 when it is positive there); None beyond the most steps."""
-    top = math.log(MOST_STEPS)
-    if gap(MOST_STEPS) < 0:
-        return None
-    return 1.0 if gap(1.0) >= 0 else math.exp(float(brentq(lambda t: gap(math.exp(t)), 0.0, top)))
-
-
-def both_signs(part: LinearMap, twins: Integers) -> LinearMap:
-    """``part`` with its rows ``twins`` a second time, negated."""
-    place = np.full(part.height, -1, dtype=np.int64)
-    place[twins] = part.height + np.arange(twins.size)
-    again = part.select(place[part.row] >= 0)
-    return LinearMap.of(
-        np.concatenate([part.row, place[again.row]]),
-        np.concatenate([part.column, again.column]),
-        np.concatenate([part.coefficient, -again.coefficient]),
-        part.height + twins.size,
-    )
-
-
-def apart(affine: AffineMap, scores: LinearMap) -> float:
-    """How far one record can move two of the scores, or one of them and 0, apart.
-
-    The two moves u >= 0 >= v satisfy ``u - v <= 2 linf``, ``<= l1`` and ``<= sqrt(2) l2``. And entry d_j of a record's
-    change moves score i by ``a_ij d_j``, so ``u - v <= sum_j (max_i a_ij - min_i a_ij) |d_j|`` (0 counted in both), one
-    more linear function whose change the footprint knows; it is exact when a record owns one entry.
-    """
-    if not scores.nnz:
-        return 0.0
-    high, low = np.zeros(affine.theta_size), np.zeros(affine.theta_size)
-    np.maximum.at(high, scores.column, scores.coefficient)
-    np.minimum.at(low, scores.column, scores.coefficient)
-    columns = np.flatnonzero((high > low) & affine.private_columns)
-    spread = LinearMap.of(np.zeros(columns.size), columns, (high - low)[columns], 1)
-    most, moved = 0.0, sensitivity_of(affine, scores)
-    for group in record_blocks(affine):
-        each, by_entries = moved[group.records], float(entries_under(group, spread, affine)[0])
-        most = max(most, min(2 * each.linf, each.l1, math.sqrt(2) * each.l2, by_entries))
-    return most
-
-
-def listed_rows(model: Program) -> tuple[Integers, Integers]:
-    """Private rows of the standard form, and the equalities among them (numbers in that list)."""
-    index = np.flatnonzero(model.form.private_rows)
-    return index, np.flatnonzero(model.affine.equalities()[index])
-
-
 class Game(NearlyFeasible):
-    """What the games on right-hand sides and on coefficients share: ``rows`` and ``form`` of a model, and the plan."""
+    """What the game on right-hand sides and the game on coefficients share: all but whom they serve."""
 
     search_steps = 5
     words: ClassVar[str]  # what a round does with the row it names
 
-    @staticmethod
-    def rows(model: Program) -> Any:
-        """Public facts on the private rows."""
-        raise NotImplementedError
-
-    def entry_bounds(self, model: Program) -> tuple[Floats, Floats]:
-        """(n,), (n,): bounds, zero included, of the entries of a private row."""
-        raise NotImplementedError
-
-    def width(self, form: SimplexForm, rows: Any) -> float:
-        """W, see ``Shape``."""
-        raise NotImplementedError
-
-    def range_of(self, rows: Any, polytope: Polyhedron) -> float:
-        """R of the selections over the public set."""
-        raise NotImplementedError
-
-    def plan(self, rows: Any, shape: Shape, task: Task) -> tuple[Steps, float]:
-        """The plan of least error, and its error."""
-        raise NotImplementedError
-
-    def details(self, rows: Any, shape: Shape, plan: Steps, task: Task) -> dict[str, Any]:
-        """More public numbers for the forecast."""
-        return {}
-
     def shape(self, model: Program, polytope: Polyhedron) -> Shape | Verdict:
         """Of the public set for these rows, or why there is none."""
-        rows = self.rows(model)
-        bounds = model.cached(("bounds of entries", self.rows.__qualname__), partial(self.entry_bounds, model))
 
         def build() -> tuple[Any, Shape | Verdict]:
-            found = simplex_of(model, polytope, *bounds)
-            return rows, found if isinstance(found, Verdict) else Shape(*found, self.width(found[0], rows))
+            found = simplex_of(model, polytope, *rows.entry_bounds)
+            return rows, found if isinstance(found, Verdict) else Shape(*found, rows.width(found[0]))
 
+        rows = game_rows(model)
         return polytope.cached(("shape", id(rows)), build)[1]  # with the rows, so that nothing else takes their id
 
     def formed(self, model: Program) -> Verdict:
@@ -364,11 +241,11 @@ class Game(NearlyFeasible):
         return YES if isinstance(shape, Shape) else shape
 
     def least(self, task: Task) -> float:
-        rows = self.rows(task.model)
+        rows = game_rows(task.model)
         return selections_alone(task, rows.candidates, self.range_of(rows, task.polytope))
 
     def promise(self, task: Task) -> Promise:
-        rows, shape = self.rows(task.model), self.shape(task.model, task.polytope)
+        rows, shape = game_rows(task.model), self.shape(task.model, task.polytope)
         assert isinstance(shape, Shape)  # eligible() came first
         (plan, error), reach, count = self.plan(rows, shape, task), self.range_of(rows, task.polytope), rows.index.size
         return Promise(
@@ -387,47 +264,94 @@ class Game(NearlyFeasible):
             plan=plan,
         )  # fmt: skip
 
+    def details(self, rows: GameRows, shape: Shape, plan: Steps, task: Task) -> dict[str, Any]:
+        """More public numbers for the forecast."""
+        raise NotImplementedError
+
+    def pure(self, task: Task) -> bool:
+        """Whether named rows get Laplace noise."""
+        return task.spend.rho is None
+
+    def range_of(self, rows: GameRows, polytope: Polyhedron) -> float:
+        """R of the selections over the public set."""
+        return rows.range_over(polytope)
+
+    def range_at(self, rows: GameRows, task: Task, plan: Steps, x: Floats) -> float:
+        """R at a released point, which may lie outside the public set by a solver's tolerance; a relative lower bound
+        keeps scores divided by it finite."""
+        return max(rows.range_at(x, exact=plan.count <= _EXACT_STEPS), 1e-9 * rows.range_over(task.polytope))
+
+    def plan(self, rows: GameRows, shape: Shape, task: Task) -> tuple[Steps, float]:
+        """The plan of least error, and its error: steps, and the share of the selections, on a grid."""
+        spend, form, width, beta = task.spend, shape.form, shape.width, task.beta
+        work = rows.sizes[0] + 10 * (rows.candidates + form.columns) + shape.work
+        if not rows.noised:
+            grid, shares = step_grid(work), np.ones((1, 1))
+            regret, rate = plain_regret(width, form.columns, grid)
+            scale = np.zeros_like(regret)
+        else:
+            drawing = _SELECTION_WORK * min(rows.candidates, 2 * math.isqrt(rows.candidates) + 1)
+            grid, shares = step_grid(work + drawing + _NOISE_WORK * rows.row_entries), _SHARES
+            beta = task.beta / 2
+            if spend.rho is None:
+                scale = rows.row_l1 * grid / (spend.epsilon * (1 - shares))
+                variance = width**2 / 8 + 1.151 * (form.diameter * scale) ** 2
+                most = 1 / np.maximum(2 * scale * form.step_limit, 1e-300)
+            else:
+                scale = rows.row_l2 * np.sqrt(grid / (2 * spend.rho * (1 - shares)))
+                variance = width**2 / 8 + (form.diameter * scale) ** 2 / 2
+                most = np.full_like(scale, np.inf)
+            regret, rate = noisy_regret(variance, form.columns, grid, beta, most)
+        each = spend.epsilon * shares / grid if spend.rho is None else np.sqrt(8 * spend.rho * shares / grid)
+        error = regret + rows.range_over(task.polytope) / each * shortfall(rows.candidates, grid, beta)
+        rate, scale = (np.broadcast_to(table, error.shape) for table in (rate, scale))
+        found = np.unravel_index(int(np.argmin(error)), error.shape)
+        plan = Steps(form, int(grid[found[1]]), float(rate[found]), float(each[found]), float(scale[found]))
+        return plan, float(error[found])
+
+    def point(
+        self, task: Task, promise: Promise, theta: PrivateNumbers, source: NoiseSource, progress: Progress
+    ) -> Point:
+        rows, plan = game_rows(task.model), promise.plan
+        now, draw = rows.now(theta), None
+        if rows.noised:
+            draw = source.laplace if self.pure(task) else source.gaussian
+
+        def scale(x: Floats) -> float:
+            # Where no score can move any scale will do.
+            return self.range_at(rows, task, plan, x) / plan.epsilon or 1e-9
+
+        def row(i: int) -> tuple[Integers, Floats]:
+            return noisy_row(rows, now, i, plan.noise, draw) if draw else row_of(rows.rest, i)
+
+        x = play(plan, task.polytope, now, row, scale, task.tilt, source, progress)
+        # Into the public set exactly.
+        inside = task.polytope.nearest(x)
+        moved = rows.largest_entry * float(np.abs(inside - x).sum())
+        return Point(inside, extra_violation=moved if moved > 1e-9 * (1 + rows.largest_entry) else 0.0)
+
     def excess(self, task: Task, promise: Promise, x: Floats, theta: PrivateNumbers) -> float:
-        now: PrivateRowsNow = self.rows(task.model).now(theta)
-        return now.worst(x)
+        """V(x): the largest violation."""
+        return float(game_rows(task.model).now(theta).scores(x).max())
+
+    def excess_sensitivity(self, task: Task) -> float:
+        return game_rows(task.model).single_over(task.polytope)
 
 
-# Scores are clamped at this many ranges: the value, the difference and their scaling then round by less than
-# 2^-12 of the range, on both neighbours and at both ends, which ROUNDING covers.
-_CLAMP = 2.0**38
+def noisy_row(
+    rows: GameRows, now: PrivateRowsNow, i: int, scale: float, draw: Callable[[PrivateArray, float], Floats]
+) -> tuple[Integers, Floats]:
+    """Columns and entries of a named row: noise on every private position, the public entries as they are."""
+    (private, exact), (public, entries) = row_of(now.parts[0], i), row_of(rows.rest, i)
+    # A scale of 0 means that no record moves any entry.
+    noisy = draw(PrivateArray(exact), scale) if scale else exact
+    return np.concatenate([private, public]), np.concatenate([noisy, entries])
 
 
-@dataclass(frozen=True)
-class ScalarRows:
-    """Public facts on the private rows when only right-hand sides are private. Equalities stand twice in the scores.
-
-    ``index`` (k,) rows of the standard form; ``twins`` : the equalities among them; ``matrix`` (k x n) and ``fixed``
-    (k,) : public; ``h`` : (k,) private parts of the right-hand sides as functions of theta; ``reach`` : R, how far one
-    record moves the scores apart, no row (0) included; ``sensitivity`` : how far it moves one of them.
-    """
-
-    index: Integers
-    twins: Integers
-    matrix: sp.csr_array
-    fixed: Floats
-    h: LinearMap
-    reach: float
-    sensitivity: float
-
-    @property
-    def candidates(self) -> int:
-        return int(self.index.size + self.twins.size + 1)
-
-    def now(self, theta: PrivateNumbers) -> PrivateRowsNow:
-        """The rows at theta; private."""
-        limit = _CLAMP * self.reach if self.reach > 0 else math.inf
-        assert isinstance(theta, np.ndarray)
-        h = PrivateArray(np.clip(exact_rows(self.h, theta), -limit, limit))
-        return PrivateRowsNow((self.matrix,), self.fixed, h, self.twins, limit)
-
-    def row(self, i: int) -> tuple[Integers, Floats]:
-        part = slice(self.matrix.indptr[i], self.matrix.indptr[i + 1])
-        return self.matrix.indices[part], self.matrix.data[part]
+def row_of(matrix: sp.csr_array, i: int) -> tuple[Integers, Floats]:
+    """Columns and entries of a row."""
+    part = slice(matrix.indptr[i], matrix.indptr[i + 1])
+    return matrix.indices[part], matrix.data[part]
 
 
 @dataclass(frozen=True)
@@ -459,14 +383,7 @@ class ScalarMultiplicativeWeights(Game):
     def suits(self, model: Program, options: Options) -> Verdict:
         if model.form.matrix.nnz or not model.form.scalar.nnz:
             return Verdict(False, "serves private right-hand sides with public coefficients")
-        high = refuse_high(model)
-        if high is not None:
-            return high
-        return YES
-
-    @staticmethod
-    def rows(model: Program) -> ScalarRows:
-        return scalar_rows(model)
+        return refuse_high(model) or YES
 
     def least(self, task: Task) -> float:
         """With what classification tells of R: scores are moved apart at least as far as one of them, from 0."""
@@ -474,56 +391,59 @@ class ScalarMultiplicativeWeights(Game):
         count = int(form.private_rows.sum()) + int((form.private_rows & task.model.affine.equalities()).sum()) + 1
         return selections_alone(task, count, max(c.sensitivity["linf"] for c in cells if c.part == "scalar"))
 
-    def entry_bounds(self, model: Program) -> tuple[Floats, Floats]:
-        matrix = scalar_rows(model).matrix
-        low, high = np.zeros(matrix.shape[1]), np.zeros(matrix.shape[1])
-        np.minimum.at(low, matrix.indices, matrix.data)
-        np.maximum.at(high, matrix.indices, matrix.data)
-        return low, high
-
-    def width(self, form: SimplexForm, rows: ScalarRows) -> float:
-        return form.widest_rows(rows.matrix)
-
-    def details(self, rows: ScalarRows, shape: Shape, plan: Steps, task: Task) -> dict[str, Any]:
+    def details(self, rows: GameRows, shape: Shape, plan: Steps, task: Task) -> dict[str, Any]:
         return {"width of the losses": shape.width}
 
-    def range_of(self, rows: ScalarRows, polytope: Polyhedron) -> float:
-        return rows.reach
 
-    def plan(self, rows: ScalarRows, shape: Shape, task: Task) -> tuple[Steps, float]:
-        form = shape.form
-        grid = step_grid(rows.matrix.nnz + 10 * (rows.candidates + form.columns) + shape.work)
-        regret, rate = plain_regret(shape.width, form.columns, grid)
-        each = task.spend.epsilon / grid if task.spend.rho is None else np.sqrt(8 * task.spend.rho / grid)
-        error = regret + rows.reach / each * shortfall(rows.candidates, grid, task.beta)
-        best = int(np.argmin(error))
-        return Steps(form, int(grid[best]), float(rate[best]), float(each[best])), float(error[best])
+@dataclass(frozen=True)
+class NoisyMultiplicativeWeights(Game):
+    """A nearly feasible point when coefficients are private: rows are named privately and released with noise.
 
-    def point(
-        self, task: Task, promise: Promise, theta: PrivateNumbers, source: NoiseSource, progress: Progress
-    ) -> Point:
-        rows, plan = scalar_rows(task.model), promise.plan
-        # Scores that no record can move are the same for all data: any scale will do.
-        scale = self.range_of(rows, task.polytope) / plan.epsilon or 1e-9
-        x = play(plan, task.polytope, rows.now(theta), rows.row, lambda x: scale, task.tilt, source, progress)
-        return finish(task.polytope, x, float(abs(rows.matrix).max()) if rows.matrix.nnz else 0.0)
+    Source
+        HRRU14, Algorithms 5 (entrywise change) and 6 (change of a column or any 1-norm of rows), with unbiased
+        Gaussian noise on rows, its mean regret, exact sensitivities and zCDP.
+    Privacy
+        At step t, given the released x_t, two releases read private values.
+        1. The selection. Row i's score is ``a_i'x_t - b_i``. One record moves scores apart by at most R(x_t): for few
+           coefficients from the footprint of the scores at x_t (``apart``); else
+           ``min(row_l1 ||x||_inf, linf ||x||_1, row_l2 ||x||_2)``, twice if a record reaches several rows, plus the
+           same for b. If rows may be absent a score can also jump between 0 and the residual's public bounds.
+           Exponential mechanism of scale R(x_t) / epsilon_t.
+        2. The named row's private entries, whose change by one record has 2-norm at most
+           ``D = min(l2, sqrt(row_l1 linf))`` (and 1-norm ``row_l1``); if rows may be absent, at most the norm of a row.
+           Gaussian noise of standard deviation sigma costs ``D^2 / (2 sigma^2)``; in a pure budget Laplace noise of
+           scale row_l1 / epsilon'. Nothing is released when "no row" is named: that is known from 1.
+        The costs of T steps add up to the budget; T, the split and the rate come from public facts. Rounding of sums
+        enlarges all.
+    Utility
+        With probability 1 - beta,
+        ``error = 2 sqrt(V ln(2d/beta) / T) + (R / epsilon_t) (ln k + q / T)`` with ``V = W^2 / 8 + D_x^2 sigma^2 / 2``
+        (proved above; D_x the diameter of the simplex, q the (1 - beta/2)-quantile of Gamma(T)).
+    Cost
+        One product with the private rows, one selection and noise on one row per step.
+    """
 
-    def excess_sensitivity(self, task: Task) -> float:
-        return scalar_rows(task.model).sensitivity
+    serves: ClassVar[Serves] = Serves(Program, ("row low", "matrix low", "column low"))
+    name = "noisy-multiplicative-weights"
+    source = "HRRU14, Algorithms 5 and 6, with unbiased Gaussian rows and zCDP accounting"
+    words = ", noise on one row each"
 
+    def suits(self, model: Program, options: Options) -> Verdict:
+        if not model.form.matrix.nnz:
+            return Verdict(False, "serves private coefficients")
+        high = refuse_high(model)
+        if high is None and private_rows(model).relative:
+            return Verdict(
+                False, "the private rows have no public magnitude; give A and b bounds=[lo, hi], max_l1 or max_linf"
+            )
+        return high or YES
 
-@cached
-def scalar_rows(model: Program) -> ScalarRows:
-    """The private rows of a model with public coefficients; computed once per problem."""
-    form, affine = model.form, model.affine
-    index, twins = listed_rows(model)
-    place = np.full(affine.rows, -1, dtype=np.int64)
-    place[index] = np.arange(index.size)
-    part = form.scalar
-    h = LinearMap.of(place[part.row], part.column, part.coefficient, index.size)
-    reach = apart(affine, both_signs(h, twins)) * (1 + ROUNDING)
-    single = max((sensitivity.linf for sensitivity in sensitivity_of(affine, h).values()), default=0.0) * (1 + ROUNDING)
-    return ScalarRows(index, twins, sp.csr_array(form.A0[index]), form.b0[index], h, reach, single)
+    def details(self, rows: GameRows, shape: Shape, plan: Steps, task: Task) -> dict[str, Any]:
+        return {
+            "row noise": {"distribution": "laplace" if self.pure(task) else "gaussian", "scale": plan.noise},
+            "change of a row": {"l1": rows.row_l1, "l2": rows.row_l2, "linf": rows.linf},
+        }
 
 
 MULTIPLICATIVE_WEIGHTS = ScalarMultiplicativeWeights()
+NOISY_MULTIPLICATIVE_WEIGHTS = NoisyMultiplicativeWeights()

@@ -66,7 +66,7 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "programs.points:CHEAPEST_POINT",
         "programs.weights:MULTIPLICATIVE_WEIGHTS",
         "programs.equations:EXACT_EQUATIONS",
-        "programs.weights_matrix:NOISY_MULTIPLICATIVE_WEIGHTS",
+        "programs.weights:NOISY_MULTIPLICATIVE_WEIGHTS",
         "programs.public_only:PUBLIC_ONLY",
         "as_printed.theorem_34:THEOREM_34",
         "as_printed.algorithm_2:ALGORITHM_2",

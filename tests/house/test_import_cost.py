@@ -31,7 +31,7 @@ dpmodel.Problem(cp.Minimize(cp.sum(x)), [x >= b]).plan(epsilon=1)
 STEPS = {
     "import dpmodel": HEAVY | FAMILIES | {"cvxpy", "scipy", "numpy", "highspy"},
     "dpmodel.Private, dpmodel.Records": HEAVY | FAMILIES,
-    "dpmodel.Problem, dpmodel.measure": HEAVY | {"dpmodel.learn", "dpmodel.programs.weights_matrix"} | OTHERS,
+    "dpmodel.Problem, dpmodel.measure": HEAVY | {"dpmodel.learn", "dpmodel.programs.weights"} | OTHERS,
     PLAN: {"opendp", "dpmodel.learn"} | OTHERS,
 }
 

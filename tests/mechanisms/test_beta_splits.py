@@ -24,7 +24,7 @@ from dpmodel.contract import Options
 from dpmodel.marks import Private, Records
 from dpmodel.privacy import Gaussian, SeededSource
 from dpmodel.programs import goals as routes
-from dpmodel.programs import weights_matrix as coefficients
+from dpmodel.programs import weights as coefficients
 from dpmodel.programs.feasibility import treat
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, design, reach_on_b, row_margins

@@ -52,7 +52,7 @@ DRAWS = {
     "programs/dense_oracles.py:select": "test_dense_weights_ask_for_the_rows_of_one_record",
     "programs/nearly_feasible.py:_search": "test_tests_of_a_search_for_the_objective_share_a_tenth",
     "programs/hinge.py:point": "people-noisy-hinge-descent",
-    "programs/weights_matrix.py:point": "people-noisy-multiplicative-weights",
+    "programs/weights.py:point": "people-noisy-multiplicative-weights",
     "programs/weights.py:select": "shares-multiplicative-weights",
     "programs/noise_once.py:release": "several_parts-laplace-once",
     "programs/points.py:point": "test_the_exact_privacy_loss",

@@ -27,8 +27,7 @@ from dpmodel.programs import dense_oracles as linear_oracles
 from dpmodel.programs import dense_weights as dense_multiplicative_weights
 from dpmodel.programs import hinge as hinge_forecast
 from dpmodel.programs import weights as primal_weights
-from dpmodel.programs import weights as scalar_multiplicative_weights
-from dpmodel.programs import weights_matrix as matrix_multiplicative_weights
+from dpmodel.programs import weights_rows
 from dpmodel.programs.model import Program
 from dpmodel.programs.rows import public_polyhedron
 from dpmodel.solve.registry import by_name
@@ -160,18 +159,18 @@ def test_coefficients_of_one_sign_only_are_found_out(monkeypatch: pytest.MonkeyP
         spread = LinearMap.of(np.zeros(columns.size), columns, high[columns], 1)
         return max(sensitivity.linf for sensitivity in sensitivity_of(affine, spread).values())
 
-    monkeypatch.setattr(scalar_multiplicative_weights, "apart", one_sign)
+    monkeypatch.setattr(weights_rows, "apart", one_sign)
     assert found_out("sides", "multiplicative-weights", asked("", 1.0, 0.0))
 
 
 def test_a_row_that_is_hidden_as_one_entry_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = matrix_multiplicative_weights.matrix_rows
+    honest = primal_weights.game_rows
 
     def broken(model: Program) -> Any:
         rows = honest(model)
         return replace(rows, row_l1=rows.linf, row_l2=rows.linf)
 
-    monkeypatch.setattr(matrix_multiplicative_weights, "matrix_rows", broken)
+    monkeypatch.setattr(primal_weights, "game_rows", broken)
     for delta in (0.0, 1e-6):
         assert found_out("tables_alone", "noisy-multiplicative-weights", asked("", 1.0, delta))
 

@@ -25,7 +25,8 @@ from scipy.stats import gamma
 from dpmodel.as_printed.algorithms_4_to_6 import ALGORITHM_5, ALGORITHM_6
 from dpmodel.marks import Private, Records
 from dpmodel.privacy import pure_composition_delta, zcdp_rho
-from dpmodel.programs.weights_matrix import NOISY_MULTIPLICATIVE_WEIGHTS, matrix_rows
+from dpmodel.programs.weights import NOISY_MULTIPLICATIVE_WEIGHTS
+from dpmodel.programs.weights_rows import game_rows
 
 ENGINE = NOISY_MULTIPLICATIVE_WEIGHTS
 
@@ -112,11 +113,11 @@ def points(made: Game, rng: np.random.Generator) -> list[np.ndarray]:
 @pytest.mark.parametrize("name", MODELS)
 def test_no_record_moves_scores_or_rows_further_than_stated(name: str) -> None:
     made, declared = MODELS[name]()
-    rows, rng = matrix_rows(made.model), np.random.default_rng(6)
+    rows, rng = game_rows(made.model), np.random.default_rng(6)
     assert not rows.rows.relative
     xs = points(made, rng)
-    exact, closed = [rows.reach(x) for x in xs], [rows.reach(x, exact=False) for x in xs]
-    over, single_over = rows.reach_over(made.task.polytope), rows.single_over(made.task.polytope)
+    exact, closed = [rows.range_at(x) for x in xs], [rows.range_at(x, exact=False) for x in xs]
+    over, single_over = rows.range_over(made.task.polytope), rows.single_over(made.task.polytope)
     assert max(exact) <= max(closed) * (1 + 1e-9) <= over * (1 + 1e-6)
     found, single, l1, l2, linf = np.zeros(len(xs)), 0.0, 0.0, 0.0, 0.0
     for theta, moved in neighbours(made, declared, rng, 12):
@@ -153,7 +154,7 @@ COUNTED = {name: lambda make=make: make()[0] for name, make in MODELS.items()} |
 @pytest.mark.parametrize("name", COUNTED)
 def test_entries_are_counted_as_the_tables_have_them(name: str) -> None:
     """What bounds the rounding of scores is found without laying the rows out."""
-    rows = matrix_rows(COUNTED[name]().model)
+    rows = game_rows(COUNTED[name]().model)
     inside, beside = (np.diff(each.indptr) for each in rows.tables)
     assert rows.sizes == (inside.sum() + beside.sum(), inside.max(), beside.max())
     assert name != "beside public numbers" or inside.max() > 0 < beside.max()
@@ -178,7 +179,7 @@ def test_absent_rows_are_released_as_noise_on_every_place() -> None:
     x = cp.Variable(3, bounds=[0, 1])
     made = game(cp.Minimize(0), [A @ x[:2] + 0.5 * x[2] >= 1], A)
     made.seal(A=[[1, 1], [0, 0], [1, 0], [0, 0]])
-    rows = matrix_rows(made.model)
+    rows = game_rows(made.model)
     assert rows.rest.nnz == 0 and (np.diff(rows.pattern.indptr) == 3).all()
     assert not rows.now(made.model.read_private()).parts[0].toarray()[1].any()
 
@@ -187,14 +188,14 @@ def test_absent_rows_are_released_as_noise_on_every_place() -> None:
 def test_the_promise_by_hand() -> None:
     made, _ = MODELS["column"]()
     promise = made.promise(ENGINE)
-    rows, plan, rho = matrix_rows(made.model), promise.plan, zcdp_rho(1.0, 1e-6)
+    rows, plan, rho = game_rows(made.model), promise.plan, zcdp_rho(1.0, 1e-6)
     T, d, k, beta = plan.count, plan.form.columns, 4, 0.1
     share = plan.epsilon**2 * T / 8 / rho
     sigma = 0.1 * math.sqrt(T / (2 * rho * (1 - share)))
     assert plan.noise == pytest.approx(sigma, rel=2e-3)
     V = plan.form.row_range(-np.ones(4), np.ones(4)) ** 2 / 8 + plan.form.diameter**2 * sigma**2 / 2
     late = math.log(k) + gamma.ppf(1 - beta / 2, T) / T
-    expected = 2 * math.sqrt(V * math.log(2 * d / beta) / T) + rows.reach_over(made.task.polytope) / plan.epsilon * late
+    expected = 2 * math.sqrt(V * math.log(2 * d / beta) / T) + rows.range_over(made.task.polytope) / plan.epsilon * late
     assert promise.error == pytest.approx(expected, rel=5e-3)
 
 

@@ -23,7 +23,6 @@ from dpmodel.programs import weights as primal_weights
 from dpmodel.programs.rows import public_polyhedron
 from dpmodel.programs.weights import (
     MULTIPLICATIVE_WEIGHTS,
-    PrivateRowsNow,
     Steps,
     noisy_regret,
     plain_regret,
@@ -31,6 +30,7 @@ from dpmodel.programs.weights import (
     select,
     shortfall,
 )
+from dpmodel.programs.weights_rows import PrivateRowsNow
 
 
 def polytope_of(n: int, *rows: Any, bounds: Any = None, **attributes: Any) -> Polyhedron:
@@ -205,19 +205,16 @@ def regret_of(polytope: Polyhedron, tilt: Floats, sigma: float, steps: int, rate
             played.append(x.copy())
             return A @ x
 
-        def name(self, candidate: int) -> tuple[int, float] | None:
-            named.append(candidate)
-            return candidate, 1.0
-
     class Choice:
         def noisy_max(self, scores: Floats, scale: float, *, kind: str) -> int:
             return bad(len(named), scores)  # type: ignore[no-any-return]
 
     def row(i: int) -> tuple[Any, Floats]:
+        named.append(i)
         return np.arange(4), A[i] + sigma * rng.normal(size=4)
 
     none = np.zeros(0)
-    adversary, plan = Adversary((), none, none, none, math.inf), Steps(form, steps, rate, 1.0)
+    adversary, plan = Adversary((), none, np.zeros(3), np.zeros(0, dtype=int), math.inf), Steps(form, steps, rate, 1.0)
     play(plan, polytope, adversary, row, lambda x: 1.0, tilt, Choice(), no_progress)  # type: ignore[arg-type]
     total = steps * tilt + A[named].sum(axis=0)
     best = polytope.minimise(total)

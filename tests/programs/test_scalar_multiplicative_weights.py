@@ -18,7 +18,8 @@ from scipy.stats import gamma
 from dpmodel.as_printed.algorithms_4_to_6 import ALGORITHM_4
 from dpmodel.marks import Private
 from dpmodel.privacy import pure_composition_delta, zcdp_rho
-from dpmodel.programs.weights import MULTIPLICATIVE_WEIGHTS, scalar_rows
+from dpmodel.programs.weights import MULTIPLICATIVE_WEIGHTS
+from dpmodel.programs.weights_rows import game_rows
 
 ENGINES = (MULTIPLICATIVE_WEIGHTS, ALGORITHM_4)
 
@@ -53,7 +54,7 @@ REGISTRY: dict[str, dict[str, dict[str, Any]]] = {
 
 def sampled(made: Game, declared: dict[str, dict[str, Any]], draws: int = 60) -> tuple[float, float]:
     """Largest range and largest single change of the scores over random neighbours and points."""
-    rng, rows = np.random.default_rng(4), scalar_rows(made.model)
+    rng, rows = np.random.default_rng(4), game_rows(made.model)
     x = rng.normal(size=made.model.affine.variables)
     reach = single = 0.0
     for theta, moved in neighbours(made, declared, rng, draws):
@@ -66,10 +67,11 @@ def sampled(made: Game, declared: dict[str, dict[str, Any]], draws: int = 60) ->
 @pytest.mark.parametrize("name", [*DECLARED, *REGISTRY])
 def test_scores_move_apart_by_at_most_the_range(name: str) -> None:
     made, declared = several(**DECLARED[name]) if name in DECLARED else (private_case(name), REGISTRY[name])
-    rows = scalar_rows(made.model)
+    rows = game_rows(made.model)
     reach, single = sampled(made, declared)
-    assert reach <= rows.reach * (1 + 1e-9) and single <= rows.sensitivity * (1 + 1e-9)
-    assert reach >= 0.6 * rows.reach, "the bound is of the right size"
+    bound = rows.range_over(made.task.polytope)
+    assert reach <= bound * (1 + 1e-9) and single <= rows.single_over(made.task.polytope) * (1 + 1e-9)
+    assert reach >= 0.6 * bound, "the bound is of the right size"
 
 
 def test_scores_are_the_violations_of_the_model_as_written() -> None:
@@ -95,7 +97,7 @@ def test_huge_values_are_clamped() -> None:
     x = cp.Variable(2, bounds=[0, 1])
     made = game(cp.Minimize(0), [x <= b], b)
     theta = made.seal(b=[1e300, -1e300])
-    scores = scalar_rows(made.model).now(theta).scores(np.zeros(2))
+    scores = game_rows(made.model).now(theta).scores(np.zeros(2))
     assert np.abs(scores).max() <= 2.0**39 * 1e-6 * 1.1
 
 
