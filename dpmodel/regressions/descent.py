@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
@@ -17,23 +18,44 @@ from dpmodel.forecast import Forecast
 from dpmodel.memo import cached
 from dpmodel.privacy import LEAST_DELTA, NoiseSource, PoissonCoins, poisson_coins, subsampled_multiplier
 from dpmodel.privacy.spend import Spend
-from dpmodel.regressions.descent_search import DescentPlan, Search, clipped, judge_descent
 from dpmodel.regressions.excess import PureToo, clip_note, excess_forecast
 from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import (
+    AVERAGINGS,
     Averaging,
     Gradient,
     Settings,
     StepNoise,
+    curvature,
     descend,
     descent_metric,
     part_gradient,
     private_gradient,
+    projects_exactly,
 )
+from dpmodel.regressions.populations import Populations, Trials
 from dpmodel.regressions.rows import WHOLE, Rows, Table
+from dpmodel.regressions.search import NEGLIGIBLE, Compared, clipped, clips, judge_descent, moved, simulated
+from dpmodel.regressions.synthetic import choosers, populations_of
 
 _SAMPLED_STEPS = 64
+_MOST_STEPS, _FIRST_STEPS, _LEAST_STEPS = 128, 32, 16
+_NOISY_NUMBERS = 150_000  # noise drawn in one run: the safe sampler takes 6 s for so many
+_SOLVED_STEPS = 16  # where a projection is a solve of its own
+# A setting that costs less work is taken where its risk is no more than this share larger.
+_TIE = 0.02
+# Trials begin at these multiples of the time that steps without momentum take, and move by factors of 4.
+_TIMES = (4.0**-4, 4.0**-2, 1.0, 4.0**2)
+_LONGER = (0.5, 1.0, 2.0, 4.0, 8.0)  # and then, with more steps, these of the best so far
+_NEAR = (0.25, 0.5, 1.0)
+_ROOM = 16.0
+_HOPELESS = -0.03  # the logarithm of an excess that is no less than that of knowing nothing: no details are searched
+_DRAWS = 64  # of the noise for each population, shared among the columns; two at most
+_SIDE_BY_SIDE = 500_000  # numbers in the largest arrays of trials side by side
+# Weight of labels that hardly depend on the columns: beside flat and falling spectra and columns that move together,
+# one of four kinds.
+_WEAK = 1 / 4
 
 
 @dataclass(frozen=True)
@@ -106,7 +128,7 @@ class NoisyDescent(PureToo):
         object.__setattr__(self, "serves", replace(type(self).serves, adds_up=False))
 
     @property
-    def gaussian(self) -> bool:
+    def mu_gdp(self) -> bool:
         """Not with samples: their price is that of (epsilon, delta) at one point, not of a mu."""
         return self.rate is None
 
@@ -115,7 +137,7 @@ class NoisyDescent(PureToo):
             return Verdict(False, f"samples are accounted for delta of at least {LEAST_DELTA:g}")
         return judge_descent(model, 1.0 if options.delta == 0 else 2.0)
 
-    def plan(self, model: PrivateRegression, options: Options) -> DescentPlan:
+    def plan(self, model: PrivateRegression, options: Options) -> tuple[Settings, float]:
         """Settings and their prediction, from public facts."""
         return _plan(model, self, options.epsilon, options.delta)
 
@@ -124,8 +146,8 @@ class NoisyDescent(PureToo):
         return _noise(self.rate, model, options.epsilon, options.delta, settings)
 
     def forecast_as_given(self, model: PrivateRegression, options: Options) -> Forecast:
-        plan = self.plan(model, options)
-        settings, noise = plan.settings, self.noise(model, options, plan.settings)
+        settings, predicted = self.plan(model, options)
+        noise = self.noise(model, options, settings)
         passes = f"{settings.steps} passes over the data"
         details: dict[str, Any] = {
             "share of the middles": settings.share,
@@ -138,7 +160,7 @@ class NoisyDescent(PureToo):
         return excess_forecast(
             model,
             options,
-            predicted=plan.predicted,
+            predicted=predicted,
             at_most=averaged_excess(noise, settings, options.beta),
             work=f"{passes}, noise on {model.size} sums in each",
             noise={**noise.described(settings), **details},
@@ -148,7 +170,7 @@ class NoisyDescent(PureToo):
     def run_as_given(
         self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress
     ) -> Outcome:
-        settings = self.plan(model, options).settings
+        settings = self.plan(model, options)[0]
         steps, rows = self.noise(model, options, settings), model.read_table()
         if isinstance(steps, SampledNoise):
             gradient = sampled_gradient(steps, rows, noise)
@@ -174,11 +196,11 @@ def _noise(rate: float | None, model: PrivateRegression, epsilon: float, delta: 
 
 
 @cached
-def _plan(model: PrivateRegression, mechanism: NoisyDescent, epsilon: float, delta: float) -> DescentPlan:
+def _plan(model: PrivateRegression, mechanism: NoisyDescent, epsilon: float, delta: float) -> tuple[Settings, float]:
     noise = partial(_noise, mechanism.rate, model, epsilon, delta)
     if mechanism.rate is not None:
         full = replace(mechanism, rate=None, steps=None).plan(model, Options(epsilon, delta))
-        return Search(model, noise, pure=False, steps=mechanism.steps or _SAMPLED_STEPS).near(full.settings)
+        return Search(model, noise, pure=False, steps=mechanism.steps or _SAMPLED_STEPS).near(full[0])
     return Search(
         model,
         noise,
@@ -188,6 +210,184 @@ def _plan(model: PrivateRegression, mechanism: NoisyDescent, epsilon: float, del
         averaging=mechanism.averaging,
         middle=mechanism.middle,
     ).best()
+
+
+# ------------------------------------------------------------------------------------------------- the search
+# What matters is the time ``tau = step * steps / (1 - momentum)``. Directions of curvature c are learnt once c tau > 1,
+# and under a fixed budget the noise gathered in a flat direction is proportional to tau whatever the number of steps:
+# so tau is searched, and the number of steps only has to be large enough for tau to be reached with steps no longer
+# than one over the curvature that the public bounds allow.
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is searched: ``steps``, ``time`` tau, ``share`` of the middles, ``clip``."""
+
+    steps: int
+    time: float
+    share: float = 0.0
+    clip: float = math.inf
+
+
+Risk = tuple[float, float, Settings]  # see ``Search._scores``; with the best averaging
+
+
+class Search:
+    """Search for settings; trials run the algorithm on the choosing populations, side by side.
+
+    ``noise`` : that of these settings. ``pure`` : for delta = 0. ``steps``, ``averaging`` : forced, or None;
+    ``momentum``, ``middle`` : whether these are allowed.
+    """
+
+    def __init__(
+        self,
+        model: PrivateRegression,
+        noise: Callable[[Settings], StepNoise],
+        *,
+        pure: bool,
+        steps: int | None,
+        momentum: bool = True,
+        averaging: Averaging | None = None,
+        middle: bool = False,
+    ) -> None:
+        self.model, self.noise, self.pure, self.steps = model, noise, pure, steps
+        self.momentum, self.middle = momentum, middle
+        self.averagings = AVERAGINGS if averaging is None else (averaging,)
+        # The longest step that the public bounds allow.
+        self.longest = 1 / max(curvature(model, descent_metric(model)), 1e-300)
+        self.choosers = choosers(model)
+        self.compared = Compared(self._risks, max(1, _SIDE_BY_SIDE // (self.choosers.count * max(model.size, 256))))
+
+    def best(self) -> tuple[Settings, float]:
+        """With few steps the time, then what is noised of derivatives; with as many as that takes, both again."""
+        # Pure budgets compose badly: noise grows with the square root of the number of steps.
+        steps = self.steps or min(self._most_steps(), _LEAST_STEPS if self.pure else _FIRST_STEPS)
+        # What can be learnt is found out first, and then what of that does no harm.
+        first = [Point(steps, self.longest * steps * factor) for factor in _TIMES]
+        best = self._moved(self._least(first, harmless=False), 4.0, harmless=False)
+        cuts, share = clips(self.model), self._share()
+        hopeless = self.risk(best)[1] > _HOPELESS
+        # Less noise leaves room for more time.
+        cut = [replace(best, time=best.time * by, clip=c) for c in (cuts[-1:] if hopeless else cuts) for by in (1, 4)]
+        middles = [replace(best, share=share)] if share > 0 and not hopeless else []
+        best = self._least([best, *cut, *middles], harmless=False)
+        if self.risk(best)[1] > _HOPELESS:
+            found = self.predicted(best)
+            # What little it gains may be the luck of the noise that was drawn: no more is predicted than without data.
+            return found[0], max(found[1], float(populations_of(self.model).nothing.mean()))
+        # Times that few steps hardly come to are not judged by these: there has to be room for much longer ones.
+        while self.steps is None and best.time > self._longest_time(steps) / _ROOM and 2 * steps <= self._most_steps():
+            steps *= 2
+        others = [(0.0, c) for c in (math.inf, *cuts)] + ([(share, math.inf)] if share > 0 else [])
+        points = [replace(best, steps=steps, time=best.time * by) for by in _LONGER]
+        points += [
+            replace(best, steps=steps, time=best.time * by, share=part, clip=c)
+            for part, c in others
+            if (part, c) != (best.share, best.clip)
+            for by in (1.0, 4.0)
+        ]
+        best = self._moved(self._least(points), 2.0, 4)
+        return self.predicted(best if self.steps is not None else self._fewer(best))
+
+    def _moved(self, best: Point, factor: float, moves: int = 8, *, harmless: bool = True) -> Point:
+        """The best by moves of the time by this factor."""
+        return moved(
+            best,
+            lambda best: [replace(best, time=best.time * by) for by in (1 / factor, factor)],
+            partial(self._least, harmless=harmless),
+            moves,
+        )
+
+    def near(self, found: Settings) -> tuple[Settings, float]:
+        """The best at times near those of settings that did well under other noise."""
+        assert self.steps is not None
+        time = found.step * found.steps / (1 - found.momentum)
+        return self.predicted(self._least([Point(self.steps, time * by, 0.0, found.clip) for by in _NEAR]))
+
+    def predicted(self, point: Point) -> tuple[Settings, float]:
+        """With its prediction, on populations and noise that did not choose."""
+        settings = self.risk(point)[-1]
+        found = self._simulated([settings], populations_of(self.model), range(10, 10 + self._draws()))
+        return settings, float(np.mean(found[settings.averaging]))
+
+    def risk(self, point: Point) -> Risk:
+        return self.compared.risk(self.settings(point))
+
+    def _least(self, points: Sequence[Point], *, harmless: bool = True) -> Point:
+        """The point of least risk, the first among equals; all have the same number of steps. ``harmless`` : harm
+        counts. Times beyond what the steps come to have the same settings."""
+        wanted = [self.settings(point) for point in points]
+        return points[wanted.index(self.compared.least(wanted, lambda risk: risk[0] if harmless else risk[1]))]
+
+    def _risks(self, settings: Sequence[Settings]) -> list[Risk]:
+        found = self._simulated(settings, self.choosers, range(self._draws()))
+        risks = list[Risk]()
+        for k, each in enumerate(settings):
+            scores = {kind: self._scores(found[kind][k]) for kind in self.averagings}
+            best = min(scores, key=lambda kind: scores[kind])
+            risks.append((*scores[best], replace(each, averaging=best)))
+        return risks
+
+    def _scores(self, found: Floats) -> tuple[float, float]:
+        """What settings are chosen by, and its part that tells whether anything is learnt.
+
+        That is the mean logarithm of the excess in the choosing populations (over that of knowing nothing), so that
+        those in which nothing can be learnt with this budget do not decide for those in which something can. Where
+        labels hardly depend on the columns, noise is only asked to do no harm: being worse than the public point
+        counts.
+        """
+        with np.errstate(divide="ignore", over="ignore"):
+            shares = np.maximum(found, 0.0) / np.maximum(self.choosers.nothing, 1e-300)
+        weak = self.model.loss.labels == "number"
+        gain = float(np.log(NEGLIGIBLE + shares[:-1] if weak else NEGLIGIBLE + shares).mean())
+        return ((1 - _WEAK) * gain + _WEAK * math.log(max(shares[-1], 1.0)) if weak else gain), gain
+
+    def _draws(self) -> int:
+        return min(max(_DRAWS // self.model.size, 1), 2) if projects_exactly(self.model.domain) else 1
+
+    def settings(self, point: Point) -> Settings:
+        """Steps no longer than the curvature allows; what is missing to tau by momentum."""
+        steps, tau = point.steps, point.time
+        momentum = min(max(0.0, 1 - self.longest * steps / tau), 1 - 3 / max(steps, 3)) if self.momentum else 0.0
+        step = min(self.longest, tau * (1 - momentum) / steps)
+        return Settings(steps, step, momentum, point.share, self.averagings[0], point.clip)
+
+    def _simulated(
+        self, settings: Sequence[Settings], populations: Populations, seeds: Sequence[int]
+    ) -> dict[Averaging, Floats]:
+        def run(trials: Trials, gradient: Gradient) -> dict[Averaging, Floats]:
+            step, momentum = (trials.each([getattr(one, name) for one in settings]) for name in ("step", "momentum"))
+            start, metric = trials.rows.start, descent_metric(self.model)
+            return descend(self.model, metric, settings[0], gradient, start, step, momentum)
+
+        return simulated([self.noise(one) for one in settings], populations, seeds, run)
+
+    def _share(self) -> float:
+        """Share of the middles that suits noise gathered in one direction: budgets in proportion to the changes."""
+        model = self.model
+        label = model.row.label_bound
+        middle = model.loss.middle_bound(label)
+        if not self.middle or not 0 < middle < math.inf:
+            return 0.0
+        typical = label if model.loss.labels == "number" else 4.0
+        rest = model.loss.rest_bound(min(model.prediction_bound, typical), label)
+        share = middle / (middle + rest)
+        return share if share < 1 - 1e-9 else 0.0  # nothing would be left for the rest
+
+    def _most_steps(self) -> int:
+        most = max(_NOISY_NUMBERS // max(self.model.size, 1), _LEAST_STEPS)
+        return min(most, _MOST_STEPS if projects_exactly(self.model.domain) else _SOLVED_STEPS)
+
+    def _longest_time(self, steps: int) -> float:
+        """The largest tau that so many steps come to."""
+        return self.longest * steps * (max(steps, 3) / 3 if self.momentum else 1)
+
+    def _fewer(self, best: Point) -> Point:
+        """Half the steps as long as that costs (nearly) nothing."""
+        least = self.risk(best)[0]
+        while best.steps >= 2 and self.risk(fewer := replace(best, steps=best.steps // 2))[0] <= least + _TIE:
+            best = fewer
+        return best
 
 
 # ----------------------------------------------------------------------------------------------------- samples
@@ -202,25 +402,25 @@ def _multiplier(model: PrivateRegression, epsilon: float, delta: float, rate: fl
 class SampledNoise(StepNoise):
     """Noise on sums over samples of rate ``rate``, divided by the rate; ``multiplier`` as in ``privacy.subsampling``.
 
-    One record's vector ``omega_i s_i M a_i`` has norm at most ``size(reach)``, rounding included; where its coin is
+    One record's vector ``omega_i s_i M a_i`` has norm at most ``size(clip)``, rounding included; where its coin is
     False, both databases add up the same rows in the same order.
     """
 
     rate: float = 1.0
     multiplier: float = 1.0
 
-    def size(self, reach: float) -> float:
+    def size(self, clip: float) -> float:
         model, norm = self.model, self.metric.row.norm(2.0)
-        rounding = 8 * (model.count + 8) * 2.0**-53 * model.total * reach * self.metric.uncentred[2.0]
-        return model.largest_weight * reach * norm * (1 + 1e-12) + rounding
+        rounding = 8 * (model.count + 8) * 2.0**-53 * model.total * clip * self.metric.uncentred[2.0]
+        return model.largest_weight * clip * norm * (1 + 1e-12) + rounding
 
-    def scale(self, reach: float) -> float:
+    def scale(self, clip: float) -> float:
         """Standard deviation of the noise on each sum over the sample."""
-        return self.multiplier * self.size(reach)
+        return self.multiplier * self.size(clip)
 
     @property
     def simulated_scale(self) -> float:
-        """What privacy and sampling add to the sums over all rows, the latter for derivatives of half their reach."""
+        """What privacy and sampling add to the sums over all rows, the latter for derivatives of half their clip."""
         model = self.model
         sampled = model.total * model.largest_weight * (1 - self.rate) / self.rate
         drawn = sampled * (self.metric.row.norm(2.0) / 2) ** 2 / model.size
@@ -232,18 +432,18 @@ def sampled_gradient(noise: SampledNoise, rows: Table, source: NoiseSource) -> G
     model, metric, loss = noise.model, noise.metric, noise.model.loss
 
     def gradient(w: Floats) -> Floats:
-        reach = noise.reach(w)
+        clip = noise.bound(w)
         coins = poisson_coins(source, noise.rate)
-        drawn = rows.map_reduce(partial(part_sampled, coins=coins, loss=loss, w=w, reach=reach), step=WHOLE)
+        drawn = rows.map_reduce(partial(part_sampled, coins=coins, loss=loss, w=w, clip=clip), step=WHOLE)
         sums = PrivateArray(metric.sums(drawn))
-        return model.scale / noise.rate * noise.draw(source, sums, noise.scale(reach))
+        return model.scale / noise.rate * noise.draw(source, sums, noise.scale(clip))
 
     return gradient
 
 
-def part_sampled(part: Rows, coins: PoissonCoins, loss: Loss, w: Floats, reach: float) -> PrivateArray:
+def part_sampled(part: Rows, coins: PoissonCoins, loss: Loss, w: Floats, clip: float) -> PrivateArray:
     """(p,) ``part_gradient`` of the rows whose coins are True."""
-    return part_gradient(part.part(np.flatnonzero(coins.of(part.first, part.count))), loss, w, reach)
+    return part_gradient(part.part(np.flatnonzero(coins.of(part.first, part.count))), loss, w, clip)
 
 
 # ----------------------------------------------------------------------------------------------------- theorem

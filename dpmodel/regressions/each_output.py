@@ -29,7 +29,7 @@ class EachOutput(Mechanism[PrivateOutputs]):
     Privacy
         A record owns its features and all of its labels, and output j reads a function of these. So the run on output j
         is, about the whole record, as private as ``engine`` is about a record with one label: (epsilon_j, delta_j), or
-        mu_j-GDP where all that it releases is Gaussian noise (``PureToo`` as given, where it is ``gaussian``). Runs
+        mu_j-GDP where all that it releases is Gaussian noise (``PureToo`` as given, where it is ``mu_gdp``). Runs
         follow each other; shares and settings are public facts. They compose to (sum epsilon_j, sum delta_j), the
         shares being epsilon / k and delta / k; or, mu_j-GDP each, to ``sqrt(k) mu_j <= mu`` with the mu of (epsilon,
         delta) (Balle and Wang 2018), a larger share, left only where Laplace noise with epsilon / k is predicted to do
@@ -93,7 +93,7 @@ class EachOutput(Mechanism[PrivateOutputs]):
         share, found = self._shared(model, options)
         count = len(model.parts)
         run: Callable[[PrivateRegression, Options, NoiseSource, Progress], Outcome] = self.engine.run
-        if isinstance(self.engine, PureToo) and self.engine.gaussian and _composes(share, options):
+        if isinstance(self.engine, PureToo) and self.engine.mu_gdp and _composes(share, options):
             run = self.engine.run_as_given
         rows: Sequence[Table | None] = [None] * count if all(f.spends_nothing for f in found) else model.read()
         outcomes = []
@@ -126,7 +126,7 @@ class EachOutput(Mechanism[PrivateOutputs]):
     def _shared(self, model: PrivateOutputs, options: Options) -> tuple[Options, list[Forecast]]:
         """The options of each output, and the forecasts at it."""
         basic, gaussian = _basic(model, options), _gaussian(model, options)
-        if not isinstance(self.engine, PureToo) or not self.engine.gaussian or gaussian is None:
+        if not isinstance(self.engine, PureToo) or not self.engine.mu_gdp or gaussian is None:
             return basic, [self._forecast(part, basic) for part in model.parts]
         found = [self.engine.forecast_as_given(part, gaussian) for part in model.parts]
         if not all(self.engine.spent(part, basic).delta for part in model.parts):

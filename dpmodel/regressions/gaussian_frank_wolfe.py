@@ -5,33 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 
 import numpy as np
 
-from dpmodel._types import Floats, PrivateArray
+from dpmodel._types import Floats
 from dpmodel.contract import YES, Options, Outcome, Progress, Verdict
 from dpmodel.forecast import Forecast
 from dpmodel.memo import cached
-from dpmodel.privacy import NoiseSource, public_generator
+from dpmodel.privacy import NoiseSource
 from dpmodel.privacy.spend import Spend
 from dpmodel.regressions.excess import PureToo, clip_note, excess_forecast
 from dpmodel.regressions.model import PrivateRegression, public_point
-from dpmodel.regressions.noisy_gradient import part_middles
-from dpmodel.regressions.populations import Trials, simulated_reaches
+from dpmodel.regressions.noisy_gradient import Averaging, Gradient, StepNoise, plain_metric, private_gradient
+from dpmodel.regressions.populations import Populations, Trials
+from dpmodel.regressions.search import clipped, simulated
 from dpmodel.regressions.walk import (
     MOST_STEPS,
-    Pick,
     Steps,
     chosen_steps,
     curvature,
-    fixed_reach,
-    path_of,
     plain_bound,
     predicted,
-    predictions,
-    reach_at,
     settings_losses,
+    trial_walks,
     walk,
 )
 
@@ -52,6 +49,36 @@ class GaussianSteps:
     memory: float = 1.0
     middle: bool = False
     as_printed: bool = False
+
+    def noise(self, model: PrivateRegression, options: Options) -> StepNoise:
+        spend, share = (
+            Spend.of(options.epsilon, options.delta, gaussian_only=True),
+            _MIDDLE_SHARE if self.middle else 0.0,
+        )
+        given = clipped(model, self.steps.clip), plain_metric(model), spend, self.steps.count, share
+        return PrintedNoise(*given, options.delta) if self.as_printed else StepNoise(*given)
+
+
+@dataclass(frozen=True)
+class PrintedNoise(StepNoise):
+    """Of the printed standard deviation, the same in every step, where that is more than (epsilon, delta) takes."""
+
+    delta: float
+
+    @cached_property
+    def fixed_bound(self) -> float | None:
+        return self.model.derivative_bound
+
+    def scale(self, clip: float) -> float:
+        model = self.model
+        size = model.largest_weight * model.derivative_bound * model.row.norm(2.0)
+        printed = size * math.sqrt(32 * self.steps) * math.log(model.count / self.delta) / self.spend.epsilon
+        return max(super().scale(clip), printed)
+
+    @property
+    def simulated_scale(self) -> float:
+        bound = self.model.derivative_bound
+        return self.scale(bound) / bound if bound > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -113,9 +140,9 @@ class GaussianFrankWolfe(PureToo):
 
     def forecast_as_given(self, model: PrivateRegression, options: Options) -> Forecast:
         plan = self._plan(model, options)
-        steps = plan.steps
+        steps, noise = plan.steps, plan.noise(model, options)
         proved = plan.memory == 1 and steps.clip >= model.derivative_bound and math.isfinite(model.loss.smoothness)
-        alpha = _bound(model, options, plan) if proved else math.nan
+        alpha = _bound(noise, steps, options.beta) if proved else math.nan
         if model.domain.kind in _CHEAP:
             mean = _predicted(model, plan, options.epsilon, options.delta)
         else:
@@ -130,7 +157,7 @@ class GaussianFrankWolfe(PureToo):
                 **steps.to_dict(),
                 "memory": plan.memory,
                 "middle": plan.middle,
-                "scale": _scale(model, options, plan, min(model.derivative_bound, steps.clip)),
+                "scale": noise.scale(noise.bound_at(model.prediction_bound)),
             },
             caveats=clip_note(model, steps.clip),
         )
@@ -138,22 +165,14 @@ class GaussianFrankWolfe(PureToo):
     def run_as_given(
         self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress
     ) -> Outcome:
-        plan = self._plan(model, options)
-        rows, steps = model.read_table(), plan.steps
-        add = noise.laplace if options.delta == 0 else noise.gaussian
-        start, bound, once = public_point(model), None, np.zeros(model.size)
-        path, follow = path_of(rows, start), _follow(model, plan.memory)
-        if plan.middle:
-            bound = model.loss.middle_bound(model.row.label_bound)
-            exact = rows.map_reduce(partial(part_middles, loss=model.loss, bound=bound))
-            once = _noisy(add, exact, _middle_scale(model, options))
+        plan, penalty = self._plan(model, options), model.penalty
+        steps, follow = plan.steps, _follow(model.domain.minimise, plan.memory)
+        gradient = private_gradient(plan.noise(model, options), model.read_table(), noise)
 
         def toward(w: Floats) -> Floats:
-            reach = _reach(model, plan, w)
-            fresh = _noisy(add, path.sums(model.loss, reach, bound), _scale(model, options, plan, reach)) + once
-            return follow(model.scale * fresh + model.penalty.derivative(w))
+            return follow(gradient(w) + penalty.derivative(w))
 
-        released = walk(steps.sizes, steps.shares, start, toward, path.move, progress)
+        released = walk(steps.sizes, steps.shares, public_point(model), toward, progress)
         return Outcome("optimal", released, None, None, notes=clip_note(model, steps.clip))
 
     def _plan(self, model: PrivateRegression, options: Options) -> GaussianSteps:
@@ -174,11 +193,11 @@ def _chosen(model: PrivateRegression, mechanism: GaussianFrankWolfe, epsilon: fl
     if mechanism.middle:
         fixed["clip"] = math.inf
 
-    def maker(settings: Sequence[Steps], trials: Trials, first: int) -> Pick:
+    def excess(settings: Sequence[Steps], among: Populations, seeds: Sequence[int]) -> Floats:
         plans = [GaussianSteps(steps, memory, bool(mechanism.middle)) for steps in settings]
-        return _simulated_pick(model, options, plans, trials, first)
+        return _simulated(model, options, plans, among, seeds)
 
-    steps = chosen_steps(model, maker, fixed, min(MOST_STEPS, max(_NOISY_NUMBERS // model.size, 16)))
+    steps = chosen_steps(model, excess, fixed, min(MOST_STEPS, max(_NOISY_NUMBERS // model.size, 16)))
     plans = [GaussianSteps(steps, memory, bool(mechanism.middle))]
     if mechanism.memory is None:
         plans += [GaussianSteps(steps, other, bool(mechanism.middle)) for other in _MEMORIES[:-1]]
@@ -188,78 +207,45 @@ def _chosen(model: PrivateRegression, mechanism: GaussianFrankWolfe, epsilon: fl
     if len(plans) == 1:
         return plans[0]
 
-    def of_plans(_: Sequence[Steps], trials: Trials, first: int) -> Pick:
-        return _simulated_pick(model, options, plans, trials, first)
+    def of_plans(_: Sequence[Steps], among: Populations, seeds: Sequence[int]) -> Floats:
+        return _simulated(model, options, plans, among, seeds)
 
-    losses = settings_losses(model, [plan.steps for plan in plans], of_plans, together=True)
-    return plans[int(np.argmin(losses))]
+    return plans[int(np.argmin(settings_losses(model, [plan.steps for plan in plans], of_plans)))]
 
 
 @cached
 def _predicted(model: PrivateRegression, plan: GaussianSteps, epsilon: float, delta: float) -> float:
     options = Options(epsilon, delta)
-    return predicted(model, plan.steps, lambda _, *rest: _simulated_pick(model, options, [plan], *rest))
+    return predicted(model, plan.steps, lambda _, *rest: _simulated(model, options, [plan], *rest))
 
 
-def _follow(model: PrivateRegression, memory: float) -> Callable[[Floats], Floats]:
+def _simulated(
+    model: PrivateRegression,
+    options: Options,
+    plans: Sequence[GaussianSteps],
+    among: Populations,
+    seeds: Sequence[int],
+) -> Floats:
+    """(plans, populations) mean excess risk on synthetic gradients."""
+
+    def run(trials: Trials, gradient: Gradient) -> dict[Averaging, Floats]:
+        follow = _follow(model.domain.minimised, trials.each([plan.memory for plan in plans]))
+        settings = [plan.steps for plan in plans]
+        return {"last": trial_walks(settings, trials, lambda w: follow(gradient(w) + model.penalty.derivative(w)))}
+
+    return simulated([plan.noise(model, options) for plan in plans], among, seeds, run)["last"]
+
+
+def _follow(minimise: Callable[[Floats], Floats], memory: float | Floats) -> Callable[[Floats], Floats]:
     """A noisy gradient -> the point of the set where the average of it and those before is least."""
     followed: Floats | None = None
 
     def follow(fresh: Floats) -> Floats:
         nonlocal followed
         followed = fresh if followed is None else (1 - memory) * followed + memory * fresh
-        return model.domain.minimise(followed)
+        return minimise(followed)
 
     return follow
-
-
-# ----------------------------------------------------------------------------------------------------- scales of noise
-def _reach(model: PrivateRegression, plan: GaussianSteps, w: Floats) -> float:
-    """Largest size of what a step sums at the released point w."""
-    fixed = _fixed_reach(model, plan)
-    return _reach_at(model, plan, float(predictions(model, w[None])[0])) if fixed is None else fixed
-
-
-def _fixed_reach(model: PrivateRegression, plan: GaussianSteps) -> float | None:
-    """That size where it is the same for all w."""
-    return None if plan.middle else fixed_reach(model, plan.steps.clip)
-
-
-def _reach_at(model: PrivateRegression, plan: GaussianSteps, prediction: float) -> float:
-    """The same where predictions are at most that large."""
-    if not plan.middle:
-        return reach_at(model, prediction, plan.steps.clip)
-    return model.loss.rest_bound(prediction, model.row.label_bound)
-
-
-def _spend(options: Options) -> Spend:
-    return Spend.of(options.epsilon, options.delta, gaussian_only=True)
-
-
-def _scale(model: PrivateRegression, options: Options, plan: GaussianSteps, reach: float) -> float:
-    """Standard deviation (delta = 0: scale) of the noise of one step on the sum over records; 0 where it cannot
-    change."""
-    spend = _spend(options).part(1 - _MIDDLE_SHARE if plan.middle else 1.0)
-    count = plan.steps.count
-    if spend.rho is None:
-        return spend.laplace_scale(model.gradient_sensitivity(1.0, reach), count)
-    exact = spend.gaussian_sigma(model.gradient_sensitivity(2.0, reach), count)
-    if not plan.as_printed:
-        return exact
-    size = model.largest_weight * model.derivative_bound * model.row.norm(2.0)
-    return max(exact, size * math.sqrt(32 * count) * math.log(model.count / options.delta) / options.epsilon)
-
-
-def _middle_scale(model: PrivateRegression, options: Options) -> float:
-    spend, bound = _spend(options).part(_MIDDLE_SHARE), model.loss.middle_bound(model.row.label_bound)
-    if spend.rho is None:
-        return spend.laplace_scale(model.gradient_sensitivity(1.0, bound))
-    return spend.gaussian_sigma(model.gradient_sensitivity(2.0, bound))
-
-
-def _noisy(add: Callable[[PrivateArray, float], Floats], values: PrivateArray, scale: float) -> Floats:
-    # 0: the sums are 0 for all rows, or too small for the scale to be a number.
-    return add(values, scale) if scale > 0 else np.zeros_like(values)
 
 
 def _printed_count(model: PrivateRegression, options: Options) -> int:
@@ -271,52 +257,14 @@ def _printed_count(model: PrivateRegression, options: Options) -> int:
     return min(max(round(best), 1), 4 * MOST_STEPS)
 
 
-# ----------------------------------------------------------------------------------------------------- forecasts
-def _simulated_pick(
-    model: PrivateRegression, options: Options, plans: Sequence[GaussianSteps], trials: Trials, first: int
-) -> Pick:
-    """Steps on synthetic gradients."""
-    generators = [public_generator(first + run) for run in range(trials.runs)]
-    memory = trials.each([plan.memory for plan in plans])
-    followed: Floats | None = None
-
-    kinds = [(g.laplace if options.delta == 0 else g.standard_normal) for g in generators]
-
-    def draw() -> Floats:
-        """(rows, p) noise of scale 1; the same for all settings and populations."""
-        return trials.spread(np.stack([kind(size=model.size) for kind in kinds]))
-
-    middle = trials.each([_middle_scale(model, options) if plan.middle else 0.0 for plan in plans])
-    fixed: Floats | float = middle * draw() if middle.any() else 0.0
-    # Scales are linear in the reach, but for the printed noise, which does not depend on it.
-    bound = model.derivative_bound
-    unit = trials.each([_scale(model, options, plan, bound if plan.as_printed else 1.0) for plan in plans])
-    reaches = simulated_reaches(
-        [1.0 if plan.as_printed else _fixed_reach(model, plan) for plan in plans],
-        [partial(_reach_at, model, plan) for plan in plans],
-        model.row.label_bound,
-        partial(predictions, model),
-    )
-
-    def pick(gradients: Floats, w: Floats) -> Floats:
-        nonlocal followed
-        noise = fixed + unit * reaches(w) * draw()
-        fresh = gradients + model.scale * noise + model.penalty.derivative(w)
-        followed = fresh if followed is None else (1 - memory) * followed + memory * fresh
-        return model.domain.minimised(followed)
-
-    return pick
-
-
-def _bound(model: PrivateRegression, options: Options, plan: GaussianSteps) -> float:
+def _bound(noise: StepNoise, steps: Steps, beta: float) -> float:
     """The proved excess (see the class)."""
-    steps = plan.steps
-    failure = options.beta / (2 * (steps.count + 1))
-    prediction = model.prediction_bound
-    reach = model.loss.rest_bound(prediction, model.row.label_bound) if plan.middle else model.derivative_bound
-    total = _scale(model, options, plan, reach) + (_middle_scale(model, options) if plan.middle else 0.0)
+    model, failure = noise.model, beta / (2 * (steps.count + 1))
+    prediction, label = model.prediction_bound, model.row.label_bound
+    bound = model.loss.rest_bound(prediction, label) if noise.share > 0 else model.derivative_bound
+    total = noise.scale(bound) + noise.middle_scale
     p, log = model.size, math.log(1 / failure)
-    if options.delta == 0:
+    if noise.order == 1:
         width = model.domain.diameter(1.0) * (math.log(p) + log)
     else:
         width = min(

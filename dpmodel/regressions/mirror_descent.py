@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -16,13 +17,6 @@ from dpmodel.forecast import Forecast
 from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource
 from dpmodel.privacy.spend import Spend
-from dpmodel.regressions.descent_search import (
-    DescentPlan,
-    clipped,
-    clips,
-    judge_descent,
-    simulated,
-)
 from dpmodel.regressions.excess import PureToo, clip_note, excess_forecast
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.noisy_gradient import (
@@ -36,6 +30,7 @@ from dpmodel.regressions.noisy_gradient import (
     private_gradient,
 )
 from dpmodel.regressions.populations import Populations, Trials, side_by_side
+from dpmodel.regressions.search import Compared, clipped, clips, judge_descent, moved, simulated
 from dpmodel.regressions.sets import Domain, Simplex
 from dpmodel.regressions.synthetic import choosing_populations, extreme_populations, populations_of
 
@@ -219,10 +214,12 @@ _MANY_COLUMNS = 1000  # beyond so many the entropic map alone is simulated, whos
 
 
 @dataclass(frozen=True)
-class MirrorPlan(DescentPlan):
-    """Settings (``momentum`` 0, ``step`` the weight of gradients), what simulation predicts, and the map's name."""
+class MirrorPlan:
+    """Settings (``momentum`` 0, ``step`` the weight of gradients), the map's name, and what simulation predicts."""
 
+    settings: Settings
     map: str
+    predicted: float
 
 
 @dataclass(frozen=True)
@@ -322,59 +319,52 @@ def _plan(model: PrivateRegression, mechanism: MirrorDescent, epsilon: float, de
     kinds = AVERAGINGS if mechanism.averaging is None else (mechanism.averaging,)
     populations = side_by_side([*choosing_populations(model), *extreme_populations(model)])
     draws = 2 if model.size <= _FEW_COLUMNS else 1
-    seen: dict[tuple[str, Settings], tuple[float, Settings]] = {}
 
     def excess(
-        name: str, settings: Sequence[Settings], among: Populations, seeds: Sequence[int]
-    ) -> dict[Averaging, Floats]:
-        """(settings, populations)"""
+        tried: Sequence[tuple[str, Settings]], among: Populations, seeds: Sequence[int]
+    ) -> Mapping[Averaging, Floats]:
+        """(settings, populations), all of them with one map."""
+        settings, points = [one for _, one in tried], maps[tried[0][0]].points
 
         def run(trials: Trials, gradient: Gradient) -> dict[Averaging, Floats]:
             step, zeros = trials.each([one.step for one in settings]), np.zeros_like(trials.rows.mean)
-            return mirror_descend(model, maps[name].points, steps, step, gradient, zeros)
+            return mirror_descend(model, points, steps, step, gradient, zeros)
 
         return simulated([step_noise(model, spend, one) for one in settings], among, seeds, run)
 
-    def least(name: str, settings: Sequence[Settings]) -> tuple[float, Settings, str]:
-        """The mean excess of the best of these, which it is, and with which map."""
-        new = [one for one in settings if (name, one) not in seen]
-        for at in range(0, len(new), _SIDE_BY_SIDE):
-            part = new[at : at + _SIDE_BY_SIDE]
-            found = excess(name, part, populations, range(draws))
-            for k, one in enumerate(part):
-                means = {kind: float(found[kind][k].mean()) for kind in kinds}
-                kind = min(means, key=lambda each: means[each])
-                seen[name, one] = means[kind], replace(one, averaging=kind)
-        return min((*seen[name, one], name) for one in settings)
+    def risks(tried: Sequence[tuple[str, Settings]]) -> list[tuple[float, Averaging]]:
+        found = excess(tried, populations, range(draws))
+        return [min((float(found[kind][k].mean()), kind) for kind in kinds) for k in range(len(tried))]
 
-    def moved(best: tuple[float, Settings, str], factors: Sequence[float]) -> tuple[float, Settings, str]:
-        start = replace(best[1], averaging="all")
-        return least(best[2], [start, *(replace(start, step=start.step * by) for by in factors)])
+    compared = Compared(risks, _SIDE_BY_SIDE)
+    least = partial(compared.least, rank=lambda risk: risk[0])
 
-    def first(name: str) -> tuple[float, Settings, str]:
+    def around(best: tuple[str, Settings], factors: Sequence[float] = (0.25, 4.0)) -> list[tuple[str, Settings]]:
+        return [(best[0], replace(best[1], step=best[1].step * by)) for by in factors]
+
+    def first(name: str) -> tuple[str, Settings]:
         step = maps[name].strength / max(_derivative(model, maps[name]), 1e-300) * maps[name].radius
-        return least(name, [Settings(steps, step * by, 0.0, 0.0, "all") for by in _FACTORS])
+        return least([(name, Settings(steps, step * by, 0.0, 0.0, "all")) for by in _FACTORS])
+
+    def learns(best: tuple[str, Settings]) -> bool:
+        return compared.risk(best)[0] < _HOPELESS * float(populations.nothing.mean())
 
     given = [mechanism.map] if mechanism.map in maps else list(maps)
-    chosen = first(given[0])
-    nothing = float(populations.nothing.mean())
-    if chosen[0] < _HOPELESS * nothing and model.size <= _MANY_COLUMNS:
-        chosen = min([chosen, *map(first, given[1:])], key=lambda one: one[0])
-    for _ in range(_MOVES):
-        before, chosen = chosen, moved(chosen, (0.25, 4.0))
-        if chosen == before:
-            break
-    cuts = clips(model) if chosen[0] < _HOPELESS * nothing else clips(model)[-1:]
-    settings = [
-        replace(chosen[1], averaging="all", clip=cut, step=chosen[1].step * by) for cut in cuts for by in (1, 4)
-    ]
-    if settings:
-        chosen = min(chosen, least(chosen[2], settings), key=lambda one: one[0])
-    learns = chosen[0] < _HOPELESS * nothing
-    _, best, name = moved(chosen, (0.5, 2.0)) if learns else chosen
-    predicted = float(np.mean(excess(name, [best], populations_of(model), range(10, 10 + draws))[best.averaging]))
+    best = first(given[0])
+    if learns(best) and model.size <= _MANY_COLUMNS:
+        best = least([best, *map(first, given[1:])])
+    best = moved(best, around, least, _MOVES)
+    cuts = clips(model) if learns(best) else clips(model)[-1:]
+    name, found = best
+    best = least([best, *((name, replace(found, clip=cut, step=found.step * by)) for cut in cuts for by in (1, 4))])
+    if helps := learns(best):
+        best = least([best, *around(best, (0.5, 2.0))])
+    settings = replace(best[1], averaging=compared.risk(best)[1])
+    predicted = float(np.mean(excess([best], populations_of(model), range(10, 10 + draws))[settings.averaging]))
     # What little is gained may be the luck of the noise that was drawn: no more is predicted than without data.
-    return MirrorPlan(best, predicted if learns else max(predicted, float(populations_of(model).nothing.mean())), name)
+    if not helps:
+        predicted = max(predicted, float(populations_of(model).nothing.mean()))
+    return MirrorPlan(settings, name, predicted)
 
 
 def _derivative(model: PrivateRegression, chosen: MirrorMap) -> float:
@@ -392,14 +382,14 @@ def mirror_descend(
 ) -> dict[Averaging, Floats]:
     """Lazy mirror descent: coefficients for every way of averaging. Penalties by subgradient. ``total`` : (p,) zeros,
     or (B, p) with ``step`` (B, 1) for B descents side by side."""
-    queried, reached = list[Floats](), list[Floats]()
+    queried, followed = list[Floats](), list[Floats]()
     w = point(total)
     for _ in range(steps):
         queried.append(w)
         total = total + gradient(w) + model.penalty.subgradient(w)
         w = point(step * total)
-        reached.append(w)
-    return averages(queried, reached)
+        followed.append(w)
+    return averages(queried, followed)
 
 
 def _proved(noise: StepNoise, chosen: MirrorMap, settings: Settings, beta: float) -> float | None:

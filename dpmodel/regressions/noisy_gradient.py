@@ -90,20 +90,20 @@ class Metric:
     def diagonal(self) -> bool:
         return self.exchange is None
 
-    def sensitivity(self, model: PrivateRegression, reach: float, order: float) -> float:
-        """How far one record moves ``M sum_i omega_i s_i a_i``, |s_i| <= reach, rounding included.
+    def sensitivity(self, model: PrivateRegression, bound: float, order: float) -> float:
+        """How far one record moves ``M sum_i omega_i s_i a_i``, |s_i| <= bound, rounding included.
 
         ``row`` bounds every row M a, so that ``RowBounds.change`` applies to it as it does to plain rows: two vectors
-        of norm at most ``reach * norm``, or (an absent record, never centred) one of them with constant columns only.
+        of norm at most ``bound * norm``, or (an absent record, never centred) one of them with constant columns only.
         Of several scores, s_i is a vector and what moves the matrix of its outer product with M a, whose norm is the
         product of theirs: the same.
-        Rounding: the sum in column j is off by at most ``(n + 4) 2^-53 total reach |a_j|``, which M scales and, where
+        Rounding: the sum in column j is off by at most ``(n + 4) 2^-53 total bound |a_j|``, which M scales and, where
         it centres, adds to middle_j times the error of the constant column.
         """
-        if reach == 0:
+        if bound == 0:
             return 0.0
-        exact = model.largest_weight * self.row.sensitivity(reach, order)
-        rounding = 8 * (model.count + 8) * 2.0**-53 * model.total * reach * self.uncentred[order]
+        exact = model.largest_weight * self.row.sensitivity(bound, order)
+        rounding = 8 * (model.count + 8) * 2.0**-53 * model.total * bound * self.uncentred[order]
         return exact * (1 + 1e-12) + rounding
 
 
@@ -212,11 +212,11 @@ class StepNoise:
     """Noise on ``M sum_i omega_i s_i a_i``: what each step needs, and the middles once.
 
     Privacy
-        A step asks at a released point w. The part of the derivative it noises, clipped to ``reach(w)``, is a function
-        of record i and of w; one record moves the sums by at most ``sensitivity(reach(w))`` (``Metric.change``), and
+        A step uses a released point w. The part of the derivative that it noises, cut to ``bound(w)``, is a function of
+        record i and of w; one record moves the sums by at most ``sensitivity(bound(w))`` (``Metric.sensitivity``), and
         the noise is scaled to exactly that. So whatever was released before, every step is a Gaussian mechanism of the
         same mu (a Laplace mechanism of the same epsilon), which is what adaptive composition asks for: mu^2 (epsilon)
-        add up. The scale itself is a function of the released w. ``reach(w) = 0`` means that the part is 0 for all
+        add up. The scale itself is a function of the released w. ``bound(w) = 0`` means that the part is 0 for all
         rows.
     """
 
@@ -235,13 +235,13 @@ class StepNoise:
         """The loss, with bounds in the norm that the noise hides."""
         return self.model.loss.measured(self.order)
 
-    def reach(self, w: Floats) -> float:
+    def bound(self, w: Floats) -> float:
         """Bound on the part of the derivatives that a step at w noises."""
-        fixed = self.fixed_reach
-        return self.reach_at(float(self.predictions(w[None])[0])) if fixed is None else fixed
+        fixed = self.fixed_bound
+        return self.bound_at(float(self.predictions(w[None])[0])) if fixed is None else fixed
 
     @cached_property
-    def fixed_reach(self) -> float | None:
+    def fixed_bound(self) -> float | None:
         """That bound where it is the same for all w."""
         least = self._bound(0.0)
         return least if least == self._bound(math.inf) else None
@@ -251,30 +251,32 @@ class StepNoise:
         reaches = self.model.reaches if self.metric.exchange is None else self.metric.reaches
         return reaches(w) + self.model.offset_bound
 
-    def reach_at(self, z: float) -> float:
-        """``reach`` where predictions are at most z."""
-        # Predictions are computed with rounding: a little room, so that clipping cuts nothing.
-        reach, y = self._bound(z * (1 + 1e-9)), self.model.row.label_bound
-        # Derivatives may be cut anywhere public: coefficients that noise drove far away must not drive noise to
-        # infinity.
-        return min(reach, _FARTHEST * self._bound(max(y, 1.0))) if math.isfinite(y) else reach
+    def bound_at(self, z: float) -> float:
+        """``bound`` where predictions are at most z, and a little more for their rounding."""
+        return min(self._bound(z * (1 + 1e-9)), self._most)
+
+    @cached_property
+    def _most(self) -> float:
+        """Coefficients that noise drove far away must not drive noise to infinity, where no set holds them back."""
+        label = self.model.row.label_bound
+        return math.inf if self.model.domain.bounded or math.isinf(label) else _FARTHEST * self._bound(max(label, 1.0))
 
     def _bound(self, z: float) -> float:
         loss = self.loss
         return (loss.rest_bound if self.share > 0 else loss.derivative_bound)(z, self.model.row.label_bound)
 
-    def sensitivity(self, reach: float) -> float:
-        return self.metric.sensitivity(self.model, reach, self.order)
+    def sensitivity(self, clip: float) -> float:
+        return self.metric.sensitivity(self.model, clip, self.order)
 
-    def scale(self, reach: float) -> float:
+    def scale(self, clip: float) -> float:
         """Standard deviation (Laplace scale for pure budgets) of the noise on each sum of one step."""
-        return self._scale(self.sensitivity(reach), self.spend.part(1 - self.share), self.steps)
+        return self._scale(self.sensitivity(clip), self.spend.part(1 - self.share), self.steps)
 
     @property
     def middle_scale(self) -> float:
         """The same for the one measurement of the middles."""
-        reach = self.loss.middle_bound(self.model.row.label_bound)
-        return self._scale(self.sensitivity(reach), self.spend.part(self.share), 1) if self.share > 0 else 0.0
+        clip = self.loss.middle_bound(self.model.row.label_bound)
+        return self._scale(self.sensitivity(clip), self.spend.part(self.share), 1) if self.share > 0 else 0.0
 
     def _scale(self, sensitivity: float, spend: Spend, steps: int) -> float:
         if spend.rho is None:
@@ -290,7 +292,7 @@ class StepNoise:
             "momentum": settings.momentum,
             "released": settings.averaging,
             "derivatives clipped to": settings.clip,
-            "scale of each sum in the first step": self.scale(self.reach(public_point(self.model))),
+            "scale of each sum in the first step": self.scale(self.bound(public_point(self.model))),
         }
 
     def draw(self, source: NoiseSource, sums: PrivateArray, scale: float) -> Floats:
@@ -301,7 +303,7 @@ class StepNoise:
 
     @property
     def simulated_scale(self) -> float:
-        """Scale of what the sums of one step are off by, on synthetic rows, for each unit of ``reach``."""
+        """Scale of what the sums of one step are off by, on synthetic rows, for each unit of ``bound``."""
         return self.scale(1.0)
 
 
@@ -318,20 +320,20 @@ def private_gradient(noise: StepNoise, rows: Table, source: NoiseSource) -> Grad
         fixed = noise.draw(source, PrivateArray(metric.sums(middles)), noise.middle_scale)
 
     def gradient(w: Floats) -> Floats:
-        reach = noise.reach(w)
-        total = rows.map_reduce(partial(part_gradient, loss=loss, w=w, reach=reach, middle=bound))
-        return model.scale * (fixed + noise.draw(source, PrivateArray(metric.sums(total)), noise.scale(reach)))
+        clip = noise.bound(w)
+        total = rows.map_reduce(partial(part_gradient, loss=loss, w=w, clip=clip, middle=bound))
+        return model.scale * (fixed + noise.draw(source, PrivateArray(metric.sums(total)), noise.scale(clip)))
 
     return gradient
 
 
-def part_gradient(part: Rows, loss: Loss, w: Floats, reach: float, middle: float | None = None) -> PrivateArray:
+def part_gradient(part: Rows, loss: Loss, w: Floats, clip: float, middle: float | None = None) -> PrivateArray:
     """(p,) ``sum_i omega_i s_i a_i`` of some rows, the derivatives at w cut to this size; ``middle`` : less their
     middles, which are at most that large."""
     derivatives = loss.derivative(part.predict(w), part.labels)
     if middle is not None:
         derivatives = derivatives - loss.cut(loss.middle(part.labels), middle)
-    return part.combine(loss.cut(derivatives, reach))
+    return part.combine(loss.cut(derivatives, clip))
 
 
 def part_middles(part: Rows, loss: Loss, bound: float) -> PrivateArray:
@@ -363,7 +365,7 @@ def descend(
     projects = domain.kind != "free"
     v = metric.coordinates(start)
     threshold = step * penalty.l1 * metric.scales
-    velocity, queried, reached = np.zeros_like(v), list[Floats](), list[Floats]()
+    velocity, queried, followed = np.zeros_like(v), list[Floats](), list[Floats]()
     for _ in range(settings.steps):
         u = v + momentum * velocity
         w = metric.coefficients(u)
@@ -379,15 +381,15 @@ def descend(
             new = metric.coordinates(project(metric.coefficients(new)))
         velocity, v = new - v, new
         queried.append(u)
-        reached.append(v)
-    return {name: project(metric.coefficients(end)) for name, end in averages(queried, reached).items()}
+        followed.append(v)
+    return {name: project(metric.coefficients(end)) for name, end in averages(queried, followed).items()}
 
 
-def averages(queried: list[Floats], reached: list[Floats]) -> dict[Averaging, Floats]:
+def averages(queried: list[Floats], followed: list[Floats]) -> dict[Averaging, Floats]:
     """What may be released of the points where gradients were ``queried`` and those that followed."""
-    later = reached[len(reached) // 2 :]
+    later = followed[len(followed) // 2 :]
     return {
-        "last": reached[-1],
+        "last": followed[-1],
         "half": np.sum(later, axis=0) / len(later),
         "all": np.sum(queried, axis=0) / len(queried),
     }

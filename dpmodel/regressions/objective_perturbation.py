@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -16,12 +17,12 @@ from dpmodel.forecast import Forecast
 from dpmodel.memo import cached
 from dpmodel.numerics.nearest_point import accelerated
 from dpmodel.privacy import NoiseSource, gaussian_delta, gaussian_mu, public_generator
-from dpmodel.regressions.descent_search import NEGLIGIBLE
-from dpmodel.regressions.excess import excess_forecast, too_noisy
+from dpmodel.regressions.excess import excess_forecast
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import projects_exactly
 from dpmodel.regressions.perturbed_objective import DENSE, Facts, PerturbedObjective
 from dpmodel.regressions.populations import Populations, Trials, side_by_side
+from dpmodel.regressions.search import NEGLIGIBLE
 from dpmodel.regressions.synthetic import coarsened, each_population, populations_of
 
 # Shares of epsilon that the curvature term ln(1 + ...) may take: the smaller, the stronger the added ridge.
@@ -43,7 +44,7 @@ class Design:
     sensitivity over standard deviation of both noises together; ``sigma`` : of the random term's entries; ``linear`` :
     what its 2-norm exceeds with probability ``_FAILURE delta / (1 + e^epsilon)`` at most; ``radius`` : the released
     point's centre is certified to lie so near the minimiser; ``output`` : standard deviation of the noise on it;
-    ``facts`` : see there.
+    ``facts`` : see there; ``ball`` : the radius of the ball that the minimiser is projected onto.
     """
 
     ridge: float
@@ -54,10 +55,92 @@ class Design:
     radius: float
     output: float
     facts: Facts
+    ball: float = math.inf
+
+    @property
+    def scales(self) -> tuple[float, float]:
+        """Of the random term's entries, and of the noise on the output."""
+        return self.sigma, self.output
+
+
+class PerturbedMinimiser(Mechanism[PrivateRegression], ABC):
+    """Release the minimiser of the objective plus a random linear term, with a little noise on it: what is the same for
+    both distributions of the noise."""
+
+    pure: ClassVar[bool] = False
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, adds_up=False)
+
+    @abstractmethod
+    def refusal(self, model: PrivateRegression, options: Options) -> str:
+        """Why the proof does not cover this model; "" where it does."""
+
+    @abstractmethod
+    def designs(self, model: PrivateRegression, options: Options) -> list[Any]:
+        """The designs that simulations compare."""
+
+    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
+        why = self.refusal(model, options)
+        if not why and model.in_blocks and model.size > DENSE:
+            why = f"more than {DENSE} coefficients take many passes, and rows in blocks cost one each"
+        if not why and model.weight <= 0:
+            why = "the losses have no weight"
+        if not why and not self.designs(model, options):
+            why = "the curvature of the loss takes all of epsilon, or double precision does not hold the numbers"
+        return Verdict(False, why) if why else YES
+
+    def chosen(self, model: PrivateRegression, options: Options) -> tuple[Any, float]:
+        """The design, and its mean excess risk on the synthetic populations."""
+        key = (self, options.epsilon, options.delta)
+        return model.cached(key, lambda: _best(model, self.designs(model, options)))
+
+    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
+        (plan, predicted), proved = self.chosen(model, options), math.inf
+        if not self.pure:
+            proved = proved_excess(model, plan, options.beta)
+        scale = "scale" if self.pure else "standard deviation"
+        usual, most = plan.facts.passes(plan.radius * plan.facts.strong / 2, plan.linear + _penalty_size(model))
+        caveats = ("coefficients are not bounded: no proved bound, a prediction only",)
+        return excess_forecast(
+            model,
+            replace(options, delta=0.0) if self.pure else options,
+            predicted=predicted,
+            at_most=proved,
+            work=f"about {usual} products with the rows, at most {most:,} on unusual data",
+            noise={
+                "kind": "laplace" if self.pure else "gaussian",
+                f"{scale} of the random linear term": plan.scales[0],
+                f"{scale} on the output": plan.scales[1],
+                "ridge added": plan.ridge * model.scale / 2,
+                "epsilon for curvature": plan.curvature,
+                "distance certified": plan.radius,
+            },
+            caveats=() if math.isfinite(proved) else caveats,
+        )
+
+    def run(
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Outcome:
+        plan, center = self.chosen(model, options)[0], public_point(model)
+        add = noise.laplace if self.pure else noise.gaussian
+        progress("minimising the perturbed objective", 0.0)
+        b = add(np.zeros(model.size), plan.scales[0])
+        plan = self.for_length(model, plan, float(np.linalg.norm(b)))
+        objective = perturbed(model, plan, b)
+        point, certified = objective.minimise(center, plan.radius, plan.linear + _penalty_size(model))
+        if not certified:
+            point = center
+        progress("minimising the perturbed objective", 1.0)
+        point = point * min(1.0, plan.ball / max(float(np.linalg.norm(point)), 1e-300))
+        w = model.domain.project(add(PrivateArray(point), plan.scales[1]))
+        return Outcome("optimal", w, None, None)
+
+    def for_length(self, model: PrivateRegression, plan: Any, length: float) -> Any:
+        """The design once the length of the random term is drawn."""
+        return plan
 
 
 @dataclass(frozen=True)
-class ObjectivePerturbation(Mechanism[PrivateRegression]):
+class ObjectivePerturbation(PerturbedMinimiser):
     """Release ``argmin_W Phi(w) + <b, w>`` plus a little noise, Phi the objective with a ridge added, b Gaussian.
 
     Source
@@ -157,105 +240,39 @@ class ObjectivePerturbation(Mechanism[PrivateRegression]):
     source: str = "Chaudhuri, Monteleoni and Sarwate 2011; Kifer, Smith and Thakurta 2012; Iyengar et al. 2019"
     ridge: float | None = None
 
-    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
+    def refusal(self, model: PrivateRegression, options: Options) -> str:
         if options.delta <= 0:
-            return Verdict(False, "its Gaussian random term needs delta > 0")
+            return "its Gaussian random term needs delta > 0"
         if not math.isfinite(model.loss.smoothness):
-            return Verdict(False, f"the {model.loss.name} loss has kinks: its minimiser moves by jumps")
+            return f"the {model.loss.name} loss has kinks: its minimiser moves by jumps"
         if not math.isfinite(model.derivative_bound):
-            return Verdict(False, "derivatives of the loss are not bounded: bound the coefficients, or clip residuals")
+            return "derivatives of the loss are not bounded: bound the coefficients, or clip residuals"
         if not math.isfinite(model.row.norm(2.0)):
-            return Verdict(False, "the 2-norm of a row is not bounded")
-        if model.in_blocks and model.size > DENSE:
-            return Verdict(False, f"more than {DENSE} coefficients take many passes, and rows in blocks cost one each")
-        if model.weight <= 0:
-            return Verdict(False, "the losses have no weight")
+            return "the 2-norm of a row is not bounded"
         if model.penalty.other is not None:
-            return Verdict(False, "the penalty has terms that are neither ridge nor l1 nor linear")
+            return "the penalty has terms that are neither ridge nor l1 nor linear"
         if not projects_exactly(model.domain):
-            return Verdict(False, "the set's projection is not exact, so that no minimiser can be certified")
+            return "the set's projection is not exact, so that no minimiser can be certified"
         if model.penalty.l1.any() and model.domain.kind != "free":
-            return Verdict(False, "an l1 penalty and a set together: no exact proximal step")
+            return "an l1 penalty and a set together: no exact proximal step"
         if self.ridge is not None and self.ridge + 2 * model.penalty.ridge.min() / model.scale <= 0:
-            return Verdict(False, "ridge=0 and coefficients without a ridge: the objective is not strongly convex")
-        if not any(self._design(model, options, ridge) for ridge in self._ridges(model, options)):
-            return Verdict(False, "the curvature of the loss takes all of epsilon at this ridge, or double precision "
-                           "does not hold the numbers")  # fmt: skip
-        return YES
+            return "ridge=0 and coefficients without a ridge: the objective is not strongly convex"
+        return ""
 
-    # ------------------------------------------------------------------ noise
-    def _ridges(self, model: PrivateRegression, options: Options) -> tuple[float, ...]:
-        if self.ridge is not None:
-            return (self.ridge,)
-        shares = _SHARES if model.size <= 1000 else _SHARES[1::2]
-        try:
-            wanted = [ridge_for(model, share * options.epsilon) for share in shares]
-        except ArithmeticError:  # losses whose curvature, or an epsilon, is not told from 0
-            return ()
-        return tuple(dict.fromkeys(wanted))
+    def designs(self, model: PrivateRegression, options: Options) -> list[Design]:
+        return _designs(model, self.ridge, options.epsilon, options.delta)
 
-    def _design(self, model: PrivateRegression, options: Options, ridge: float) -> Design | None:
-        key = ("objective-perturbation", ridge, options.epsilon, options.delta)
-        return model.cached(key, lambda: design(model, options.epsilon, options.delta, ridge))
 
-    def _choose(self, model: PrivateRegression, options: Options) -> tuple[Design, float]:
-        """The design, and its mean excess risk on the synthetic populations."""
-
-        def chosen() -> tuple[Design, float]:
-            ridges = self._ridges(model, options)
-            found = [plan for plan in (self._design(model, options, ridge) for ridge in ridges) if plan is not None]
-            few = coarsened(side_by_side(each_population(model)[:: 1 if model.size <= _MANY else 2]))
-            most = max(1, _SIDE_BY_SIDE // (few.count * max(model.size, few.points)))
-            parts = [found[at : at + most] for at in range(0, len(found), most)]
-            errors = np.concatenate([predicted_excesses(model, part, few, steps=_FIRST_STEPS) for part in parts])
-            if model.scores > 1:  # as settings of descents are chosen: hard populations do not decide for easy ones
-                errors = np.log(NEGLIGIBLE + np.clip(errors / np.maximum(few.nothing, 1e-300), 0.0, 1.0))
-            best = found[int(np.argmin(errors.mean(axis=1)))]
-            draws = max(1, min(_DRAWS, _SHARED // model.size))
-            return best, float(predicted_excesses(model, [best], populations_of(model), draws).mean())
-
-        return model.cached((self, options.epsilon, options.delta), chosen)
-
-    # ------------------------------------------------------------------ forecast and run
-    def bound(self, model: PrivateRegression, options: Options) -> float:
-        return too_noisy(model, options)
-
-    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
-        plan, predicted = self._choose(model, options)
-        proved = proved_excess(model, plan, options.beta)
-        return excess_forecast(
-            model,
-            options,
-            predicted=predicted,
-            at_most=proved,
-            work=_work(model, plan),
-            noise={
-                "kind": "gaussian",
-                "standard deviation of the random linear term": plan.sigma,
-                "standard deviation on the output": plan.output,
-                "ridge added": plan.ridge * model.scale / 2,
-                "epsilon for curvature": plan.curvature,
-                "distance certified": plan.radius,
-            },
-            caveats=()
-            if math.isfinite(proved)
-            else ("coefficients are not bounded: no proved bound, a prediction only",),
-        )
-
-    def run(
-        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Outcome:
-        plan, _ = self._choose(model, options)
-        progress("minimising the perturbed objective", 0.0)
-        center = public_point(model)
-        b = noise.gaussian(np.zeros(model.size), plan.sigma)
-        objective = perturbed(model, plan, b)
-        point, certified = objective.minimise(center, plan.radius, plan.linear + _penalty_size(model))
-        if not certified:  # see (5)
-            point = center
-        progress("minimising the perturbed objective", 1.0)
-        w = model.domain.project(noise.gaussian(PrivateArray(point), plan.output))
-        return Outcome("optimal", w, None, None)
+def _best(model: PrivateRegression, found: Sequence[Any]) -> tuple[Any, float]:
+    few = coarsened(side_by_side(each_population(model)[:: 1 if model.size <= _MANY else 2]))
+    most = max(1, _SIDE_BY_SIDE // (few.count * max(model.size, few.points)))
+    parts = [found[at : at + most] for at in range(0, len(found), most)]
+    errors = np.concatenate([predicted_excesses(model, part, few, steps=_FIRST_STEPS) for part in parts])
+    if model.scores > 1:  # as settings of descents are chosen: hard populations do not decide for easy ones
+        errors = np.log(NEGLIGIBLE + np.clip(errors / np.maximum(few.nothing, 1e-300), 0.0, 1.0))
+    best = found[int(np.argmin(errors.mean(axis=1)))]
+    draws = max(1, min(_DRAWS, _SHARED // model.size))
+    return best, float(predicted_excesses(model, [best], populations_of(model), draws).mean())
 
 
 # ---------------------------------------------------------------------- from public facts to noise
@@ -307,6 +324,17 @@ def ridge_for(model: PrivateRegression, curvature: float) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if leverage(model, middle) <= wanted else (middle, high)
     return high
+
+
+@cached
+def _designs(model: PrivateRegression, ridge: float | None, epsilon: float, delta: float) -> list[Design]:
+    shares = _SHARES if model.size <= 1000 else _SHARES[1::2]
+    try:
+        ridges = [ridge_for(model, share * epsilon) for share in shares] if ridge is None else [ridge]
+    except ArithmeticError:  # losses whose curvature, or an epsilon, is not told from 0
+        return []
+    found = (design(model, epsilon, delta, each) for each in dict.fromkeys(ridges))
+    return [each for each in found if each is not None]
 
 
 def design(model: PrivateRegression, epsilon: float, delta: float, ridge: float) -> Design | None:
@@ -408,12 +436,6 @@ def facts_of(model: PrivateRegression, ridge: float, strong: float, length: floa
     )
 
 
-def _work(model: PrivateRegression, plan: Any) -> str:
-    """The products with the rows in words: the usual number and the largest."""
-    usual, most = plan.facts.passes(plan.radius * plan.facts.strong / 2, plan.linear + _penalty_size(model))
-    return f"about {usual} products with the rows, at most {most:,} on unusual data"
-
-
 def _penalty_size(model: PrivateRegression) -> float:
     return float(np.linalg.norm(np.abs(model.penalty.linear) + model.penalty.l1)) / model.scale
 
@@ -422,9 +444,8 @@ def perturbed(model: PrivateRegression, plan: Any, b: Floats) -> PerturbedObject
     """The objective that ``run`` minimises. Reads the rows."""
     h = plan.ridge + 2 * model.penalty.ridge / model.scale
     linear = b + model.penalty.linear / model.scale - plan.ridge * public_point(model)
-    return PerturbedObjective(
-        model.read_table(), model.loss, plan.facts, model.domain, model.penalty, model.scale, h, linear
-    )
+    given = model.read_table(), model.loss, plan.facts, model.domain, model.penalty, model.scale, h, linear
+    return PerturbedObjective(*given, plan.ball)
 
 
 # ---------------------------------------------------------------------- forecasts

@@ -20,40 +20,8 @@ from dpmodel._types import Floats, Integers
 from dpmodel.regressions.losses import sigmoid, softmax, softplus
 from dpmodel.regressions.model import PrivateRegression, public_point, shift_of
 
-_TABLE = np.concatenate([[0.0], np.geomspace(1e-3, 1e4, 99)])
 _TRIES = 80  # of the search for least values; half as many where a projection is a solve of its own
 _SETTLED = 1e-4  # share of what was gained on the public point that no try gained any more
-
-
-def simulated_reaches(
-    fixed: Sequence[float | None],
-    bounds: Sequence[Callable[[float], float]],
-    size: float,
-    predictions: Callable[[Floats], Floats],
-) -> Callable[[Floats], Floats]:
-    """w (rows, p) -> (rows, 1) how large derivatives may be there, rows being in equal parts of settings: ``fixed``, or
-    else the bounds at the largest ``predictions`` of w, from a table in units of ``size``: as precise as simulations
-    are, and fast."""
-    grid = _TABLE * (size if 0 < size < math.inf else 1.0)
-    parts: dict[Callable[[float], float], list[int]] = {}
-    for k, (reach, bound) in enumerate(zip(fixed, bounds, strict=True)):
-        if reach is None:
-            parts.setdefault(bound, []).append(k)
-    tables = [(np.array([bound(z) for z in grid.tolist()]), which) for bound, which in parts.items()]
-    known = np.array([[reach or 0.0] for reach in fixed])
-    alike = len(tables) == 1 and len(tables[0][1]) == len(fixed)
-
-    def reaches(w: Floats) -> Floats:
-        if alike:
-            return np.asarray(np.interp(predictions(w), grid, tables[0][0])[:, None])
-        out = np.repeat(known, w.shape[0] // len(fixed), axis=1)
-        if tables:
-            z = predictions(w).reshape(out.shape)
-            for table, which in tables:
-                out[which] = np.interp(z[which], grid, table)
-        return out.reshape(-1, 1)
-
-    return reaches
 
 
 _EACH = ("mean", "variance", "common", "truth", "coins", "noise", "tied", "room")

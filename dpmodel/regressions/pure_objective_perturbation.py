@@ -8,60 +8,37 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpmodel._types import PrivateArray
-from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
-from dpmodel.forecast import Forecast
+from dpmodel.contract import Options
 from dpmodel.memo import cached
-from dpmodel.privacy import NoiseSource
-from dpmodel.regressions.excess import excess_forecast
-from dpmodel.regressions.model import PrivateRegression, public_point
+from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.objective_perturbation import (
+    Design,
+    PerturbedMinimiser,
     _levers,
     _penalty_size,
-    _work,
     facts_of,
-    perturbed,
-    predicted_excesses,
 )
-from dpmodel.regressions.perturbed_objective import DENSE, Facts
-from dpmodel.regressions.synthetic import coarsened, populations_of
+from dpmodel.regressions.perturbed_objective import Facts
 
 _OUTPUT = 0.01  # part of epsilon that the noise on the output takes
 _FACTORS = (0.25, 1.0, 4.0)  # of the ridge by rule: those that the simulation compares
-_DRAWS, _SHARED = 4, 500  # draws of the noise per population; times columns, so many
 _ROUNDED = 1 - 1e-12  # of a share of epsilon: what rounding of these formulas and the noise's grid may add
 
 
 @dataclass(frozen=True)
-class PureDesign:
-    """The noise for one budget. In the unit of the sum of losses.
+class PureDesign(Design):
+    """As ``Design``, with Laplace noise. ``linear`` : a length of the random term that is hardly ever exceeded."""
 
-    ``ridge`` : added ``ridge ||w||^2 / 2``; ``scale`` : of the random term's entries; ``ball`` : radius of the ball
-    that the minimiser is projected onto; ``radius`` : the released point's centre is certified to lie so near it;
-    ``output_scale`` : of the noise on it; ``linear`` : a length of the random term that is hardly ever exceeded.
-    """
-
-    ridge: float
-    scale: float
-    ball: float
-    radius: float
-    output_scale: float
-    linear: float
-    facts: Facts
+    scale: float = 0.0
+    output_scale: float = 0.0
 
     @property
-    def sigma(self) -> float:
-        """Standard deviation of the random term's entries."""
-        return math.sqrt(2) * self.scale
-
-    @property
-    def output(self) -> float:
-        """Standard deviation of the noise on the output."""
-        return math.sqrt(2) * self.output_scale
+    def scales(self) -> tuple[float, float]:
+        return self.scale, self.output_scale
 
 
 @dataclass(frozen=True)
-class PureObjectivePerturbation(Mechanism[PrivateRegression]):
+class PureObjectivePerturbation(PerturbedMinimiser):
     """Release ``argmin_w Phi(w) + <b, w>``, Phi the logistic objective with a ridge, b of Laplace numbers.
 
     Source
@@ -115,61 +92,27 @@ class PureObjectivePerturbation(Mechanism[PrivateRegression]):
         Refuses by ``eligible``: other losses, clips, sets, penalties with kinks, rows without a bound on the 1-norm.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, adds_up=False)
+    pure: ClassVar[bool] = True
     name: str = "pure-objective-perturbation"
     source: str = "Chaudhuri, Monteleoni and Sarwate 2011; Iyengar et al. 2019"
 
-    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
+    def refusal(self, model: PrivateRegression, options: Options) -> str:
         if model.loss.name not in ("logistic", "binary_logistic") or model.row.label_bound > 1:
-            return Verdict(False, "its argument is for logistic losses of two classes, whose steepest losses are flat")
+            return "its argument is for logistic losses of two classes, whose steepest losses are flat"
         if math.isfinite(model.loss.clip):
-            return Verdict(False, "where derivatives are cut, the steepest losses are not flat")
+            return "where derivatives are cut, the steepest losses are not flat"
         if model.domain.kind != "free" or not model.penalty.smooth:
-            return Verdict(False, "sets and penalties with kinks: the minimiser has no density")
+            return "sets and penalties with kinks: the minimiser has no density"
         if not math.isfinite(model.row.norm(1.0)) or model.row.norm(1.0) == 0:
-            return Verdict(False, "the 1-norm of a row is not bounded")
-        if model.in_blocks and model.size > DENSE:
-            return Verdict(False, f"more than {DENSE} coefficients take many passes, and rows in blocks cost one each")
-        if model.weight <= 0:
-            return Verdict(False, "the losses have no weight")
-        if not _designs(model, options.epsilon):
-            return Verdict(False, "double precision does not hold the numbers, or curvature takes all of epsilon")
-        return YES
+            return "the 1-norm of a row is not bounded"
+        return ""
 
-    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
-        plan, predicted = _chosen(model, options.epsilon)
-        return excess_forecast(
-            model,
-            replace(options, delta=0.0),
-            predicted=predicted,
-            work=_work(model, plan),
-            noise={
-                "kind": "laplace",
-                "scale of the random linear term": plan.scale,
-                "scale on the output": plan.output_scale,
-                "ridge added": plan.ridge * model.scale / 2,
-                "distance certified": plan.radius,
-            },
-            caveats=("coefficients are not bounded: no proved bound, a prediction only",),
-        )
+    def designs(self, model: PrivateRegression, options: Options) -> list[PureDesign]:
+        return _designs(model, options.epsilon)
 
-    def run(
-        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Outcome:
-        plan, _ = _chosen(model, options.epsilon)
-        progress("minimising the perturbed objective", 0.0)
-        b = noise.laplace(np.zeros(model.size), plan.scale)
-        length = float(np.linalg.norm(b))
-        if length > plan.linear:  # see (3): more steps
-            plan = replace(plan, facts=_facts(model, plan.ridge, length))
-        objective = replace(perturbed(model, plan, b), ball=plan.ball)
-        center = public_point(model)
-        point, certified = objective.minimise(center, plan.radius, length + _penalty_size(model))
-        if not certified:  # no draw comes here, see (3)
-            point = center
-        progress("minimising the perturbed objective", 1.0)
-        point = point * min(1.0, plan.ball / max(float(np.linalg.norm(point)), 1e-300))
-        return Outcome("optimal", noise.laplace(PrivateArray(point), plan.output_scale), None, None)
+    def for_length(self, model: PrivateRegression, plan: PureDesign, length: float) -> PureDesign:
+        """More steps for a long one, see (3)."""
+        return plan if length <= plan.linear else replace(plan, linear=length, facts=_facts(model, plan.ridge, length))
 
 
 # ---------------------------------------------------------------------- from public facts to noise
@@ -238,7 +181,9 @@ def design(model: PrivateRegression, epsilon: float, ridge: float) -> PureDesign
     except (ArithmeticError, ValueError):
         return None
     holds = all(0 < number < math.inf for number in numbers) and radius < 1e-3 * ball and steps <= 10_000_000
-    return PureDesign(ridge, scale, ball, radius, output, linear, facts) if holds else None
+    root = math.sqrt(2)
+    found = PureDesign(ridge, 0.0, 0.0, root * scale, linear, radius, root * output, facts, ball, scale, output)
+    return found if holds else None
 
 
 def _facts(model: PrivateRegression, ridge: float, length: float) -> Facts:
@@ -246,7 +191,7 @@ def _facts(model: PrivateRegression, ridge: float, length: float) -> Facts:
 
 
 @cached
-def _designs(model: PrivateRegression, epsilon: float) -> tuple[PureDesign, ...]:
+def _designs(model: PrivateRegression, epsilon: float) -> list[PureDesign]:
     moved = model.largest_weight * model.row.sensitivity(1.0, 1.0) / epsilon
     rule, own = math.sqrt(2) * moved, float(_own(model).min())
     # g / beta >= kappa, for the least beta
@@ -254,17 +199,7 @@ def _designs(model: PrivateRegression, epsilon: float) -> tuple[PureDesign, ...]
     wanted = [*(factor * rule for factor in _FACTORS), *([free] if 0.1 < free / rule < 100 else [])]
     ridges = dict.fromkeys(max(ridge - own, 0.0) for ridge in wanted)
     found = [design(model, epsilon, ridge) for ridge in ridges if ridge + own > 0]
-    return tuple(each for each in found if each is not None)
-
-
-@cached
-def _chosen(model: PrivateRegression, epsilon: float) -> tuple[PureDesign, float]:
-    """The design, and its mean excess risk on the synthetic populations."""
-    plans = _designs(model, epsilon)
-    few = coarsened(populations_of(model))
-    best = plans[int(np.argmin(predicted_excesses(model, plans, few).mean(axis=1)))]
-    draws = max(1, min(_DRAWS, _SHARED // model.size))
-    return best, float(predicted_excesses(model, [best], populations_of(model), draws).mean())
+    return [each for each in found if each is not None]
 
 
 PURE_OBJECTIVE_PERTURBATION = PureObjectivePerturbation()

@@ -6,19 +6,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Protocol
 
 import numpy as np
-import scipy.sparse as sp
 
-from dpmodel._types import Floats, PrivateArray
+from dpmodel._types import Floats
 from dpmodel.contract import Progress, counted, no_progress
 from dpmodel.errors import SpecificationError
-from dpmodel.regressions.losses import Loss
+from dpmodel.privacy.spend import Spend
 from dpmodel.regressions.model import PrivateRegression, public_point
-from dpmodel.regressions.noisy_gradient import part_gradient
+from dpmodel.regressions.noisy_gradient import StepNoise, plain_metric
 from dpmodel.regressions.populations import Populations, Trials
-from dpmodel.regressions.rows import Rows, Table
+from dpmodel.regressions.search import Compared, clipped
 from dpmodel.regressions.synthetic import populations_of, walkers
 
 
@@ -76,111 +74,25 @@ def walk(
     shares: Floats,
     w: Floats,
     toward: Callable[[Floats], Floats],
-    moved: Callable[[float, Floats], None] | None = None,
     progress: Progress = no_progress,
 ) -> Floats:
     """(p,) the point released, from w on: at each w on the path a step towards v = ``toward(w)``.
 
-    ``sizes``, ``shares`` : those of ``Steps``, (T,), or (T, B, 1) for B walks side by side from w (B, p). ``moved`` :
-    called with (size, v) of every step but the last.
+    ``sizes``, ``shares`` : those of ``Steps``, (T,), or (T, B, 1) for B walks side by side from w (B, p).
     """
     out, count = np.zeros_like(w), len(sizes)
     step = counted(f"walk towards vertices, {count} steps", count, progress)
-    for t, (size, share) in enumerate(zip(sizes, shares, strict=True)):
+    for size, share in zip(sizes, shares, strict=True):
         step()
-        v = toward(w)
-        w = w + size * (v - w)
+        w = w + size * (toward(w) - w)
         if np.any(share):
             out += share * w
-        if moved is not None and t + 1 < count:
-            moved(float(size), v)
     return out
 
 
-# -------------------------------------------------------------------------------------------------- on the rows
-class Path(Protocol):
-    """The sums over private rows at a point that moves along the path."""
-
-    def move(self, size: float, v: Floats) -> None:
-        """From w to ``w + size (v - w)``."""
-        ...
-
-    def sums(self, loss: Loss, reach: float, middle: float | None = None) -> PrivateArray:
-        """(p,) ``sum_i omega_i s_i a_i``, the derivatives cut to +-reach (less their middles of at most ``middle``)."""
-        ...
-
-
-def path_of(table: Table, start: Floats) -> Path:
-    rows = table.in_memory
-    return BlockPath(table, start) if rows is None else MemoryPath(rows, start)
-
-
-class BlockPath:
-    """Rows in blocks: predictions are computed anew from the point, in one pass with the sums."""
-
-    def __init__(self, table: Table, start: Floats) -> None:
-        self.table, self.point = table, start
-
-    def move(self, size: float, v: Floats) -> None:
-        self.point = self.point + size * (v - self.point)
-
-    def sums(self, loss: Loss, reach: float, middle: float | None = None) -> PrivateArray:
-        return self.table.map_reduce(partial(part_gradient, loss=loss, w=self.point, reach=reach, middle=middle))
-
-
-class MemoryPath:
-    """Rows in memory, with their predictions. A step to a point with few entries costs these columns only: for that,
-    CSR blocks are copied by columns once."""
-
-    def __init__(self, rows: Rows, start: Floats) -> None:
-        self.rows, self.predictions = rows, PrivateArray(rows.predict(start))
-        self._columns: dict[int, Any] = {}
-
-    def move(self, size: float, v: Floats) -> None:
-        """Row i's prediction depends on row i and on released numbers alone."""
-        self.predictions *= 1 - size
-        self.predictions += size * self._predict(v)
-
-    def sums(self, loss: Loss, reach: float, middle: float | None = None) -> PrivateArray:
-        derivatives = loss.derivative(self.predictions, self.rows.labels)
-        if middle is not None:
-            derivatives = derivatives - np.clip(loss.middle(self.rows.labels), -middle, middle)
-        return PrivateArray(self.rows.combine(np.clip(derivatives, -reach, reach)))
-
-    def _predict(self, v: Floats) -> Floats:
-        rows, support = self.rows, np.flatnonzero(v)
-        if 8 * support.size > v.size:
-            return rows.predict(v)
-        z = np.zeros(rows.count) if rows.offset is None else rows.offset.copy()
-        for matrix, start in rows.blocks:
-            inside = support[(support >= start) & (support < start + matrix.shape[1])]
-            if inside.size:
-                if sp.issparse(matrix) and start not in self._columns:
-                    self._columns[start] = sp.csc_array(matrix)
-                z += self._columns.get(start, matrix)[:, inside - start] @ v[inside]
-        return z
-
-
-def reach_of(model: PrivateRegression, w: Floats, clip: float = math.inf) -> float:
-    """Largest size of a derivative at the released point w; derivatives are cut to it, so that it holds as computed."""
-    fixed = fixed_reach(model, clip)
-    return reach_at(model, float(predictions(model, w[None])[0]), clip) if fixed is None else fixed
-
-
-def fixed_reach(model: PrivateRegression, clip: float) -> float | None:
-    """That size where it is the same for all w: derivatives reach further for larger predictions."""
-    least = model.loss.derivative_bound(0.0, model.row.label_bound)
-    return min(model.derivative_bound, clip) if clip <= least else None
-
-
-def predictions(model: PrivateRegression, w: Floats) -> Floats:
-    """(B,) largest sizes of predictions of w (B, p) over the rows allowed."""
-    return np.minimum(model.row.reaches(w) + model.offset_bound, model.prediction_bound)
-
-
-def reach_at(model: PrivateRegression, prediction: float, clip: float) -> float:
-    """``reach_of`` where predictions are at most that large."""
-    return min(model.loss.derivative_bound(prediction, model.row.label_bound), model.derivative_bound, clip)
+def bounds_on_derivatives(model: PrivateRegression, clip: float) -> StepNoise:
+    """How large derivatives are at released points where they are cut to ``clip``; of the noise nothing is meant."""
+    return StepNoise(clipped(model, clip), plain_metric(model), Spend(1.0, None), 1, 0.0)
 
 
 # -------------------------------------------------------------------------------------------------- proved bounds
@@ -242,16 +154,14 @@ def start_gap(model: PrivateRegression) -> float:
     start = public_point(model)
     derivative = model.penalty.derivative(start)
     public = float(np.abs(derivative).max(initial=0.0)) * model.domain.diameter(1.0) if derivative.any() else 0.0
-    return model.weight * reach_of(model, start) * row_diameter(model) + public
+    return model.weight * bounds_on_derivatives(model, math.inf).bound(start) * row_diameter(model) + public
 
 
 # -------------------------------------------------------------------------------- simulated walks
 
 
-# What one step of simulated walks does: (gradients of the data part (rows, p), w (rows, p)) -> v (rows, p).
-Pick = Callable[[Floats, Floats], Floats]
-# A fresh one for these settings, side by side as said; the number is that of the first run, which tells their noise.
-Maker = Callable[[Sequence[Steps], Trials, int], Pick]
+# (settings, populations) mean excess risk of walks of the same number of steps, over runs with these seeds.
+Excess = Callable[[Sequence[Steps], Populations, Sequence[int]], Floats]
 
 MOST_STEPS = 256
 _FIRST_STEPS = 16
@@ -265,63 +175,48 @@ _TIE = 0.01  # settings stay unless others are better by more: less may be luck
 _SIDE_BY_SIDE = 500_000  # numbers in the largest arrays of walks side by side
 
 
-def walked(populations: Populations, settings: Sequence[Steps], maker: Maker, runs: int, first: int = 0) -> Floats:
-    """(settings, runs, populations) excess risk of walks of the same number of steps."""
-    trials = Trials(populations, len(settings), runs)
-    rows, clip = trials.rows, trials.each([steps.clip for steps in settings])
-    sizes, shares = (trials.each([getattr(steps, name) for steps in settings]).T for name in ("sizes", "shares"))
-    pick = maker(settings, trials, first)
-    return trials.excess(
-        walk(sizes[..., None], shares[..., None], rows.start, lambda w: pick(rows.gradients(w, clip), w))
-    )
+def trial_walks(settings: Sequence[Steps], trials: Trials, toward: Callable[[Floats], Floats]) -> Floats:
+    """(rows, p) what walks side by side release; those of more than ``MOST_STEPS`` steps are cut there."""
+    few = [replace(steps, count=min(steps.count, MOST_STEPS)) for steps in settings]
+    sizes, shares = (trials.each([getattr(steps, name) for steps in few]).T for name in ("sizes", "shares"))
+    return walk(sizes[..., None], shares[..., None], trials.rows.start, toward)
 
 
-def predicted(model: PrivateRegression, steps: Steps, maker: Maker) -> float:
-    """Mean excess risk over the populations of forecasts.
-
-    Walks of more than ``MOST_STEPS`` steps are cut there; ``maker`` is asked with the settings given, so that the noise
-    is that of all of them.
-    """
-    few, runs = (
-        replace(steps, count=min(steps.count, MOST_STEPS)),
-        max(1, min(4, MOST_STEPS // steps.count, _NUMBERS // model.size)),
-    )
-    return float(np.mean(walked(populations_of(model), [few], lambda _, *rest: maker([steps], *rest), runs, 1000)))
+def predicted(model: PrivateRegression, steps: Steps, excess: Excess) -> float:
+    """Mean excess risk over the populations of forecasts."""
+    runs = max(1, min(4, MOST_STEPS // steps.count, _NUMBERS // model.size))
+    return float(excess([steps], populations_of(model), range(1000, 1000 + runs)).mean())
 
 
-def settings_losses(
-    model: PrivateRegression, settings: Sequence[Steps], maker: Maker, together: bool = False
-) -> Floats:
-    """(settings,) how settings with the same number of steps are compared: the excess in shares of what knowing nothing
-    costs in the population with most to be gained (at the same strength of signal); of these (plus 0.1) the geometric
-    mean over the populations that choose, because a share of 0.03 in place of 0.3 is worth more than 1 in place of 1.2.
-    ``together`` : all side by side, whatever memory that takes.
-    """
+def settings_losses(model: PrivateRegression, settings: Sequence[Steps], excess: Excess) -> list[float]:
+    """How settings with the same number of steps are compared: the excess in shares of what knowing nothing costs in
+    the population with most to be gained (at the same strength of signal); of these (plus 0.1) the geometric mean over
+    the populations that choose, because a share of 0.03 in place of 0.3 is worth more than 1 in place of 1.2."""
     populations, unit = walkers(model)
-    runs = max(1, min(_SHORT // settings[0].count, 4, _NUMBERS // model.size))
-    most = max(1, _SIDE_BY_SIDE // (runs * populations.count * max(model.size, populations.points)))
-    most = len(settings) if together else most
-    parts = [settings[at : at + most] for at in range(0, len(settings), most)]
-    shares = np.concatenate([walked(populations, part, maker, runs).mean(axis=1) / unit for part in parts])
-    return np.asarray(np.log(np.maximum(shares, 0.0) + _NEGLIGIBLE).mean(axis=1))
+    shares = excess(settings, populations, range(_runs(model, settings[0].count))) / unit
+    return list(np.log(np.maximum(shares, 0.0) + _NEGLIGIBLE).mean(axis=1).tolist())
 
 
-def chosen_steps(model: PrivateRegression, maker: Maker, given: dict[str, float], most: int = MOST_STEPS) -> Steps:
+def _runs(model: PrivateRegression, count: int) -> int:
+    return max(1, min(_SHORT // count, 4, _NUMBERS // model.size))
+
+
+def chosen_steps(model: PrivateRegression, excess: Excess, given: dict[str, float], most: int = MOST_STEPS) -> Steps:
     """The settings with the least ``settings_losses``; those ``given`` stay.
 
     One setting moves at a time: T by factors 2, the clip, the rate, and T again. Where nothing is learnt in few steps,
     neither with the least noise nor with short steps, the rest is not searched.
     """
-    bound = model.derivative_bound
-    seen: dict[Steps, float] = {}
+    bound, populations = model.derivative_bound, walkers(model)[0]
+    width = populations.count * max(model.size, populations.points)
 
-    def least(settings: Sequence[Steps]) -> Steps:
-        new = [steps for steps in dict.fromkeys(settings) if steps not in seen]
-        if new:
-            seen.update(zip(new, settings_losses(model, new, maker).tolist(), strict=True))
-        enough = min(seen[steps] for steps in settings) + _TIE
-        return next(steps for steps in settings if seen[steps] <= enough)
+    def risks(settings: Sequence[Steps]) -> list[float]:
+        at_once = max(1, _SIDE_BY_SIDE // (_runs(model, settings[0].count) * width))
+        parts = [settings[at : at + at_once] for at in range(0, len(settings), at_once)]
+        return [loss for part in parts for loss in settings_losses(model, part, excess)]
 
+    compared = Compared(risks)
+    least = partial(compared.least, rank=float, tie=_TIE)
     clips = [share * bound if share < 1 else math.inf for share in _CLIPS] if math.isfinite(bound) else [math.inf]
     clip = given.get("clip", clips[min(2, len(clips) - 1)])
     clips = [clip] if "clip" in given else clips
@@ -333,7 +228,7 @@ def chosen_steps(model: PrivateRegression, maker: Maker, given: dict[str, float]
         for rate in dict.fromkeys((start.rate, *rates[1:2]))
     ]
     best = least([start, *cautious])
-    if seen[best] > _HOPELESS:
+    if compared.risk(best) > _HOPELESS:
         return best
     best, moves = start, "steps" not in given
     # What clips and rates are good for shows in walks of medium length.

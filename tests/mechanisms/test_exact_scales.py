@@ -67,18 +67,14 @@ DRAWS = {
     "regressions/noisy_gradient.py:draw": "test_random_neighbours_cost_all_of_the_budget_and_no_more",
     "regressions/descent.py:_multiplier": "test_what_subsampling_is_told_to_compose",
     "regressions/descent.py:gradient": "test_what_subsampling_is_told_to_compose",
-    "regressions/gaussian_frank_wolfe.py:run_as_given":
-    "test_published_noise_is_the_printed_one_where_that_is_enough",
-    "regressions/frank_wolfe.py:select_signed": "test_signs_drawn_apart_have_the_law_of_one_choice",
     "regressions/objective_perturbation.py:run": "test_run_releases_that_point",
-    "regressions/pure_objective_perturbation.py:run": "test_what_is_drawn_pays_for_gradient_and_radius",
     "regressions/quantile_exponential.py:run": "test_half_the_range_would_not_do",
     "regressions/sufficient_statistics.py:run_as_given": "least_squares-sufficient-statistics",
 }  # fmt: skip
 # They draw about made-up data, for forecasts and demonstrations.
 PUBLIC = {
-    "exact/cones.py:public_noise", "regressions/descent_search.py:simulated",
-    "regressions/gaussian_frank_wolfe.py:_simulated_pick", "teach/reconstruction.py:randomised_response",
+    "exact/cones.py:public_noise", "regressions/search.py:simulated",
+    "teach/reconstruction.py:randomised_response",
 }  # fmt: skip
 
 

@@ -68,7 +68,7 @@ def test_secret_samples_compose_basically(outputs: int, rate: float, steps: int,
         return subsampled_epsilon(multiplier, rate, outputs * steps, 1e-6, replace=True)
 
     assert price() <= 1.0 and not mechanism.serves.adds_up
-    monkeypatch.setattr(NoisyDescent, "gaussian", True)
+    monkeypatch.setattr(NoisyDescent, "mu_gdp", True)
     assert rate > 1e-3 or outputs < 10 or price() > 1.0
 
 

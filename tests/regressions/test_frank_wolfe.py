@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -22,13 +22,13 @@ from dpmodel.contract import Options
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy import SeededSource, pure_composition_delta, zcdp_rho
 from dpmodel.regressions import frank_wolfe
-from dpmodel.regressions.frank_wolfe import FrankWolfe, private_walk, selection_epsilon
+from dpmodel.regressions.frank_wolfe import FrankWolfe, selection_epsilon
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.penalties import Penalty
 from dpmodel.regressions.populations import side_by_side
-from dpmodel.regressions.sets import FreeSpace, L1Ball
+from dpmodel.regressions.sets import L1Ball
 from dpmodel.regressions.synthetic import each_population
-from dpmodel.regressions.walk import Steps, excess_bound, walked
+from dpmodel.regressions.walk import Steps, excess_bound
 
 CLOSE = 4e-3  # rounding allowances enlarge ranges by less than this share
 FALSE_ALARM = 1e-7
@@ -40,6 +40,24 @@ class Scripted(Replay):
 
     def noisy_max(self, scores: Any, scale: float, *, kind: Any) -> int:
         return int(self._answer(kind, scores, scale, lambda values, _: np.size(values) - 1))
+
+
+@dataclass(frozen=True)
+class Given(FrankWolfe):
+    """With these settings, and so much for each choice."""
+
+    taken: Steps = field(default_factory=partial(Steps, 1))
+    each: float = 1.0
+
+    def settings(self, model: PrivateRegression, options: Options) -> Steps:
+        return self.taken
+
+    def selection_epsilon(self, options: Options, steps: int) -> float:
+        return self.each
+
+
+def private_walk(model: PrivateRegression, steps: Steps, epsilon: float, pure: bool, source: Any) -> Any:
+    return Given(taken=steps, each=epsilon).run(model, Options(1.0, 0.0 if pure else 1e-6), source).x
 
 
 # ------------------------------------------------------------------------------------- brute-force sensitivity
@@ -145,19 +163,6 @@ def test_slopes_are_cut_whatever_the_rows_are() -> None:
     assert 0 < moves(*sources, 0).max() <= selection_epsilon(options, 2) * (1 + 1e-9)
 
 
-def test_signs_drawn_apart_have_the_law_of_one_choice() -> None:
-    derivatives, apart, epsilon = np.array([0.3, -2.0, 0.0, 700.0, -701.0]), 4.0, 0.9
-    found = np.zeros(10)
-    for j, sign in itertools.product(range(5), range(2)):
-        source = Scripted(0, [j, sign])
-        assert frank_wolfe.select_signed(derivatives, apart, epsilon, source) == j + 5 * sign
-        first, second = (distribution_of(*asked) for asked in source.asked)
-        found[j + 5 * sign] = first[j] * second[sign]
-    np.testing.assert_allclose(
-        found, distribution_of("exponential", np.concatenate([-derivatives, derivatives]), apart / epsilon), rtol=1e-9
-    )
-
-
 # ---------------------------------------------------------------------------------------------- what it says and does
 def sparse_truth(n: int, p: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
@@ -212,7 +217,8 @@ def test_predictions_are_what_happens() -> None:
     mechanism = FrankWolfe(steps=32, rate=0.0, clip=0.5)
     steps = mechanism.settings(blank, options)
     epsilon = selection_epsilon(options, 32)
-    foreseen = walked(side_by_side([risk]), [steps], partial(frank_wolfe.simulated_pick, blank, epsilon), 12).mean()
+    among = side_by_side([risk])
+    foreseen = frank_wolfe.simulated_excess(blank, lambda _: epsilon, [steps], among, range(12)).mean()
     found, rng = [], np.random.default_rng(0)
     for seed in range(12):
         X = rng.choice([-1.0, 1.0], size=(n, p))
@@ -235,31 +241,15 @@ def test_sparse_rows_give_the_same_point_and_every_step_is_one_pass() -> None:
         rows = model.read_rows()
 
         class Counting(type(rows)):  # type: ignore[misc]
-            def combine(self, coefficients: np.ndarray) -> Any:
-                passes.append(coefficients.size)
-                return super().combine(coefficients)
+            def map_reduce(self, *given: Any) -> Any:
+                passes.append(self.count)
+                return super().map_reduce(*given)
 
         counted = Counting(rows.blocks, rows.labels, rows.size)
         model = replace(model, read=lambda counted=counted: counted)
         points.append(mechanism.run(model, Options(50.0, 1e-6), SeededSource(4)).x)
     np.testing.assert_allclose(*points, atol=1e-9)
     assert passes == [400] * 18
-
-
-def test_predictions_along_the_path() -> None:
-    """With an intercept, an offset and weights, moved predictions are those made anew."""
-    rng = np.random.default_rng(1)
-    X, y = plain(rng, 50, 40)
-    for matrix in (X, sp.csr_array(X)):
-        rows = regression(matrix, y, domain=FreeSpace(41), lower=-1, upper=1, intercept=True).read_rows()
-        rows = replace(rows, offset=rng.normal(size=50))
-        path = frank_wolfe.path_of(rows, np.zeros(41))
-        w, v = np.zeros(41), np.zeros(41)
-        v[[3, 40]] = 1.0, -2.0
-        for size, point in ((0.3, v), (0.5, rng.normal(size=41)), (1.0, v)):
-            path.move(size, point)
-            w = w + size * (point - w)
-            np.testing.assert_allclose(path.predictions, rows.predict(w), atol=1e-12)
 
 
 def test_penalties_are_public() -> None:

@@ -13,18 +13,13 @@ from scipy.stats import binom
 
 from dpmodel.contract import Options
 from dpmodel.privacy import SeededSource, gaussian_mu
-from dpmodel.regressions.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE, GaussianFrankWolfe, _noisy
+from dpmodel.regressions.gaussian_frank_wolfe import GAUSSIAN_FRANK_WOLFE, GaussianFrankWolfe
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.sets import L1Ball, L2Ball
 
 FALSE_ALARM = 1e-7
 CLOSE = 4e-3
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
-
-
-def test_sums_without_a_scale_are_not_released() -> None:
-    """Where no derivative reaches anything, the sums are zero; they are not passed on as they are."""
-    assert not _noisy(SeededSource(0).gaussian, np.ones(3), 0.0).any()
 
 
 def test_settings_remembered_for_one_budget_set_no_noise_for_another() -> None:

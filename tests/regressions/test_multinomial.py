@@ -170,7 +170,7 @@ def test_no_neighbours_move_the_noised_sums_further() -> None:
             w = scale * rng.normal(size=models[0].size)
             for share in (0.0, 0.5):
                 noise = StepNoise(models[0], metric, spend, 4, share)
-                stated = noise.sensitivity(noise.reach(w))
+                stated = noise.sensitivity(noise.bound(w))
                 sums = []
                 for model in [*models, *([gone] if absent else [])]:
                     rows = model.read_rows()

@@ -268,7 +268,7 @@ def test_noise_costs_the_budget(epsilon: float, delta: float, absent: bool) -> N
     model = problem(
         Loss("logistic"), rows_of(rng, 50, 3), labels(Loss("logistic"), 50, rng), intercept=True, absent=absent
     )
-    plan, _ = OBJECTIVE_PERTURBATION._choose(model, Options(epsilon, delta))
+    plan, _ = OBJECTIVE_PERTURBATION.chosen(model, Options(epsilon, delta))
     assert plan.curvature == pytest.approx(math.log1p(0.25 * leverage(model, plan.ridge)))
     left = epsilon - plan.curvature
     out = 2 * plan.radius / plan.output
@@ -338,8 +338,7 @@ def test_forecast_against_measured(loss: str, domain: Any) -> None:
     for k, risk in enumerate(each_population(shape)):
         model = regression(*simulated_data(risk, n, rng), loss, **how)
         exact = ObjectivePerturbation(ridge=1e-3)
-        plan = exact._ridges(model, options)
-        best = design(model, 300.0, 1e-6, plan[0])
+        best = design(model, 300.0, 1e-6, exact.ridge)
         assert best is not None
         least, _ = perturbed(model, replace(best, ridge=1e-3), np.zeros(8)).minimise(np.zeros(8), 1e-6, 1.0)
         excess += [

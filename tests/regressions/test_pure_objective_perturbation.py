@@ -17,6 +17,7 @@ from dpmodel.contract import Options
 from dpmodel.regressions import pure_objective_perturbation as pure
 from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression
+from dpmodel.regressions.objective_perturbation import perturbed
 from dpmodel.regressions.perturbed_objective import PerturbedObjective
 from dpmodel.regressions.pure_objective_perturbation import PURE_OBJECTIVE_PERTURBATION
 from dpmodel.regressions.rows import Rows
@@ -97,7 +98,7 @@ def test_the_scale_is_no_larger_than_it_must_be(neighbors: str) -> None:
     rows = [np.array(x, dtype=float) for x in ((1, 0), (-1, 0), (0, 1), (0, -1))]
     how: dict[str, Any] = {"lower": -1, "upper": 1, "l1": 1.0, "label": (0.0, 1.0), "mean": False, "absent": absent}
     model = regression(np.array(rows), np.zeros(4), "binary_logistic", **how)
-    plan, _ = pure._chosen(model, 1.0)
+    plan, _ = PURE_OBJECTIVE_PERTURBATION.chosen(model, Options(1.0))
     blank = np.zeros(2) if absent else None
     assert 0.95 <= worst_ratio(rows, blank, 1.0, plan.ridge, plan.scale) <= 1
     assert worst_ratio(rows, blank, 1.0, plan.ridge, plan.scale / 2) > 1.8
@@ -163,7 +164,7 @@ def test_what_is_drawn_pays_for_gradient_and_radius(absent: bool, epsilon: float
     """The scales come from the arguments of the source; sensitivities are written out again: G = 3 + 1 columns."""
     one, _ = neighbours(absent)
     source = Replay(0)
-    plan, _ = pure._chosen(one, epsilon)
+    plan, _ = PURE_OBJECTIVE_PERTURBATION.chosen(one, Options(epsilon))
     PURE_OBJECTIVE_PERTURBATION.run(one, Options(epsilon, 0.0), source)
     (kind, b, scale), (other, _, output) = source.asked
     assert kind == other == "laplace"
@@ -180,7 +181,7 @@ def test_what_is_drawn_pays_for_gradient_and_radius(absent: bool, epsilon: float
 def test_the_centre_is_certified_for_every_draw(length: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the random term is, the solver ends with its certificate: nothing rests on a rare event."""
     model = made(3, 1.0, absent=False)
-    plan, _ = pure._chosen(model, 1.0)
+    plan, _ = PURE_OBJECTIVE_PERTURBATION.chosen(model, Options(1.0))
     b = length * plan.scale * np.array([0.5, -0.3, 0.8, 0.1])
     seen: list[bool] = []
     minimise = PerturbedObjective.minimise
@@ -222,8 +223,8 @@ def test_points_of_the_ball_are_no_further_apart_than_certified() -> None:
 def test_a_certificate_counts_rounding_once_and_over_the_strength() -> None:
     """The gradient's length and the rounding error are both divided by the strong convexity."""
     model = made(3, 1.0, absent=False)
-    plan, _ = pure._chosen(model, 1.0)
-    whole = pure.perturbed(model, plan, np.array([1.0, -2.0, 0.5, 3.0]))
+    plan, _ = PURE_OBJECTIVE_PERTURBATION.chosen(model, Options(1.0))
+    whole = perturbed(model, plan, np.array([1.0, -2.0, 0.5, 3.0]))
     w = np.array([0.1, 0.2, -0.3, 0.4])
     weak = replace(plan.facts, strong=plan.facts.strong / 7, count=10**12)
     for facts in (plan.facts, replace(plan.facts, row=1e9), weak):  # the second rounds by the length of w

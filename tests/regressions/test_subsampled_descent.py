@@ -29,7 +29,7 @@ def _noise(model: Any, rate: float = 0.5, multiplier: float = 3.0) -> SampledNoi
 
 
 def sampled(mechanism: NoisyDescent, model: Any) -> SampledNoise:
-    found = mechanism.noise(model, OPTIONS, mechanism.plan(model, OPTIONS).settings)
+    found = mechanism.noise(model, OPTIONS, mechanism.plan(model, OPTIONS)[0])
     assert isinstance(found, SampledNoise)
     return found
 
