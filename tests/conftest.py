@@ -9,6 +9,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 os.environ["COLUMNS"] = "120"  # printed tables fit the terminal: the same one wherever the tests run
+# Two processes, one thread each: more threads wait for each other.
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")
 
 
 @pytest.fixture
