@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import clarabel
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from cvxpy.reductions.eliminate_zero_sized import EliminateZeroSized
 from cvxpy.reductions.flip_objective import FlipObjective
 from cvxpy.reductions.solvers.conic_solvers.conic_solver import ConicSolver
 from models import MODELS, Model, random_value
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from dpmodel.compile import bridge
 from dpmodel.compile.affine_map import AffineMap, LinearMap
@@ -77,80 +75,6 @@ def test_agrees_with_cvxpy_number_by_number(model: Model) -> None:
         theirs = cvxpy_standard_form(model.plain(values))
         for ours, expected in zip((c, d, A.toarray(), b), theirs, strict=True):
             np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-12)
-
-
-def solve_linear(affine: AffineMap, c: np.ndarray, A: sp.csr_array, b: np.ndarray) -> float:
-    """Optimal value by scipy's HiGHS."""
-    least = np.full(affine.rows, -np.inf)
-    for block in affine.cones:
-        if block.kind == "zero":
-            least[block.rows] = b[block.rows]
-    integrality = np.zeros(affine.variables)
-    integrality[affine.integer] = integrality[affine.boolean] = 1
-    low, high = np.full(affine.variables, -np.inf), np.full(affine.variables, np.inf)
-    low[affine.boolean], high[affine.boolean] = 0, 1
-    result = milp(c, constraints=LinearConstraint(A, least, b), integrality=integrality, bounds=Bounds(low, high))
-    assert result.status == 0, result.message
-    return float(result.fun)
-
-
-def solve_conic(affine: AffineMap, c: np.ndarray, A: sp.csr_array, b: np.ndarray) -> float:
-    """Optimal value by Clarabel called directly: cones straight from the map's blocks."""
-    rows: list[sp.csr_array] = []
-    sides: list[np.ndarray] = []
-    cones: list[Any] = []
-    for block in affine.cones:
-        a, s = A[block.rows], b[block.rows]
-        if block.kind == "psd":
-            for number, size in enumerate(block.sizes):
-                side = round(np.sqrt(size))
-                pairs = [(i, j) for j in range(side) for i in range(j + 1)]  # upper triangle by columns
-                pick = np.zeros((len(pairs), size))
-                for k, (i, j) in enumerate(pairs):
-                    scale = 1.0 if i == j else np.sqrt(2)
-                    pick[k, i + j * side] += scale / 2
-                    pick[k, j + i * side] += scale / 2
-                part = slice(number * size, (number + 1) * size)
-                rows.append(sp.csr_array(pick @ a[part].toarray()))
-                sides.append(pick @ s[part])
-                cones.append(clarabel.PSDTriangleConeT(side))
-            continue
-        rows.append(a)
-        sides.append(s)
-        if block.kind == "zero":
-            cones.append(clarabel.ZeroConeT(block.size))
-        elif block.kind == "nonneg":
-            cones.append(clarabel.NonnegativeConeT(block.size))
-        elif block.kind == "soc":
-            cones += [clarabel.SecondOrderConeT(size) for size in block.sizes]
-        elif block.kind == "exp":
-            cones += [clarabel.ExponentialConeT() for _ in block.sizes]
-        else:
-            cones += [clarabel.PowerConeT(alpha) for alpha in block.alphas]
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    nothing = sp.csc_matrix((affine.variables, affine.variables))
-    stacked = sp.csc_matrix(sp.vstack(rows))
-    solution = clarabel.DefaultSolver(nothing, c, stacked, np.concatenate(sides), cones, settings).solve()
-    assert "Solved" in str(solution.status), solution.status
-    return float(solution.obj_val)
-
-
-@pytest.mark.parametrize("model", MODELS, ids=str)
-def test_its_optimum_is_the_problems_optimum(model: Model) -> None:
-    rng = np.random.default_rng(2)
-    problem, _ = model.private()
-    affine = lower(problem).affine
-    values = draw_values(problem, rng)
-    c, d, A, b = standard_form(affine, theta_of(affine, values))
-    optimum = (solve_linear if affine.is_linear() else solve_conic)(affine, c, A, b) + d
-    optimum = -optimum if affine.maximize else optimum
-    plain = model.plain(values, constants=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        plain.solve(solver=cp.HIGHS if plain.is_mixed_integer() else cp.CLARABEL)
-    assert plain.status == cp.OPTIMAL, "the model in the registry should be feasible for these values"
-    assert optimum == pytest.approx(plain.value, rel=1e-5, abs=1e-5)
 
 
 def test_a_linear_model_says_so() -> None:

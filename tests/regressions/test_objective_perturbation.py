@@ -29,7 +29,6 @@ from dpmodel.regressions.objective_perturbation import (
     perturbed,
     ridge_for,
 )
-from dpmodel.regressions.penalties import Penalty
 from dpmodel.regressions.sets import FreeSpace, L1Ball, L2Ball
 from dpmodel.regressions.synthetic import each_population
 
@@ -158,42 +157,6 @@ def test_exact_density_keeps_delta(loss: Loss, share: float, held: float) -> Non
     assert max(found) <= DELTA * (1 + 1e-6)
     if held and loss.labels == "number":
         assert max(found) > DELTA / 3  # not idle: of the four corners two are attained here
-
-
-def plane_delta(ridge: float, noise: float = 1.0) -> float:
-    """Delta of the exact minimiser in two dimensions, by quadrature. A public linear term drives w to where both of two
-    nearly opposite rows are misclassified, so that both derivatives are whole and the gradient moves by nearly 2 L."""
-    lean = 0.15
-    pair = []
-    for side in (1.0, -1.0):
-        model = problem(Loss("logistic"), np.array([[side * math.sqrt(1 - lean**2), lean]]), np.ones(1))
-        pair.append(replace(model, penalty=Penalty(np.zeros(2), np.zeros(2), np.array([0.0, 60.0 * ridge])), _memo={}))
-    plan = design(pair[0], EPSILON, DELTA, ridge)
-    assert plan is not None
-    sigma = plan.sigma * noise
-    span = 7 * sigma / ridge
-    steps = np.linspace(-span, span, 501)
-    first, second = np.meshgrid(steps, steps - 60.0, indexing="ij")
-    densities = []
-    for model in pair:
-        each = perturbed(model, plan, np.zeros(2))
-        x = np.asarray(each.rows.blocks[0][0])[0]
-        z = (first * x[0] + second * x[1]).ravel()
-        derivative = each.loss.derivative(z, np.ones_like(z)).reshape(first.shape)
-        bend = perturbed_objective.curvature(each.loss, z, np.ones_like(z), math.inf).reshape(first.shape)
-        b = [derivative * x[0] + ridge * first, derivative * x[1] + ridge * second + each.linear[1]]
-        log = norm.logpdf(b[0], scale=sigma) + norm.logpdf(b[1], scale=sigma)
-        densities.append(np.exp(log) * (ridge**2 + ridge * bend))
-    cell = (steps[1] - steps[0]) ** 2
-    assert all(float(each.sum() * cell) == pytest.approx(1, abs=1e-4) for each in densities)
-    p, q = densities
-    return max(float(np.maximum(a - math.exp(EPSILON) * b, 0).sum() * cell) for a, b in ((p, q), (q, p)))
-
-
-@pytest.mark.parametrize("ridge", [5.0, 20.0])
-def test_exact_density_in_the_plane(ridge: float) -> None:
-    assert DELTA / 20 < plane_delta(ridge) <= DELTA
-    assert plane_delta(ridge, noise=0.5) > 3 * DELTA
 
 
 def curvature_forgotten(model: PrivateRegression) -> Design:

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from released.admm_cases import margin
-from scipy.optimize import milp
 
-from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError
-from dpmodel.released import nearest_integers
+from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.rounding import round_form, round_total
 
@@ -200,47 +198,6 @@ def test_forms_controlled_against_all_whole_points():
         assert np.abs(y - inner).sum() == pytest.approx(best, abs=1e-6)
         found += 1
     assert found > 6
-
-
-@pytest.mark.parametrize(("many", "nodes"), [(10**6, 20_000), (10**6, 0), (0, 20_000), (0, 0)])
-def test_searches_are_bounded_and_what_they_find_keeps_everything(many, nodes, monkeypatch):
-    """Three crossing margins, known as integers (a whole table exists) or kept at floors and ceilings."""
-    monkeypatch.setattr(nearest_integers, "_MANY", many)
-    monkeypatch.setattr(nearest_integers, "_NODES", nodes)
-    asked = []
-
-    def watched(*args, options, **kwargs):
-        asked.append(options["node_limit"] * kwargs["integrality"].sum())
-        return milp(*args, options=options, **kwargs)
-
-    monkeypatch.setattr(nearest_integers, "milp", watched)
-    axes = [(0, 1), (1, 2), (0, 2)]
-    found = refused = 0
-    for seed in range(12):
-        rng = np.random.default_rng(seed)
-        shape = tuple(rng.integers(2, 6, 3))
-        x = rng.gamma(0.5, 4.0, shape)
-        if seed % 2:
-            truth = rng.poisson(2.0, shape)
-            for _ in range(300):
-                for axis in range(3):
-                    x *= truth.sum(axis, keepdims=True) / np.maximum(x.sum(axis, keepdims=True), 1e-300)
-            if any(np.abs(x.sum(a) - truth.sum(a)).max() > 1e-7 for a in range(3)):
-                continue
-        try:
-            y, again = (_rounded(x, axes, how="controlled") for _ in range(2))
-        except DPModelError as error:
-            assert not isinstance(error, InfeasibleError)
-            assert "no rounding" in error.remedy and (many == 0 or nodes == 0)
-            _rounded(x, axes[:2], how="controlled")  # what it advises
-            refused += 1
-            continue
-        np.testing.assert_array_equal(y, again)
-        np.testing.assert_array_equal(y, np.rint(y))
-        off = max(np.abs(y.sum(a) - x.sum(a)).max() for a in range(3))
-        assert y.min() >= 0 and off < (1e-6 if seed % 2 else 1 + 1e-6)
-        found += 1
-    assert found >= 4 and max(asked, default=0) <= nodes + 1000
 
 
 def test_controlled_refuses_what_no_whole_point_meets():

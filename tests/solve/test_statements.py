@@ -16,11 +16,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.programs.model import Program
-from dpmodel.programs.public import largest_violation, objective_span
-from dpmodel.programs.rows import plain_linear
 from tests.zoo import finance, flows, health, pipelines, places, production, systems  # noqa: F401
-from tests.zoo.registry import MODELS, MODES, Model
 
 NUMBER = r"(-?[\d.]+(?:e[-+]?\d+)?)(?! times)"
 # What a statement may say: pattern -> the public range that bounds its numbers.
@@ -137,29 +133,6 @@ def test_no_statement_contradicts_what_is_known(kind: int, seeds: range) -> None
     found, count = examined(seeds[kind::5])
     assert not found, "\n".join(found)
     assert count > 15 * len(seeds[kind::5])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", [each for each in MODELS if each.quick], ids=str)
-def test_nor_in_the_zoo(model: Model) -> None:
-    """Linear programs: against the package's own ranges, which the test above holds against plain programs."""
-    problem = model.case("small").problem
-    door = problem._model(None)
-    if not isinstance(door, Program) or plain_linear(door) is not None:
-        pytest.skip("not a linear program")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for mode in MODES:
-            try:
-                plan = problem.plan(0.05, 1e-6, compare="all", as_printed=True, feasibility=mode)
-            except dpm.DPModelError:
-                continue
-            rows = int(door.form.private_rows.sum()) * 2  # equalities count twice
-            ranges = {"violation": largest_violation(door), "objective": objective_span(door), "rows": rows}
-            ranges |= {"sides": np.inf, "missed": np.inf}
-            for each in plan.candidates:
-                if each.forecast is not None:
-                    assert not contradictions(each.forecast.statement, ranges), each.mechanism
 
 
 def test_a_number_beyond_its_range_is_seen() -> None:
