@@ -178,34 +178,12 @@ def test_every_part_of_a_block_is_held(step: int) -> None:
 
 # ------------------------------------------------------------------ tables
 FRAME = pd.DataFrame({"person": [1, 2, 3, 4], "age": [20.0, 30.0, 0.0, 40.0], "town": [0, 1, 0, 1]})
-READINGS: dict[str, Callable[[dpm.Dataset], Any]] = {
-    "sum": lambda people: people.sum("age"),
-    "sum by": lambda people: people.sum("age", by="town"),
-    "mean": lambda people: people.mean("age"),
-    # Edges and thresholds beyond the bounds, too: a value beyond is in the cell of its bound.
-    "histogram": lambda people: people.histogram("age", [-9, -0.5, 15, 65.5, 99]),
-    "quantile_counts": lambda people: people.quantile_counts("age", [-0.5, 0, 15, 65, 65.5]),
-    "rows": lambda people: people.rows(["age"]),
-    "one column": lambda people: people.rows("age"),
-    "rows, scaled": lambda people: people.rows(["age"], scale=True),
-}
 
 
 def table(age: float) -> pd.DataFrame:
     frame = FRAME.copy()
     frame.loc[2, "age"] = age
     return frame
-
-
-@pytest.mark.parametrize("step", BEYOND)
-@pytest.mark.parametrize("name", READINGS)
-def test_a_dataset_reads_the_bound(name: str, step: str) -> None:
-    for end, out in ((65.0, 1.0), (0.0, -1.0)):
-        at, over = (
-            sealed(READINGS[name](dpm.Dataset(table(age), bounds={"age": (0, 65)}, domain={"town": 2})))
-            for age in (end, BEYOND[step](end, out))
-        )
-        np.testing.assert_array_equal(at, over)
 
 
 @pytest.mark.parametrize("step", BEYOND)

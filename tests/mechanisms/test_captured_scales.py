@@ -172,21 +172,6 @@ def asked_scales(made: Game, engine: Any, promise: Any, delta: float) -> tuple[s
     return {distribution for distribution, *_ in asked(source)}, np.array([scale for *_, scale in asked(source)])
 
 
-BUDGETS = (1e-3, 1.0, 100.0)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("simplex", [True, False])
-def test_noise_is_drawn_at_every_budget(simplex: bool, delta: float) -> None:
-    """As many draws at every budget, with scales that fall with it exactly as composition says."""
-    made, oracle = dense(False, simplex), SELECT if simplex else NOISE
-    found = [dense_scales(replace(made, epsilon=epsilon), oracle, delta, 4)[1] for epsilon in BUDGETS]
-    rates = [epsilon if delta == 0 else math.sqrt(zcdp_rho(epsilon, delta)) for epsilon in BUDGETS]
-    for scales, rate in zip(found, rates, strict=True):
-        assert scales.size == STEPS
-        np.testing.assert_allclose(scales * rate, found[1] * rates[1], rtol=CLOSE)
-
-
 def dense_scales(made: Game, oracle: str, delta: float, density: int) -> tuple[set[str], Floats]:
     """Distributions and scales of a run of four steps."""
     engine = DENSE_MULTIPLICATIVE_WEIGHTS

@@ -17,7 +17,6 @@ from dpmodel.marks.domain import Domain
 from dpmodel.privacy import SeededSource
 from dpmodel.programs.measure_and_fit import MEASURE_AND_FIT
 from dpmodel.released import query_release as _query_release
-from dpmodel.released.faces.query_release import MOST_CELLS
 from dpmodel.released.faces.workload import Tables, counts, sums
 
 query_release = functools.partial(_query_release, neighbors="add-remove")  # unless a test says otherwise
@@ -61,14 +60,6 @@ def test_answers_are_the_counts_when_noise_is_small(over, neighbors):
     assert release.answers("b").categories == (("x", "y", "z"),)
     assert release.answers(("a", "c")).categories == ((0, 1), (0, 1, 2, 3)) if over == "domain" else True
     np.testing.assert_array_equal(np.asarray(release.answers("a")), release.answers("a").values)
-
-
-def test_size_decides_over_what():
-    assert query_release(None, [("a", "b")], domain=DOMAIN).over == "domain"
-    wide = query_release(None, list(itertools.combinations(BIG, 2)), domain=BIG)
-    assert MOST_CELLS < 40**5
-    assert wide.over == "marginals"
-    assert wide.x.size == 10 * 1600 + 5 * 40 + 1
 
 
 def test_tables_of_true_counts_agree():
@@ -128,15 +119,6 @@ def test_general_queries_are_answered():
     np.testing.assert_allclose(release.query_answers(), queries @ by_hand("abc").ravel(), atol=0.01)
 
 
-def test_it_is_a_scalar_private_program():
-    release = query_release(None, [("a", "b"), "c"], domain=DOMAIN)
-    classification = release.problem.classify()
-    assert classification.solvable
-    assert {(cell.part, cell.level) for cell in classification.cells} == {("scalar", "low")}
-    names = {c.mechanism for c in release.problem.plan(epsilon=1, delta=1e-6).candidates if c.eligible}
-    assert "gaussian-once" in names
-
-
 def test_solving_through_the_problem():
     release = query_release(TABLE, [("a", "b"), "c"], domain=DOMAIN)
     budget = dpm.Budget(2.0, 1e-5)
@@ -146,15 +128,6 @@ def test_solving_through_the_problem():
     assert budget.spent.epsilon == pytest.approx(1.0)
     assert release.answers("c").values.min() >= -1e-6
     assert "add" in written.guarantee.neighbors
-
-
-def test_the_plan_is_of_what_solve_does():
-    """Where the loss asks for other noise than the largest violation would, the plan states that noise."""
-    table = {name: np.arange(60) % size for name, size in (("a", 5), ("b", 3), ("c", 4))}
-    release = _query_release(table, [("a", "b"), ("b", "c"), ("a", "c")], domain={"a": 5, "b": 3, "c": 4})
-    statement = release.plan(1.0, 1e-6).chosen.forecast.statement
-    assert release.problem.plan(1.0, 1e-6).chosen.forecast.statement != statement
-    assert release.solve(1.0, 1e-6, rng=1).accuracy.statement == statement
 
 
 def test_consistency_over_marginals():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import math
 import pickle
@@ -64,21 +63,6 @@ def test_one_column_is_a_vector_of_the_same_records() -> None:
     np.testing.assert_array_equal(value_of(code), [1, 0, 0.5, 0])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("odd", ODD)
-@pytest.mark.slow
-def test_an_odd_record_changes_no_other_row(engine: str, odd: Row) -> None:
-    columns: list[Any] = ["income", "town", ("income", "town")]
-    without = value_of(dataset(ENGINES[engine](ROWS), outside="drop").rows(columns))
-    for at in range(len(ROWS) + 1):
-        given = [*ROWS[:at], odd, *ROWS[at:]]
-        found = value_of(dataset(ENGINES[engine](given), outside="drop").rows(columns))
-        np.testing.assert_array_equal(np.delete(found, at, axis=0), without)
-        alone = value_of(dataset(ENGINES[engine]([odd]), outside="drop").rows(columns))
-        np.testing.assert_array_equal(found[at], alone[0])
-        assert np.isfinite(found).all()
-
-
 @pytest.mark.parametrize("odd", ODD[:4])
 def test_an_odd_record_is_an_error_without_values_unless_dropped(odd: Row) -> None:
     for ask in (lambda d: d.rows(["income", "town"]), lambda d: d.sum("income", "town")):
@@ -87,16 +71,6 @@ def test_an_odd_record_is_an_error_without_values_unless_dropped(odd: Row) -> No
         assert "outside='drop'" in str(error.value)
         assert "Rome" not in str(error.value) and "ulm" not in str(error.value)
         assert error.value.__context__ is None
-
-
-def test_mixed_types_in_a_column_of_objects_are_looked_up_one_by_one() -> None:
-    pandas = pytest.importorskip("pandas")
-    column = pandas.Series(["1", 1, 1.0, True, None, b"1", datetime.date(2020, 1, 1), math.nan, "a"], dtype=object)
-    d = Dataset(pandas.DataFrame({"c": column}), domain={"c": [1, "1", None]}, outside="drop")
-    np.testing.assert_array_equal(
-        value_of(d.rows(["c"])),
-        [[0, 1, 0], [1, 0, 0], [1, 0, 0], [1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0], [0, 0, 1], [0, 0, 0]],
-    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)

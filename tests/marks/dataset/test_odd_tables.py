@@ -158,28 +158,6 @@ def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
         Dataset.scan(tmp_path / "people.csv", privacy_id="person")
 
 
-@pytest.mark.parametrize("odd", [b"x", b"Ulm", b"\xff", "Rome"])
-def test_one_cell_of_bytes_leaves_texts_as_they_are(odd: Any) -> None:
-    """pyarrow makes bytes of all texts of a column in which one cell is."""
-    pa = pytest.importorskip("pyarrow")
-    towns = ["Bonn", "Ulm", "Kiel"] * 5
-    table = pa.table({"person": pa.array([*map(str, range(15)), "15"]), "town": pa.array([*towns, odd])})
-    data = Dataset(table, privacy_id="person", max_rows=1, domain={"town": ["Bonn", "Ulm", "Kiel"]}, outside="drop")
-    found = value_of(data.count(by="town")) - np.array([5, 5, 5])
-    assert found.tolist() == [0, int(odd == b"Ulm"), 0]
-    people = pa.table({"person": pa.array([*("a" * 4), "b", odd]), "town": pa.array(["Ulm"] * 6)})
-    kept = Dataset(people, privacy_id="person", max_rows=2, domain={"town": ["Ulm"]}).count(by="town")
-    assert value_of(kept).tolist() == [4]
-
-
-def test_one_integer_beyond_64_bits_leaves_categories_as_they_are() -> None:
-    pa = pytest.importorskip("pyarrow")
-    table = pa.table({"g": pa.array([1, 2, 3, 2**63 + 5], pa.uint64())})
-    for listed, wanted in (([1, 2, 3], [1, 1, 1]), ([2, 2**63 + 5], [1, 1])):
-        data = Dataset(table, domain={"g": listed}, outside="drop")
-        assert value_of(data.count(by="g")).tolist() == wanted
-
-
 def test_neighbors_are_those_of_the_records() -> None:
     table, staff = pl.DataFrame({"g": [0, 1]}), dpm.Records("staff", neighbors="add-remove")
     assert Dataset(table, domain={"g": 2}, records=staff).records.neighbors == "add-remove"

@@ -38,24 +38,6 @@ def test_objects_that_no_order_holds() -> None:
     np.testing.assert_array_equal(value_of(people.count("fit")), [1, 1])
 
 
-@pytest.mark.parametrize(
-    "odd", ["4;a;b", '4,"a,5', '4,"a"b,5', "4,a,5,6", "4,a", "#4", "4|a|5\n4|a|5\n4|a|5", "4,a,\"5'", "4,a,5"]
-)
-def test_one_line_of_a_csv_file_decides_nothing_for_the_others(tmp_path: Path, odd: str) -> None:
-    """Quotes, separators and the line of names were guessed from all lines."""
-    pytest.importorskip("duckdb")
-    lines = ["person,town,age", '1,"a",30', '2,"b",40', "3,c,50"]
-    for at in (1, 4):
-        (tmp_path / "a.csv").write_text("\n".join([*lines[:at], odd, *lines[at:]]) + "\n")
-        try:
-            people = Dataset.scan(
-                tmp_path / "a.csv", bounds={"age": (0, 100)}, domain={"town": ["b", "c"]}, outside="drop"
-            )
-            np.testing.assert_array_equal(value_of(people.count("town")), [1, 1])
-        except SpecificationError as error:
-            assert "engine failed" in str(error) and error.__context__ is None
-
-
 def test_csv_files_say_how_they_are_written(tmp_path: Path) -> None:
     pytest.importorskip("duckdb")
     declared: dict[str, Any] = {"domain": {"to;wn": ["a", "b"], "n": [1, 2]}, "outside": "drop"}
