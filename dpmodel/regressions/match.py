@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.regressions.expressions import unfit
 from dpmodel.regressions.features import Features, Label
 from dpmodel.regressions.losses import Loss, LossName
+from dpmodel.regressions.monomials import unfit
 from dpmodel.regressions.predictions import CLOSE, Affine, Read, close
 
 _RESIDUAL = "one residual in all terms: X @ w - y, or with the same public multiple of the label, X @ w - 2 * y"

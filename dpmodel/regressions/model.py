@@ -65,11 +65,9 @@ class AnyRegression(Model):
 
     @classmethod
     def recognise(cls, problem: Any) -> Recognised | Outputs | None:
-        from dpmodel.regressions.multinomial import recognise_blocks, recognise_regression
+        from dpmodel.regressions.read import recognise
 
-        blocks = any(isinstance(each, Private) and each.in_blocks for each in problem.parameters())
-        read = recognise_blocks if blocks else recognise_regression
-        return latest(problem, "regression", public_key(problem), lambda: read(problem))
+        return latest(problem, "regression", public_key(problem), lambda: recognise(problem))
 
     @classmethod
     def of(cls, problem: Any, solver: str | None = None) -> AnyRegression:

@@ -16,7 +16,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NoReturn
 
 import cvxpy as cp
 import numpy as np
@@ -35,9 +35,9 @@ from dpmodel.compile.affine_reader import (
     spread,
 )
 from dpmodel.compile.atoms import diagonal, is_private, kind, number_of
-from dpmodel.errors import SpecificationError
+from dpmodel.compile.refusals import short
+from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private
-from dpmodel.regressions.expressions import NotPerRecord, unfit
 from dpmodel.regressions.features import Features, tidy
 
 _MOST_BLOCKS = 1 << 12  # private numbers of one record, products of two included
@@ -48,6 +48,18 @@ ONE, VARIABLE, FEATURES, TABLE, NODE = range(5)
 _FOLLOWED = ("add", "identity", "negative", "sum", "trace", "rearrange")
 
 
+class NotPerRecord(UnsupportedModelError):
+    """A term with private rows that is no sum over the records (a largest residual, say)."""
+
+
+def unfit(
+    expression: Any, why: str, remedy: str, error: type[UnsupportedModelError] = UnsupportedModelError
+) -> NoReturn:
+    """Refuse an objective with private rows, naming the term that did not fit."""
+    raise error(f"the objective: {short(expression)} does not fit a private regression", why=why, remedy=remedy)
+
+
+# ------------------------------------------------------------------ what columns are made of
 @dataclass(frozen=True, eq=False)
 class Table:
     """A public matrix (n, k) with a key that is equal for equal numbers."""

@@ -1,332 +1,268 @@
-"""Several outputs: an objective and constraints that separate by the columns of the variables, one problem for each.
+"""Several outputs: an objective and constraints that separate by the columns of a variable, one regression for each.
 
-``cp.sum_squares(X @ W - Y)`` is the sum over j of ``cp.sum_squares(X @ w_j - Y[:, j])``. The tree is taken apart
-without a change of its value: sums over entries become sums over columns, and atoms that act entry by entry, products
-from the left and sums over axis 0 are taken column by column, down to fresh variables w_j, the columns of W.
+``cp.sum_squares(X @ W - Y)`` is the sum over j of ``cp.sum_squares(X @ w_j - Y[:, j])``. Two coefficients belong to one
+output where an entry of a loss uses both: outputs are what is connected then. Each gets variables of its own. A penalty
+that is a sum of functions of single outputs is, for one of them, the same expression with the others at a fixed point,
+less a constant; of constraints each gets the entries that speak of it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
-from dpmodel._types import Floats
-from dpmodel.compile.atoms import exponent, is_number, is_private, kind, rebuilt
+from dpmodel._types import Floats, Integers
+from dpmodel.compile.affine_reader import Affine
 from dpmodel.compile.refusals import constraint_label, short
 from dpmodel.errors import UnsupportedModelError
-from dpmodel.marks.private import Private
-from dpmodel.regressions.expressions import summands
-from dpmodel.regressions.points import Point, at_a_random_point
-from dpmodel.regressions.public import PublicPart
+from dpmodel.regressions.monomials import VARIABLE, Monomials, Product
+from dpmodel.regressions.public import PublicPart, require_convex
+from dpmodel.regressions.public_expressions import Dependence, pattern
+from dpmodel.regressions.terms import Entries, Objective
 
-_ENTRYWISE = ("abs", "power", "huber", "logistic", "maximum", "minimum")
 # Attributes of variables that speak of each entry by itself.
 _OWN = ("nonneg", "nonpos", "pos", "neg", "bounds")
 _REMEDY = (
     "penalties and constraints of each column by itself: cp.sum_squares(W), cp.norm1(W), cp.norm(W[:, 0]), W >= 0, "
     "cp.norm1(W, axis=0) <= 1; or one problem for each output with a share of the budget"
 )
-_AGREE = 1e-9
+_AT_MOST, _EQUAL = type(cp.Variable() <= 0), type(cp.Variable() == 0)
+# What of each variable stands for which of its entries: (variable, ((own variable, entries), ...)).
+Columns = tuple[tuple[cp.Variable, tuple[tuple[cp.Variable, Integers], ...]], ...]
 
 
-class _Tied(Exception):
-    """The expression does not separate by columns."""
-
-
+# ------------------------------------------------------------------ what belongs to an output
 @dataclass(frozen=True)
-class Split:
-    """``problems`` : one for each output, over variables of its own. ``columns`` : (user's variable, by output the
-    fresh variable that stands for its column, or its entry if it is a vector)."""
+class Output:
+    """``found`` : its losses, of the user's variables, and its penalties, of its own. ``constraints`` : of its own.
+    ``swap`` : what stands for each of the user's variables, by id; zeros for those of the other outputs."""
 
-    problems: tuple[cp.Problem, ...]
-    columns: tuple[tuple[cp.Variable, tuple[cp.Variable, ...]], ...]
+    found: Objective
+    constraints: tuple[Any, ...]
+    swap: dict[int, Any]
 
 
-def split(problem: cp.Problem) -> Split | None:
-    """The problems of the single outputs; None where the private losses do not separate by the columns of a variable.
+def split(problem: cp.Problem, found: Objective) -> tuple[list[Output], Columns] | None:
+    """The single outputs; None where the private losses do not separate by the columns of a variable.
 
     Raises
     ------
     UnsupportedModelError
         Where they do, and a penalty or a constraint does not.
     """
-    objective = problem.objective.args[0]
-    widths = {v.shape[1] for v in problem.variables() if v.ndim == 2 and v.shape[1] > 1}
-    if len(widths) != 1:
+    users = problem.variables()
+    depends = Dependence(found.reader, users)
+    label = _connected(found, depends.width)
+    places = {v.id: depends.start[v.id] + np.arange(v.size) for v in users}
+    rows = [rows for each in found.found for rows in each.parts]
+    used = _first(found.reader, np.concatenate([each.coo()[1] for each in rows])) if rows else np.zeros(0, np.int64)
+    ordered = label[np.sort(np.concatenate(list(places.values())))]
+    outputs = list(dict.fromkeys(ordered[np.isin(ordered, label[used[used > 0]])].tolist()))
+    if len(outputs) < 2 or not any(_by_columns(v, label[places[v.id]], outputs) for v in users):
         return None
-    splitter = _Splitter(widths.pop())
-    try:
-        for factor, term in summands(objective):
-            splitter.add(term, factor)
-    except _Tied:
-        return None
-    if not all(splitter.terms):
-        return None
+    require_convex(cp.Constant(0.0), tuple(problem.constraints), None)
+    for _, expression in found.public:
+        if not _join(label, depends.of_summands(expression), outputs):
+            raise _ties(f"the objective: {short(expression)} ties several outputs to each other")
     for number, constraint in enumerate(problem.constraints):
-        splitter.constrain(constraint, constraint_label(constraint, number))
-    sense = type(problem.objective)
-    parts = [sum(terms[1:], terms[0]) for terms in splitter.terms]
-    found = Split(
-        tuple(cp.Problem(sense(e), c) for e, c in zip(parts, splitter.constraints, strict=True)),
-        tuple(splitter.fresh.values()),
+        if not _join(label, _of_constraint(constraint, depends), outputs):
+            raise _ties(f"{constraint_label(constraint, number)}: it ties several outputs to each other")
+    label[~np.isin(label, outputs)] = outputs[0]  # what no loss uses goes with the first
+    columns = []
+    swaps: list[dict[int, Any]] = [{} for _ in outputs]
+    for v in users:
+        shares = [np.flatnonzero(label[places[v.id]] == o) for o in outputs]
+        own = [_own(v, entries) if entries.size else None for entries in shares]
+        if any(each is None and entries.size for each, entries in zip(own, shares, strict=True)):
+            return None
+        for swap, each, entries in zip(swaps, own, shares, strict=True):
+            if each is not v:
+                swap[id(v)] = _inside(v, each, entries)
+        columns.append((v, tuple((e, entries) for e, entries in zip(own, shares, strict=True) if e is not None)))
+    public = _penalties(found, depends, label, outputs, swaps)
+    constraints = _constraints(problem, depends, label, outputs, swaps)
+    losses = _losses(found, label, outputs)
+    found_of = [replace(found, found=one, public=two) for one, two in zip(losses, public, strict=True)]
+    return list(map(Output, found_of, map(tuple, constraints), swaps)), tuple(columns)
+
+
+def _ties(what: str) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        what, why="each output is a private regression of its own, solved with a share of the budget", remedy=_REMEDY
     )
-    return found if _agrees(objective, parts, found) else None
 
 
-class _Splitter:
-    """Collects what belongs to each of ``count`` outputs."""
+def _first(reader: Monomials, column: Integers) -> Integers:
+    """The w of monomials, one for all entries of a product of features; 0 where there is none."""
+    owner, entry, _ = reader.parts_of(column)
+    return np.asarray(reader.firsts[owner] + np.where(reader.kinds[owner] == VARIABLE, entry, 0))
 
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.terms: list[list[Any]] = [[] for _ in range(count)]
-        self.constraints: list[list[Any]] = [[] for _ in range(count)]
-        self.fresh: dict[int, tuple[cp.Variable, tuple[cp.Variable, ...]]] = {}
 
-    # ------------------------------------------------------------------ scalars
-    def add(self, expression: Any, factor: float) -> None:
-        """Give each output its part of ``factor * expression``, a scalar."""
-        if is_number(expression):
-            self._give(0, expression, factor)
-            return
-        if (owner := self._owner([expression])) is not None:
-            self._give(owner[0], expression.tree_copy(owner[1]), factor)
-            return
-        try:
-            parts = self._parts(expression)
-        except _Tied:
-            if is_private(expression):
-                raise
-            raise UnsupportedModelError(
-                f"the objective: {short(expression)} ties several outputs to each other",
-                why="each output is a private regression of its own, solved with a share of the budget",
-                remedy=_REMEDY,
-            ) from None
-        for j, part in enumerate(parts):
-            self._give(j, part, factor)
+def _connected(found: Objective, width: int) -> Integers:
+    """(width,) equal numbers for w that one entry of a loss uses, or one product of features."""
+    reader, size = found.reader, 0
+    row, column = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for each in found.found:
+        for rows in each.parts:
+            w = _first(reader, rows.coo()[1])
+            alone = np.arange(w.size) if each.linear else rows.coo()[0]  # a sum of one function of each
+            row.append(size + alone[w > 0])
+            column.append(w[w > 0])
+            size += max(w.size, rows.size)
+    used = set(np.concatenate(column).tolist())
+    for first, owner in zip(reader.firsts.tolist(), reader.owners, strict=True):
+        if isinstance(owner, Product) and first in used:
+            inner = np.append(_first(reader, reader.read(owner.expression).coo()[1]), first)
+            row.append(np.full(inner.size, size))
+            column.append(inner)
+            size += 1
+    edges = pattern(np.concatenate(row), np.concatenate(column), (size, width))
+    _, label = connected_components(sp.block_array([[None, edges], [edges.T, None]]), directed=False)
+    return np.asarray(label[size:], dtype=np.int64)
 
-    def _give(self, output: int, part: Any, factor: float) -> None:
-        self.terms[output].append(part if factor == 1 else factor * part)
 
-    def _parts(self, expression: Any) -> list[Any]:
-        """By output, the terms that a sum over all entries has."""
-        args = expression.args
-        match kind(expression):
-            case "sum" if (inner := kind(args[0])) in ("sum", "norm1", "quad_over_lin"):
-                return self._parts(getattr(cp, inner)(*args[0].args))
-            case "sum":
-                return [cp.sum(part) for part in self._columns(_flat(args[0]))]
-            case "norm1":
-                return [cp.norm1(part) for part in self._columns(_flat(args[0]))]
-            case "quad_over_lin" if is_number(args[1]):
-                return [cp.quad_over_lin(part, args[1]) for part in self._columns(_flat(args[0]))]
-            case "power" if exponent(expression) == 2 and kind(args[0]) == "pnorm" and args[0].p == 2:
-                return [cp.sum_squares(part) for part in self._columns(_flat(args[0].args[0]))]
-            case "matmul" if any(map(is_number, args)):
-                weights, rest = args if is_number(args[0]) else args[::-1]
-                if kind(rest) == "sum" and rest.axis == 1:  # weights of the records
-                    return [weights @ part for part in self._columns(rest.args[0])]
-                return [weights[j] * part for j, part in enumerate(self._columns(rest))]
-        raise _Tied
+def _by_columns(variable: cp.Variable, label: Integers, outputs: list[int]) -> bool:
+    """Whether each output has one column of the variable."""
+    if variable.ndim != 2:
+        return False
+    table = label.reshape(variable.shape, order="F")
+    columns = [np.unique(np.nonzero(table == o)[1]).tolist() for o in outputs]
+    return all(len(each) == 1 for each in columns) and len(set(map(tuple, columns))) == len(outputs)
 
-    # ------------------------------------------------------------------ columns
-    def _columns(self, expression: Any) -> list[Any]:
-        return [self.column(expression, j) for j in range(self.count)]
 
-    def column(self, expression: Any, j: int) -> Any:
-        """``expression[:, j]`` for a matrix with a column for each output, ``expression[j]`` for a vector."""
-        if expression.ndim not in (1, 2) or expression.shape[-1] != self.count:
-            raise _Tied
-        args = expression.args
-        if not expression.variables():
-            return expression[j] if expression.ndim == 1 else expression[:, j]
-        if isinstance(expression, cp.Variable):
-            return self._variable(expression)[j]
-        name = kind(expression)
-        if name in ("add", "multiply", "divide", *_ENTRYWISE):
-            return rebuilt(expression, [self._entries(arg, expression, j) for arg in args])
-        match name:
-            case "negate":
-                return -self.column(args[0], j)
-            case "matmul" if not args[0].variables() and args[1].ndim == 2:
-                return args[0] @ self.column(args[1], j)
-            case "broadcast" if args[0].ndim == 1 or args[0].shape == (1, self.count):
-                return _scalar(self.column(args[0], j))
-            case "vstack":
-                return cp.hstack([self.column(arg, j) for arg in args])
-            case "index":
-                return self._picked(expression, j)
-            case "sum" | "norm1" | "max" | "min" | "pnorm" | "quad_over_lin" if expression.axis == 0:
-                inner = self.column(args[0], j)
-                if name == "pnorm":
-                    return cp.pnorm(inner, expression.p)
-                return getattr(cp, name)(inner, *args[1:])
-        raise _Tied
+def _join(label: Integers, depends: sp.csr_array, outputs: list[int]) -> bool:
+    """Number alike what one row depends on; False where that are several outputs."""
+    for k in np.flatnonzero(np.diff(depends.indptr) > 1):
+        mine = np.unique(label[depends.indices[depends.indptr[k] : depends.indptr[k + 1]]])
+        theirs = mine[np.isin(mine, outputs)]
+        if theirs.size > 1:
+            return False
+        label[np.isin(label, mine)] = (theirs if theirs.size else mine)[0]
+    return True
 
-    def _entries(self, arg: Any, whole: Any, j: int) -> Any:
-        """Column j of an argument of an atom that acts entry by entry; a number for all entries stays one."""
-        while kind(arg) in ("promote", "broadcast") and arg.args[0].size == 1:
-            arg = arg.args[0]
-        if arg.size == 1 and whole.size > 1:
-            if arg.variables():
-                raise _Tied  # one variable that all outputs share
-            return _scalar(arg)
-        if arg.shape != whole.shape:
-            raise _Tied
-        return self.column(arg, j)
 
-    def _picked(self, expression: Any, j: int) -> Any:
-        """Entries of one column of a variable: ``W[1:]`` and ``W[-1]``."""
-        place = _places(expression)
-        if place is None:
-            raise _Tied
-        owner, row = place
-        if (owner[..., j] != j).any():
-            raise _Tied
-        return _entries_of(self._variable(expression.args[0])[j], row[..., j])
+def _own(variable: cp.Variable, entries: Integers) -> cp.Variable | None:
+    """A variable for some entries, with their attributes; None where attributes tie entries to each other."""
+    if entries.size == variable.size:
+        return variable
+    given = {key: value for key, value in variable.attributes.items() if value is not None and value is not False}
+    sides = given.get("bounds", ())
+    if any(key not in _OWN for key in given) or any(isinstance(side, cp.Expression) for side in sides):
+        return None
+    if sides:
+        given["bounds"] = [np.broadcast_to(side, variable.shape).ravel(order="F")[entries] * 1.0 for side in sides]
+    column = int(entries[0]) // (variable.shape[0] if variable.ndim == 2 else 1)
+    return cp.Variable(entries.size, name=f"{variable.name()}[{':, ' * (variable.ndim - 1)}{column}]", **given)
 
-    def _variable(self, variable: Any) -> tuple[cp.Variable, ...]:
-        """Its columns (entries, for a vector) as variables of their own, with its attributes."""
-        known = self.fresh.get(id(variable))
-        if known is not None:
-            return known[1]
-        if variable.shape[-1:] != (self.count,) or variable.ndim > 2:
-            raise _Tied
-        given = {key: value for key, value in variable.attributes.items() if value is not None and value is not False}
-        if any(key not in _OWN for key in given):
-            raise _Tied
-        columns = []
-        for j in range(self.count):
-            own = dict(given)
-            if "bounds" in own:
-                own["bounds"] = [_side(side, j) for side in own["bounds"]]
-            name = f"{variable.name()}[:, {j}]" if variable.ndim == 2 else f"{variable.name()}[{j}]"
-            columns.append(cp.Variable(variable.shape[:-1], name=name, **own))
-        self.fresh[id(variable)] = variable, tuple(columns)
-        return tuple(columns)
 
-    # ------------------------------------------------------------------ what belongs to one output
-    def _owner(self, expressions: list[Any]) -> tuple[int, dict[int, Any]] | None:
-        """The one output whose columns stand in ``expressions`` (as ``W[:, 2]``), and what stands for them."""
-        swap: dict[int, Any] = {}
-        owners: set[int] = set()
-        stack = list(expressions)
-        while stack:
-            node = stack.pop()
-            if isinstance(node, cp.Variable):
-                return None
-            place = _places(node) if kind(node) == "index" else None
-            if place is None:
-                stack.extend(node.args)
+def _inside(variable: cp.Variable, own: cp.Variable | None, entries: Integers) -> Any:
+    """An expression of the variable's shape: its ``entries`` are ``own``, the others 0."""
+    if own is None:
+        return cp.Constant(np.zeros(variable.shape))
+    place = pattern(entries, np.arange(entries.size), (variable.size, entries.size))
+    return cp.reshape(place @ own, variable.shape, order="F")
+
+
+def _losses(found: Objective, label: Integers, outputs: list[int]) -> list[list[Entries]]:
+    """By output, the entries of its losses. Of linear ones it is the part that multiplies its coefficients, and private
+    numbers alone go where they stand otherwise."""
+    reader, home = found.reader, dict[int, int]()
+    parts = []
+    for each in found.found:
+        row, column, _ = (np.concatenate(part) for part in zip(*(rows.coo() for rows in each.parts), strict=True))
+        w, block = _first(reader, column), reader.block_of(reader.parts_of(column)[2])
+        where = np.full(each.size, outputs[0])
+        where[row[w > 0]] = label[w[w > 0]]
+        mine = np.where(w > 0, label[w], -1) if each.linear else where[row]
+        home.update({b: o for b, o in set(zip(block.tolist(), mine.tolist(), strict=True)) if o >= 0})
+        parts.append((each, where, mine, block))
+    out: list[list[Entries]] = [[] for _ in outputs]
+    for each, where, mine, block in parts:
+        if each.linear:
+            rows = each.parts[0]
+            row, column, data = rows.coo()
+            alone = np.flatnonzero(mine < 0)
+            numbers = zip(block[alone].tolist(), where[row[alone]].tolist(), strict=True)
+            mine[alone] = [home.get(b, o) for b, o in numbers]
+            for j, o in enumerate(outputs):
+                keep, offset = mine == o, np.where(where == o, rows.offset, 0.0)
+                which = np.union1d(row[keep], np.flatnonzero(offset))
+                if which.size:
+                    left = Affine(offset, row=row[keep], column=column[keep], data=data[keep])
+                    out[j].append(replace(each, parts=(left,)).of(which))
+        else:
+            for j, o in enumerate(outputs):
+                if (which := np.flatnonzero(where == o)).size:
+                    out[j].append(each.of(which))
+    return out
+
+
+def _penalties(
+    found: Objective, depends: Dependence, label: Integers, outputs: list[int], swaps: list[dict[int, Any]]
+) -> list[list[tuple[float, Any]]]:
+    """By output, the public terms that it has a part in."""
+    out: list[list[tuple[float, Any]]] = [[] for _ in outputs]
+    for factor, expression in found.public:
+        mine = set(label[depends.of(expression).indices].tolist()) or {outputs[0]}
+        at_zero = expression.tree_copy({id(v): cp.Constant(np.zeros(v.shape)) for v in expression.variables()}).value
+        if len(mine) > 1 and not np.isfinite(at_zero):
+            raise _ties(f"the objective: {short(expression)} ties several outputs to each other")
+        for number, j in enumerate(j for j, o in enumerate(outputs) if o in mine):
+            out[j].append((factor, expression.tree_copy(swaps[j])))
+            if number and at_zero:  # what the others are at 0 counts once
+                out[j].append((-factor, cp.Constant(at_zero)))
+    return out
+
+
+def _difference(constraint: Any) -> Any:
+    """What a constraint compares with 0 entry by entry; None for cones."""
+    if isinstance(constraint, (_AT_MOST, _EQUAL)):
+        return constraint.args[0] - constraint.args[1]
+    return constraint.args[0] if isinstance(constraint, (cp.Zero, cp.NonNeg, cp.NonPos)) else None
+
+
+def _of_constraint(constraint: Any, depends: Dependence) -> sp.csr_array:
+    """What the entries of a constraint depend on; those of a cone belong together."""
+    difference = _difference(constraint)
+    if difference is not None:
+        return depends.of(difference)
+    return sp.csr_array(sum(sp.csr_array(depends.of(arg).sum(axis=0)[None]) for arg in constraint.args))
+
+
+def _constraints(
+    problem: cp.Problem, depends: Dependence, label: Integers, outputs: list[int], swaps: list[dict[int, Any]]
+) -> list[list[Any]]:
+    """By output, the constraints that speak of it, or their entries that do."""
+    out: list[list[Any]] = [[] for _ in outputs]
+    for number, constraint in enumerate(problem.constraints):
+        rows = _of_constraint(constraint, depends)
+        where = np.full(rows.shape[0], outputs[0])
+        where[rows.nonzero()[0]] = label[rows.nonzero()[1]]
+        for j, o in enumerate(outputs):
+            which = np.flatnonzero(where == o)
+            if not which.size:
                 continue
-            owner, row = place
-            owners.update(np.unique(owner).tolist())
-            if len(owners) != 1:
-                return None
-            try:
-                swap[id(node)] = _entries_of(self._variable(node.args[0])[min(owners)], row)
-            except _Tied:
-                return None
-        return (owners.pop(), swap) if len(owners) == 1 else None
-
-    def constrain(self, constraint: Any, label: str) -> None:
-        """Give each output its part of a constraint.
-
-        Raises
-        ------
-        UnsupportedModelError
-            When it is about several outputs at once.
-        """
-        owner = self._owner(constraint.args)
-        if owner is not None or not constraint.variables():
-            j, swap = owner if owner is not None else (0, {})
-            self.constraints[j].append(constraint.tree_copy(swap).set_label(label))
-            return
-        sides = constraint.args
-        try:
-            if not isinstance(constraint, _ENTRYWISE_CONSTRAINTS):
-                raise _Tied
-            whole = max(sides, key=lambda side: int(side.size))
-            for j in range(self.count):
-                mine = [self._entries(side, whole, j) for side in sides]
-                self.constraints[j].append(constraint.copy(mine).set_label(label))
-        except _Tied:
-            raise UnsupportedModelError(
-                f"{label}: it ties several outputs to each other",
-                why="each output is a private regression of its own, solved with a share of the budget",
-                remedy=_REMEDY,
-            ) from None
+            mine = constraint
+            if which.size < where.size:
+                picked = cp.vec(_difference(constraint), order="F")[which]
+                same = isinstance(constraint, (_EQUAL, cp.Zero))
+                mine = picked == 0 if same else picked >= 0 if isinstance(constraint, cp.NonNeg) else picked <= 0
+            out[j].append(mine.tree_copy(swaps[j]).set_label(constraint_label(constraint, number)))
+    return out
 
 
-_ENTRYWISE_CONSTRAINTS = (type(cp.Variable() <= 0), type(cp.Variable() == 0), cp.Zero, cp.NonNeg, cp.NonPos)
-
-
-def _flat(expression: Any) -> Any:
-    """What is summed over all entries, before it was made a vector or turned."""
-    while kind(expression) in ("reshape", "transpose"):
-        expression = expression.args[0]
-    return expression
-
-
-def _scalar(expression: Any) -> Any:
-    return expression if expression.ndim == 0 else cp.reshape(expression, (), order="F")
-
-
-def _side(side: Any, j: int) -> Any:
-    """Column j of one side of a variable's bounds."""
-    if isinstance(side, cp.Expression):
-        raise _Tied
-    side = np.asarray(side, dtype=np.float64)
-    return side[..., j] if side.ndim else side
-
-
-def _places(node: Any) -> tuple[Any, Any] | None:
-    """For entries picked from a variable: the output (the column, or the entry of a vector) and the row of each."""
-    variable = node.args[0]
-    if not isinstance(variable, cp.Variable) or variable.ndim not in (1, 2):
-        return None
-    place = np.arange(variable.size).reshape(variable.shape, order="F")[getattr(node, "_orig_key", node.key)]
-    if place.shape != node.shape or not place.size:
-        return None
-    rows = variable.shape[0] if variable.ndim == 2 else 1
-    return place // rows, place % rows
-
-
-def _entries_of(column: Any, rows: Any) -> Any:
-    if column.ndim == 0:
-        return column if rows.ndim == 0 else cp.reshape(column, rows.shape, order="F")
-    if rows.shape == column.shape and (rows == np.arange(column.size)).all():
-        return column
-    flat = column[rows.ravel(order="F")]
-    return flat if rows.ndim == 1 else cp.reshape(flat, rows.shape, order="F")
-
-
-def _agrees(objective: Any, parts: list[Any], found: Split) -> bool:
-    """Whether the parts add up to the objective at a random point."""
-    theirs, *mine = at_a_random_point(partial(_values, objective, parts, found))
-    return bool(abs(theirs - sum(mine)) <= _AGREE * (abs(theirs) + float(np.abs(mine).sum())))
-
-
-def _values(objective: Any, parts: list[Any], found: Split, dense: bool, size: float) -> Floats:
-    variables = {v.id: v for v in objective.variables()}.values()
-    private = [p for p in objective.parameters() if isinstance(p, Private)]
-    point = Point(variables, private, 31, dense=dense, size=size)
-    for variable, columns in found.columns:
-        if id(variable) in point.swap:
-            value = point.swap[id(variable)].value
-            point.swap.update({id(column): cp.Constant(value[..., j]) for j, column in enumerate(columns)})
-    return np.array([point.scalar(each) for each in (objective, *parts)])
-
-
+# ------------------------------------------------------------------ all outputs together
 @dataclass(frozen=True, eq=False)
 class PublicColumns:
     """The public constraints and penalties of all outputs, and the way back to the user's variables."""
 
     parts: tuple[PublicPart, ...]
-    columns: tuple[tuple[cp.Variable, tuple[cp.Variable, ...]], ...]
+    columns: Columns
 
     def require_feasible(self) -> None:
         """Raise InfeasibleError if the constraints of an output have no common point."""
@@ -340,11 +276,14 @@ class PublicColumns:
         for part in self.parts:
             known |= {v.id: value for v, value in part.complete(w[start : start + part.size]).items()}
             start += part.size
-        return {
-            variable: np.stack([known[column.id] for column in columns], axis=-1)
-            for variable, columns in self.columns
-            if all(column.id in known for column in columns)
-        }
+        out: dict[cp.Variable, Any] = {}
+        for variable, shares in self.columns:
+            if all(own.id in known for own, _ in shares):
+                value = np.zeros(variable.size)
+                for own, entries in shares:
+                    value[entries] = known[own.id].ravel(order="F")
+                out[variable] = value.reshape(variable.shape, order="F")
+        return out
 
     def forget(self) -> None:
         """Drop what earlier solves left behind."""

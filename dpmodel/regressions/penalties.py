@@ -15,8 +15,8 @@ from dpmodel._types import Floats
 from dpmodel.compile.atoms import diagonal, exponent, is_number, kind, require_values
 from dpmodel.compile.refusals import short
 from dpmodel.errors import InfeasibleError, UnsupportedModelError
-from dpmodel.regressions.expressions import summands, vector_of
 from dpmodel.regressions.public import PublicPart, Twin
+from dpmodel.regressions.public_expressions import summands, vector_of
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.compile.affine_reader import Affine as Rows
-from dpmodel.regressions.expressions import unfit
 from dpmodel.regressions.features import Features, tidy
-from dpmodel.regressions.monomials import FEATURES, TABLE, Monomials, Product, Table
+from dpmodel.regressions.monomials import FEATURES, TABLE, Monomials, Product, Table, unfit
 from dpmodel.regressions.terms import Objective, Term
 
 # Numbers that should agree do so to this relative accuracy.

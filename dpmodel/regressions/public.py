@@ -28,7 +28,8 @@ from dpmodel.marks.private import Private
 from dpmodel.memo import PublicFacts
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
 from dpmodel.numerics.polyhedron import Polyhedron
-from dpmodel.regressions.expressions import rows_of
+from dpmodel.regressions.monomials import Monomials
+from dpmodel.regressions.public_expressions import Dependence, rows_of
 from dpmodel.regressions.sets import no_minimum
 
 # Attributes of matrix variables that tie entries to each other.
@@ -127,6 +128,18 @@ class Twin:
             return None
         data = jacobian.data / scale[jacobian.indices]
         return sp.csr_array((data, column, jacobian.indptr), shape=(offset.size, self.w.size)), offset
+
+    def depends(self, expression: Any) -> sp.csr_array:
+        """(m, p) pattern of the coefficients that entries of an expression of them depend on; only where w is plain."""
+        found = Dependence(Monomials(count=1), [copy for _, copy in self.pairs])
+        columns = np.zeros(found.width, dtype=np.int64)
+        for place in self.places:
+            start = found.start[place.variable.id]
+            columns[start : start + place.index.size] = place.index
+        pattern = found.of(expression)
+        return sp.csr_array(
+            (pattern.data, columns[pattern.indices], pattern.indptr), shape=(expression.size, self.w.size)
+        )
 
     @cached_property
     def tied(self) -> bool:
@@ -268,7 +281,7 @@ class PublicPart(PublicFacts):
     solver: str | None = None
 
     def __post_init__(self) -> None:
-        _require_convex(self.coefficients, self.constraints, self.penalty)
+        require_convex(self.coefficients, self.constraints, self.penalty)
 
     @property
     def _parts(self) -> list[Any]:
@@ -574,7 +587,7 @@ def _is_linear(constraint: Any) -> bool:
     return isinstance(constraint, (type(cp.Variable() == 0), cp.Zero))
 
 
-def _require_convex(coefficients: cp.Expression, constraints: tuple[Any, ...], penalty: cp.Expression | None) -> None:
+def require_convex(coefficients: cp.Expression, constraints: tuple[Any, ...], penalty: cp.Expression | None) -> None:
     labels = [constraint_label(constraint, number) for number, constraint in enumerate(constraints)]
     parts: list[Any] = [coefficients, *constraints, *([] if penalty is None else [penalty])]
     for label, part in zip(["the coefficients", *labels, "the penalty"], parts, strict=False):

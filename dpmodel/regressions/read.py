@@ -1,11 +1,23 @@
-"""Recognising a regression on the user's tree, before anything is lowered: its loss, rows, labels and penalty."""
+"""Recognising a regression on the user's tree, before anything is lowered: its loss, rows, labels and penalty.
+
+Several outputs are read from the entries of one objective (``outputs``). So are the scores of a multinomial regression,
+``cp.sum(cp.log_sum_exp(X @ W, axis=1)) - cp.sum(cp.multiply(Y, X @ W))``: with ``cp.logistic`` of every score in place
+of ``cp.log_sum_exp`` of a row it is a sum of logistic regressions, one for each column of W. As such it is read: what
+the features, the labels, the weights and the coefficients of a score are. Then the user's own objective and the
+multinomial one of these parts are compared at random points.
+
+A regression over rows in blocks is recognised on a few rows: nothing as long as the data is ever made. What is
+recognised of the small model (loss, scale, coefficients, penalty) is that of the large one, whose parameters are put
+back.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import cvxpy as cp
 import numpy as np
@@ -13,19 +25,20 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.compile.atoms import is_private, kind
-from dpmodel.compile.refusals import short
+from dpmodel.compile.refusals import refuse_blocks, short
+from dpmodel.compile.rows import CutRows, rows_of_one_source
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.marks.private import Private
-from dpmodel.regressions.expressions import NotPerRecord, unfit
-from dpmodel.regressions.features import Features, Label
-from dpmodel.regressions.losses import Loss
+from dpmodel.regressions.features import Features, Label, tidy
+from dpmodel.regressions.losses import Loss, Softmax
 from dpmodel.regressions.match import match
-from dpmodel.regressions.outputs import split
+from dpmodel.regressions.monomials import NotPerRecord, unfit
+from dpmodel.regressions.outputs import Columns, split
 from dpmodel.regressions.penalties import Penalty, read_penalty, whole_penalty
 from dpmodel.regressions.points import Point, at_a_random_point
 from dpmodel.regressions.predictions import Prediction, close, read_predictions
 from dpmodel.regressions.public import PublicPart
-from dpmodel.regressions.terms import take_apart
+from dpmodel.regressions.terms import Objective, is_row_wise, take_apart
 
 # The claimed normal form and the user's objective are compared at this many random points, to this accuracy.
 _POINTS = 3
@@ -66,7 +79,6 @@ class Recognised:
     penalty: Penalty
     penalty_expression: cp.Expression | None
     constraints: tuple[Any, ...]
-    variables: tuple[Any, ...]
     public: PublicPart
     where: str
     up_to_constant: bool = False
@@ -75,6 +87,11 @@ class Recognised:
     def parts(self) -> tuple[Recognised, ...]:
         """One for each output."""
         return (self,)
+
+    @property
+    def columns(self) -> Columns:
+        """Those of ``Outputs``: its coefficients are the user's."""
+        return ()
 
     @property
     def size(self) -> int:
@@ -97,11 +114,16 @@ class Recognised:
 class Outputs:
     """Regressions over the same records whose objectives add up, one for each column of the predictions.
 
-    ``columns`` : (user's variable, by output the variable that stands for its column).
+    ``columns`` : (user's variable, ((own variable of an output, entries that it stands for), ...)).
     """
 
     parts: tuple[Recognised, ...]
-    columns: tuple[tuple[cp.Variable, tuple[cp.Variable, ...]], ...]
+    columns: Columns
+
+    @property
+    def private(self) -> tuple[Private, ...]:
+        """The private parameters, each once."""
+        return tuple({id(p): p for part in self.parts for p in part.private}.values())
 
 
 def recognise(problem: cp.Problem) -> Recognised | Outputs | None:
@@ -126,7 +148,12 @@ def recognise(problem: cp.Problem) -> Recognised | Outputs | None:
     MissingValueError
         For public parameters without a value: weights, thresholds and penalties are public numbers.
     """
+    if any(isinstance(each, Private) and each.in_blocks for each in problem.parameters()):
+        return recognise_blocks(problem)
     objective = problem.objective.args[0]
+    rows = _of_rows(objective)
+    if rows is not None and _has_rows(objective):  # else it is a program with exponential cones
+        return _multinomial(problem, rows)
     private = _in_losses(objective)
     turned = _turned(objective) if any(p.unit == "column" for p in private) else set()
     candidates = [p for p in private if _is_rows(p) or _is_entries(p) or (id(p) in turned and _sized(p))]
@@ -134,9 +161,12 @@ def recognise(problem: cp.Problem) -> Recognised | Outputs | None:
         return None
     features = [p for p in candidates if not _is_entries(p)]
     first = (features or candidates)[0]
-    count = int(first.shape[1 if id(first) in turned else 0])
+    found: Objective | None = None
     try:
-        return _recognise(problem, count)
+        refuse_hidden(problem)
+        found = _taken_apart(problem, int(first.shape[1 if id(first) in turned else 0]))
+        found.require_one_output()
+        return _certified(problem, _read(found, tuple(problem.constraints)))
     except NotPerRecord:
         if problem.is_dpp():
             return None
@@ -146,18 +176,19 @@ def recognise(problem: cp.Problem) -> Recognised | Outputs | None:
             return None
         refused = refusal
     try:
-        refuse_hidden(problem)  # of the whole: twins in two outputs would not meet
-        outputs = split(problem)
-        if outputs is None:
+        several = None if found is None else split(problem, found)
+        if several is None:
             raise refused
-        return Outputs(tuple(_recognise(each, count) for each in outputs.problems), outputs.columns)
+        outputs, columns = several
+        parts = tuple(_read(output.found, output.constraints, output.swap) for output in outputs)
+        return _certified(problem, Outputs(parts, columns))
     except UnsupportedModelError:
         if problem.is_dpp() and not _has_private_products(objective):
             return None
         raise
 
 
-def has_rows(objective: Any) -> bool:
+def _has_rows(objective: Any) -> bool:
     """Whether a record owns a row of a private matrix in a term that is not affine, or a column that becomes a row."""
     turned = _turned(objective)
     return any(_is_rows(p) or (id(p) in turned and _sized(p)) for p in _in_losses(objective))
@@ -211,23 +242,25 @@ def _is_entries(parameter: Private) -> bool:
     return vector and parameter.unit in ("entry", "row") and _sized(parameter)
 
 
-def _recognise(problem: cp.Problem, count: int) -> Recognised:
-    refuse_hidden(problem)
-    maximize = isinstance(problem.objective, cp.Maximize)
-    objective = problem.objective.args[0]
-    found = take_apart(objective, count, -1.0 if maximize else 1.0)
+def _taken_apart(problem: cp.Problem, count: int, classes: bool = False) -> Objective:
+    sign = -1.0 if isinstance(problem.objective, cp.Maximize) else 1.0
+    return take_apart(problem.objective.args[0], count, sign, classes)
+
+
+def _read(found: Objective, constraints: tuple[Any, ...], swap: dict[int, Any] | None = None) -> Recognised:
+    """The regression of one prediction; ``swap`` : what stands for the variables of its coefficients."""
     reads, prediction, label = read_predictions(found)
     matched = match(reads, label)
-    blocks, coefficients, constant = _stack(prediction, matched.factor, count)
-    penalty_expression = whole_penalty(found.public)
-    constraints, variables = tuple(problem.constraints), tuple(problem.variables())
-    public = PublicPart(coefficients, constraints, penalty_expression)
-    public.require_values()
+    blocks, coefficients, constant = _stack(prediction, matched.factor, found.count)
+    coefficients = coefficients.tree_copy(swap) if swap else coefficients
     scale = float(matched.weight.mean())
     weights = matched.weight / scale
-    out = Recognised(
+    penalty = whole_penalty(found.public)
+    public = PublicPart(coefficients, constraints, penalty)
+    public.require_values()
+    return Recognised(
         loss=matched.loss,
-        count=count,
+        count=found.count,
         scale=scale,
         blocks=blocks,
         label=matched.label,
@@ -236,19 +269,12 @@ def _recognise(problem: cp.Problem, count: int) -> Recognised:
         coefficients=coefficients,
         constant=constant,
         penalty=read_penalty(found.public, public),
-        penalty_expression=penalty_expression,
+        penalty_expression=penalty,
         constraints=constraints,
-        variables=variables,
         public=public,
         where=short(found.terms[0].expression),
         up_to_constant=matched.up_to_constant,
     )
-    missing = {id(p) for p in objective.parameters() if isinstance(p, Private)} - {id(p) for p in out.private}
-    if missing:
-        name = next(p.name() for p in objective.parameters() if id(p) in missing)
-        unfit(objective, f"{name} has no part in the loss that was recognised", "terms without it")
-    certify(problem, out)
-    return out
 
 
 def _stack(prediction: Prediction, factor: float, count: int) -> tuple[Any, cp.Expression, np.ndarray]:
@@ -318,46 +344,60 @@ def _innermost_with(expression: Any, parameter: Any) -> Any:
 
 
 # ------------------------------------------------------------------ the certificate
-def certify(problem: cp.Problem, claimed: Recognised) -> None:
-    """Compare the user's objective with the claimed normal form at random points.
+F = TypeVar("F", Recognised, Outputs)
+
+
+def _certified(problem: cp.Problem, claimed: F) -> F:
+    """``claimed``, if the user's objective has its values at random points.
 
     Raises
     ------
     UnsupportedModelError
         When they differ: the model is then not what it was taken for.
     """
-    maximize = isinstance(problem.objective, cp.Maximize)
-    expression = -problem.objective.args[0] if maximize else problem.objective.args[0]
+    objective = problem.objective.args[0]
+    missing = {id(p) for p in objective.parameters() if isinstance(p, Private)} - {id(p) for p in claimed.private}
+    if missing:
+        name = next(p.name() for p in objective.parameters() if id(p) in missing)
+        unfit(objective, f"{name} has no part in the loss that was recognised", "terms without it")
     shared: dict[bool, dict[int, Any]] = {}
-    for seed in range(_POINTS):
-        shared = shared if claimed.count >= _MANY else {}
-        values = at_a_random_point(partial(_values, expression, claimed, seed, shared))
-        rounding = 1e-13 * np.abs(values[:, 1:]).max()
-        # Where a constant was left out, differences between two points are compared.
-        losses, public, theirs = values[0] - values[1] if claimed.up_to_constant else values[0]
+    for first in range(100, 100 + _POINTS):
+        shared = shared if claimed.parts[0].count >= _MANY else {}
+        found = at_a_random_point(partial(_values, problem, claimed, first, shared))
+        rounding = 1e-13 * np.abs(found[:, 1:]).max()
+        losses, public, theirs = found[0] if len(found) == 1 else found[0] - found[1]
         if not abs(losses + public - theirs) <= _AGREE * abs(losses) + rounding:
+            name = claimed.parts[0].loss.name.replace("_", " ")
             unfit(
-                problem.objective.args[0],
-                f"it was read as a sum of {claimed.loss.name.replace('_', ' ')} losses, which has other values",
+                objective,
+                f"it was read as a sum of {name} losses, which has other values",
                 "one of the spellings of the documentation",
             )
+    return claimed
 
 
 def _values(
-    expression: Any, claimed: Recognised, seed: int, shared: dict[bool, dict[int, Any]], dense: bool, size: float
+    problem: cp.Problem, claimed: Recognised | Outputs, first: int, shared: Any, dense: bool, size: float
 ) -> Floats:
     """(points, 3) claimed losses, public terms and the user's objective, at random points that share private numbers:
-    two where a constant was left out, otherwise one. ``shared`` : these numbers, sparse and dense, where known."""
-    point = Point(claimed.variables, claimed.private, 100 + seed, dense=dense, size=size, numbers=shared.get(dense))
-    shared[dense] = point.numbers
-    out = [_values_at(point, expression, claimed)]
-    if claimed.up_to_constant:
-        other = Point(claimed.variables, claimed.private, 200 + seed, size=size, numbers=point.numbers)
-        out.append(_values_at(other, expression, claimed))
+    two where a constant was left out, of which differences are compared, otherwise one. ``shared`` : these numbers,
+    sparse and dense, where known."""
+    out, objective = [], problem.objective.args[0]
+    expression = -objective if isinstance(problem.objective, cp.Maximize) else objective
+    for number in (first, first + 100)[: 1 + any(part.up_to_constant for part in claimed.parts)]:
+        point = Point(problem.variables(), claimed.private, number, dense=dense, size=size, numbers=shared.get(dense))
+        shared[dense] = point.numbers
+        for variable, shares in claimed.columns:
+            given = point.swap[id(variable)].value.ravel(order="F")
+            own = [(each, entries) for each, entries in shares if each is not variable]
+            point.swap |= {id(each): cp.Constant(given[entries]) for each, entries in own}
+        losses, public = zip(*(_values_at(point, part) for part in claimed.parts), strict=True)
+        out.append((sum(losses), sum(public), point.scalar(expression)))
     return np.asarray(out)
 
 
-def _values_at(point: Point, expression: Any, claimed: Recognised) -> tuple[float, float, float]:
+def _values_at(point: Point, claimed: Recognised) -> tuple[float, float]:
+    """Claimed losses and public terms."""
     c = point.vector(claimed.coefficients)
     c = c if claimed.loss.scores == 1 else c.reshape(claimed.loss.scores, -1).T
     z = np.zeros((claimed.count, *c.shape[1:])) if claimed.offset is None else claimed.offset.copy()
@@ -371,5 +411,159 @@ def _values_at(point: Point, expression: Any, claimed: Recognised) -> tuple[floa
         label = label.of(point.numbers[id(label.parameter)])
     losses = claimed.loss.value(z, label)
     mine = claimed.scale * float(losses.sum() if claimed.weights is None else claimed.weights @ losses)
-    public = 0.0 if claimed.penalty_expression is None else point.scalar(claimed.penalty_expression)
-    return mine, public, point.scalar(expression)
+    return mine, 0.0 if claimed.penalty_expression is None else point.scalar(claimed.penalty_expression)
+
+
+# ------------------------------------------------------------------ several classes
+_SOFTMAX = (
+    "cp.sum(cp.log_sum_exp(X @ W + b, axis=1)) - cp.sum(cp.multiply(Y, X @ W + b)) with one-hot rows Y, W of a column "
+    "and b of an entry for each class, and public terms"
+)
+
+
+def _of_rows(objective: Any) -> Any:
+    """The first private ``cp.log_sum_exp`` of the rows of a matrix; None where there is none."""
+    return next((node for node in _walk(objective) if is_row_wise(node) and is_private(node)), None)
+
+
+def _multinomial(problem: cp.Problem, rows: Any) -> Recognised:
+    """The regression, of which ``rows`` are the logarithms of sums of the exponentials of each record's scores.
+
+    Raises
+    ------
+    UnsupportedModelError
+        For any other objective with ``rows``.
+    """
+    refuse_hidden(problem)
+    count, classes = (int(size) for size in rows.args[0].shape)
+    if classes < 2:
+        unfit(rows, "it has one score for each record, and classes need two or more", _SOFTMAX)
+    parts: list[Recognised] = []
+    with contextlib.suppress(UnsupportedModelError):
+        found = _taken_apart(problem, count, classes=True)
+        scores = split(cp.Problem(problem.objective), replace(found, public=[]))
+        parts = [] if scores is None else [_read(score.found, ()) for score in scores[0]]
+    if len(parts) != classes or not all(_follows(part, parts[0]) for part in parts):
+        unfit(rows, "beside it only the labels times the same scores are subtracted, and public terms added", _SOFTMAX)
+    penalty, constraints = whole_penalty(found.public), tuple(problem.constraints)
+    coefficients = cp.hstack([part.coefficients for part in parts])
+    public, first = PublicPart(coefficients, constraints, penalty), parts[0]
+    public.require_values()
+    return _certified(
+        problem,
+        replace(
+            first,
+            loss=Softmax(classes=classes),
+            label=_labels(rows, parts),
+            coefficients=coefficients,
+            penalty=read_penalty(found.public, public),
+            penalty_expression=penalty,
+            constraints=constraints,
+            public=public,
+            where=short(rows),
+        ),
+    )
+
+
+def _follows(part: Recognised, first: Recognised) -> bool:
+    """Whether a score has the rows, the weights and the form of the first."""
+    if part.loss.name != "binary_logistic" or part.offset is not None or part.label is None or part.up_to_constant:
+        return False
+    if isinstance(part.label, Label) and not part.label.plain:
+        return False
+    if not close(part.scale, first.scale) or len(part.blocks) != len(first.blocks):
+        return False
+    mine, theirs = (np.ones(1) if each.weights is None else each.weights for each in (part, first))
+    return close(mine, theirs) and all(map(_same_block, part.blocks, first.blocks))
+
+
+def _same_block(one: tuple[Any, int], two: tuple[Any, int]) -> bool:
+    (a, start), (b, other) = one, two
+    if start != other or isinstance(a, Features) != isinstance(b, Features) or sp.issparse(a) != sp.issparse(b):
+        return False
+    if isinstance(a, Features):
+        return a.same(b)
+    if a.shape != b.shape:
+        return False
+    return bool((a != b).nnz == 0) if sp.issparse(a) else np.array_equal(a, b)
+
+
+def _labels(rows: Any, parts: list[Recognised]) -> Label | Floats:
+    """(n, K) labels, private or public.
+
+    Raises
+    ------
+    UnsupportedModelError
+        For labels of several parameters, or public ones for some classes only.
+    """
+    labels = [part.label for part in parts]
+    if not any(isinstance(label, Label) for label in labels):
+        return np.column_stack(labels)  # type: ignore[arg-type]
+    features = [label.features for label in labels if isinstance(label, Label)]
+    if len(features) < len(labels) or len({each.source for each in features}) > 1:
+        unfit(rows, "the labels of its classes are not columns of one Private", _SOFTMAX)
+    first = features[0]
+    maps = [sp.eye_array(each.owned) if each.map is None else each.map for each in features]
+    joined = Features(first.parameter, tidy(sp.hstack(maps, format="csr")), first.turned)
+    return Label(joined, np.ones(()), np.zeros(()))
+
+
+# ------------------------------------------------------------------ rows in blocks
+
+
+def recognise_blocks(problem: cp.Problem) -> Recognised | Outputs | None:
+    """As ``recognise``, for a problem with private parameters ``in_blocks``; None where private parameters stand in
+    constraints, which no regression has.
+
+    Raises
+    ------
+    UnsupportedModelError, SpecificationError
+        For an objective that is no regression over the rows of one source; before any budget is spent.
+    """
+    private = [p for p in problem.parameters() if isinstance(p, Private)]
+    count = rows_of_one_source(private)
+    if any(isinstance(p, Private) for c in problem.constraints for p in c.parameters()):
+        return None
+    objective = problem.objective
+    roots = [objective.args[0], *(each for constraint in problem.constraints for each in constraint.args)]
+    small = _Small(CutRows(roots, private, count), objective.args[0])
+    found = recognise(cp.Problem(type(objective)(small.rows.cut(small.loss)), problem.constraints))
+    if found is None:
+        refuse_blocks(private)
+    assert found is not None
+    parts = tuple(small.enlarged(part) for part in found.parts)
+    return Outputs(parts, found.columns) if len(parts) > 1 else parts[0]
+
+
+@dataclass(frozen=True)
+class _Small:
+    """``loss`` of all rows, and what cuts them."""
+
+    rows: CutRows
+    loss: Any
+
+    def enlarged(self, found: Recognised) -> Recognised:
+        """What was recognised, of the user's parameters. Public tables keep their few rows, which are all alike."""
+        label = found.label
+        ends = [label.scale, label.shift] if isinstance(label, Label) else [label]
+        tables = [found.offset, *ends, *(f for f, _ in found.blocks if not isinstance(f, Features))]
+        if found.weights is not None or not all(map(_alike, tables)):  # such as a running sum of ones
+            self.rows.refuse(self.loss, "public numbers in it differ from row to row")
+        if isinstance(label, Label):
+            scale, shift = (np.asarray(np.ravel(end)[0]) for end in (label.scale, label.shift))
+            label = replace(label, features=self._features(label.features), scale=scale, shift=shift)
+        return replace(
+            found,
+            count=self.rows.count,
+            blocks=tuple((self._features(f) if isinstance(f, Features) else f, start) for f, start in found.blocks),
+            label=label,
+        )
+
+    def _features(self, features: Features) -> Features:
+        return replace(features, parameter=self.rows.original(features.parameter))
+
+
+def _alike(table: Any) -> bool:
+    """Whether all rows of a public table are the same; of None and of one number for all rows, too."""
+    rows = np.atleast_1d(0.0 if table is None else table.toarray() if sp.issparse(table) else table)
+    return np.allclose(rows, rows[:1], rtol=1e-12, atol=0)

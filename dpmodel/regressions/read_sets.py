@@ -124,12 +124,10 @@ def _read_curved(expression: Any, twin: Twin) -> list[Piece] | None:
             return None
     else:
         # Entry k of the expression must depend on one coefficient alone.
-        if any(A.shape[0] != expression.size or (np.diff(A.indptr) > 1).any() for A in maps):
+        depends = twin.depends(expression)
+        if (np.diff(depends.indptr) != 1).any() or np.unique(depends.indices).size != depends.indices.size:
             return None
-        total = sp.csr_array(sum(abs(A) for A in maps))
-        if (np.diff(total.indptr) != 1).any() or np.unique(total.indices).size != total.indices.size:
-            return None
-        groups = total.indices.astype(np.int64)[:, None]
+        groups = depends.indices.astype(np.int64)[:, None]
 
     def f(w: Floats) -> Floats:
         twin.assign(w)

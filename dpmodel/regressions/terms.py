@@ -9,7 +9,8 @@ record by record.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NoReturn
 
 import cvxpy as cp
@@ -22,8 +23,15 @@ from dpmodel.compile.atoms import diagonal, exponent, is_number, is_private, kin
 from dpmodel.compile.refusals import short
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private
-from dpmodel.regressions.expressions import NotPerRecord, picks_rows, summands, unfit, vector_of
-from dpmodel.regressions.monomials import NODE, Monomials, stacked, tidied
+from dpmodel.regressions.monomials import (
+    NODE,
+    Monomials,
+    NotPerRecord,
+    stacked,
+    tidied,
+    unfit,
+)
+from dpmodel.regressions.public_expressions import summands, vector_of
 
 _LOSSES = (
     "squares (cp.sum_squares), absolute values (cp.norm1, cp.abs), cp.huber, maxima of two affine parts (quantile, "
@@ -50,7 +58,7 @@ class Term:
 
 
 @dataclass
-class _Entries:
+class Entries:
     """Entries of one atom: ``weight`` and ``t`` (a private number, or 0 for the number 1) multiply each."""
 
     atom: str
@@ -60,28 +68,53 @@ class _Entries:
     expression: Any
     power: int = 1
     threshold: float = float("nan")
+    record: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def size(self) -> int:
         return int(self.weight.size)
 
+    @property
+    def linear(self) -> bool:
+        return self.atom == "affine" and self.power == 1
+
+    def of(self, which: Integers) -> Entries:
+        """Those of these numbers."""
+        parts = tuple(_gathered(rows, which) for rows in self.parts)
+        return replace(self, weight=self.weight[which], t=self.t[which], parts=parts, record=self.record[which])
+
 
 @dataclass
 class Objective:
-    """``terms`` : losses of records; ``public`` : (factor, scalar expression) without private parameters."""
+    """``found`` : entries of records; ``public`` : (factor, scalar expression) without private parameters.
+
+    ``classes`` : whether ``cp.log_sum_exp`` of the rows of a matrix is read, as ``cp.logistic`` of each of its columns:
+    the caller knows that it is not. ``squared`` : what squares were taken of.
+    """
 
     reader: Monomials
     expression: Any
-    found: list[_Entries] = field(default_factory=list)
-    terms: list[Term] = field(default_factory=list)
+    classes: bool = False
+    found: list[Entries] = field(default_factory=list)
     public: list[tuple[float, cp.Expression]] = field(default_factory=list)
+    squared: list[Any] = field(default_factory=list)
 
     @property
     def count(self) -> int:
         return self.reader.count
 
+    @cached_property
+    def terms(self) -> list[Term]:
+        """Losses with an entry for each record."""
+        return _by_record(self)
 
-def take_apart(expression: Any, count: int, factor: float = 1.0) -> Objective:
+    def require_one_output(self) -> None:
+        """Raise UnsupportedModelError where squares are taken of a table with a column for each output."""
+        for expression in self.squared:
+            _require_entries(expression, self.count)
+
+
+def take_apart(expression: Any, count: int, factor: float = 1.0, classes: bool = False) -> Objective:
     """Split ``factor * expression`` (a scalar).
 
     Raises
@@ -89,7 +122,7 @@ def take_apart(expression: Any, count: int, factor: float = 1.0) -> Objective:
     UnsupportedModelError
         Naming the term that is neither public nor a sum of losses of single records.
     """
-    out = Objective(Monomials(count=count), expression)
+    out = Objective(Monomials(count=count), expression, classes)
     require_values(expression.parameters())
     for times, term in summands(expression, factor, lambda e: not is_private(e)):
         if not is_private(term):
@@ -99,7 +132,7 @@ def take_apart(expression: Any, count: int, factor: float = 1.0) -> Objective:
             _read(term, times, out)
         except NotAffine as error:
             unfit(term, f"it holds {error}, which is not followed beside private rows", _LOSSES)
-    _by_record(out)
+    _take_records(out)
     return out
 
 
@@ -171,10 +204,10 @@ def _entries(
     expression: Any,
     power: int = 1,
     threshold: float = float("nan"),
-) -> _Entries:
+) -> Entries:
     weight = np.asarray(weight, dtype=np.float64)
     t = np.zeros(weight.size, dtype=np.int64) if t is None else t
-    return _Entries(atom, weight, t, parts, expression, power, threshold)
+    return Entries(atom, weight, t, parts, expression, power, threshold)
 
 
 # ------------------------------------------------------------------ nodes
@@ -210,6 +243,9 @@ def _node(node: Any, entry: Integers, weight: Floats, t: Integers, term: Any, ou
             if is_private(node.M):
                 unfit(node, "Huber's threshold M is private", "a public number M")
             _plain(name, weight, t, [(whole, entry)], node, out, float(np.asarray(number_of(node.M)).reshape(())))
+        case "log_sum_exp" if out.classes and is_row_wise(node):
+            for part in _largest(node, entry, count):
+                _plain("logistic", weight, t, [part], node, out)
         case "maximum" | "minimum" | "max" | "min":
             _plain(
                 "maximum", -weight if name in ("minimum", "min") else weight, t, _largest(node, entry, count), node, out
@@ -233,9 +269,21 @@ def _node(node: Any, entry: Integers, weight: Floats, t: Integers, term: Any, ou
             unfit(node, "it is none of the losses that are recognised", _LOSSES)
 
 
+def picks_rows(expression: Any) -> bool:
+    """Whether some private entries or rows are picked by number."""
+    if kind(expression) == "index" and isinstance(expression.args[0], Private):
+        return True
+    return any(picks_rows(arg) for arg in expression.args)
+
+
 def _no_sum(node: Any) -> NoReturn:
     tables = any(isinstance(p, Private) and p.ndim == 2 for p in node.parameters()) and not picks_rows(node)
     unfit(node, "it is no sum over the records", _LOSSES, NotPerRecord if tables else UnsupportedModelError)
+
+
+def is_row_wise(node: Any) -> bool:
+    """Whether it is ``cp.log_sum_exp`` of the rows of a matrix."""
+    return kind(node) == "log_sum_exp" and node.args[0].ndim == 2 and node.axis in (1, -1)
 
 
 def _axis(node: Any) -> Any:
@@ -319,7 +367,7 @@ def _square(
     flat_rows[rows.row[curved]] = False
     left = np.flatnonzero(flat_rows)
     if left.size:
-        _require_entries(arg, out.count)
+        out.squared.append(arg)
         out.found.append(_entries("affine", weight[left], t[left], (_gathered(rows, left),), node, 2))
 
 
@@ -355,19 +403,27 @@ def _require_entries(expression: Any, count: int) -> None:
 
 
 # ------------------------------------------------------------------ records
-def _by_record(out: Objective) -> None:
-    """Entries of one kind become terms with an entry for each record."""
-    kinds: dict[Any, list[tuple[_Entries, Integers, Integers]]] = {}
-    for each in out.found:
+def _take_records(out: Objective) -> None:
+    """Say of which record each entry is; public ones become terms of their own."""
+    found, out.found = out.found, []
+    for each in found:
         record = _records(each, out)
+        if (free := np.flatnonzero(record < 0)).size:
+            _penalty(each, free, out)
+        if (mine := np.flatnonzero(record >= 0)).size:
+            out.found.append(replace(each, record=record).of(mine))
+
+
+def _by_record(out: Objective) -> list[Term]:
+    """Entries of one kind become terms with an entry for each record."""
+    kinds: dict[Any, list[tuple[Entries, Integers, Integers]]] = {}
+    terms = []
+    for each in out.found:
         block = out.reader.block_of(each.t)
-        free = record < 0
-        if free.any():
-            _penalty(each, np.flatnonzero(free), out)
-        for label in np.unique(block[~free]):
-            mine = np.flatnonzero(~free & (block == label))
+        for label in np.unique(block):
+            mine = np.flatnonzero(block == label)
             key = each.atom, each.power, each.threshold, int(label), len(each.parts)
-            kinds.setdefault(key, []).append((each, mine, record[mine]))
+            kinds.setdefault(key, []).append((each, mine, each.record[mine]))
     for (atom, power, threshold, label, parts), found in kinds.items():
         for group_ in _without_repeats(found, out.count):
             record = np.concatenate([r for _, _, r in group_])
@@ -380,8 +436,8 @@ def _by_record(out: Objective) -> None:
                 Gather(place, record.size).forward(stacked([_gathered(e.parts[k], mine) for e, mine, _ in group_]))
                 for k in range(parts)
             )
-            out.terms.append(Term(atom, coefficient, rows, group_[0][0].expression, label, power, threshold))
-    out.found.clear()
+            terms.append(Term(atom, coefficient, rows, group_[0][0].expression, label, power, threshold))
+    return terms
 
 
 def _without_repeats(found: list[Any], count: int) -> list[list[Any]]:
@@ -406,7 +462,7 @@ def _without_repeats(found: list[Any], count: int) -> list[list[Any]]:
     return [members for members, _ in groups]
 
 
-def _records(each: _Entries, out: Objective) -> Integers:
+def _records(each: Entries, out: Objective) -> Integers:
     """(entries,) the record of each; -1 for public ones.
 
     Raises
@@ -431,7 +487,7 @@ def _records(each: _Entries, out: Objective) -> Integers:
     return np.asarray(high)
 
 
-def _refuse_several(each: _Entries, out: Objective) -> None:
+def _refuse_several(each: Entries, out: Objective) -> None:
     node = each.expression
     whole = node.args[0] if node.args else node
     if each.power == 2 and whole.size == 1:
@@ -472,7 +528,7 @@ def _mixes(product: Any, count: int) -> bool:
     return is_private(product) and is_number(left) and left.shape == (count, count)
 
 
-def _penalty(each: _Entries, which: Integers, out: Objective) -> None:
+def _penalty(each: Entries, which: Integers, out: Objective) -> None:
     """Public entries of a private atom, as ``hstack([X @ w - y, sqrt(l) * w])`` has them, become terms of their own."""
     reader, weight = out.reader, each.weight[which]
     parts = [_expression(_gathered(rows, which), reader) for rows in each.parts]

@@ -14,7 +14,6 @@ import dpmodel as dpm
 from dpmodel.errors import SpecificationError
 from dpmodel.marks import Private
 from dpmodel.regressions.build import private_regression
-from dpmodel.regressions.multinomial import recognise_regression
 from dpmodel.regressions.read import Recognised, recognise
 
 LOSSES: dict[str, tuple[Any, Any, str]] = {
@@ -85,7 +84,7 @@ def test_softmax() -> None:
     Y = Private(shape=(N, 4), name="classes", unit="row", bounds=[0, 1], max_l1=1, records=m.people)
     W, b = cp.Variable((3, 4)), cp.Variable(4)
     for given in ({}, {"weights": ROOTS}):
-        found = recognise_regression(minimise(dpm.losses.softmax(m.X @ W + b, Y, **given) + cp.sum_squares(W)))
+        found = recognise(minimise(dpm.losses.softmax(m.X @ W + b, Y, **given) + cp.sum_squares(W)))
         assert isinstance(found, Recognised) and found.loss.scores == 4
         assert (found.weights is None) == (not given)
 

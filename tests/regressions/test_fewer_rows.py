@@ -13,8 +13,7 @@ from dpmodel.errors import DPModelError
 from dpmodel.marks.private import Private
 from dpmodel.marks.rows import RowSource, SourceRows
 from dpmodel.regressions.features import Features, Label
-from dpmodel.regressions.multinomial import recognise_blocks
-from dpmodel.regressions.read import recognise
+from dpmodel.regressions.read import recognise, recognise_blocks
 
 
 class Nowhere(RowSource):

@@ -122,7 +122,7 @@ TRAPS: dict[str, tuple[Callable[[Leaves], Any], str]] = {
     ),
     "labels of two parameters": (
         lambda m: cp.sum(lse(m.Z)) - cp.sum(cp.multiply(cp.hstack([m.Y[:, :2], m.X[:, :1]]), m.Z)),
-        "the same scores",
+        "columns of one Private",
     ),
 }
 

@@ -79,6 +79,7 @@ SPELLINGS: dict[str, tuple[str, Write]] = {
     "two derivatives": ("quantile", lambda m: 0.3 * cp.sum(cp.pos(m.r)) + 0.7 * cp.sum(cp.neg(m.r))),
     "logistic": ("logistic", lambda m: cp.sum(cp.logistic(-cp.multiply(m.signs, m.X @ m.V + m.c)))),
     "hinge": ("hinge", lambda m: cp.sum(cp.pos(1 - cp.multiply(m.signs, m.X @ m.V)))),
+    "swapped": ("squared", lambda m: cp.sum_squares(m.X @ m.V[:, ::-1] - m.Z)),
     "maximised": ("squared", lambda m: -cp.sum_squares(m.r)),
 }
 
@@ -123,9 +124,9 @@ def compare(problem: cp.Problem, m: Several, seed: int) -> PrivateOutputs:
         mine, points = 0.0, []
         for variable in problem.variables():
             variable.value = np.abs(rng.normal(size=variable.shape))
-        for variable, columns in found.columns:
-            for j, column in enumerate(columns):
-                column.value = variable.value[..., j]
+        for variable, shares in found.columns:
+            for own, entries in shares:
+                own.value = variable.value.ravel(order="F")[entries].reshape(own.shape, order="F")
         for each, part, data in zip(found.parts, model.parts, rows, strict=True):
             c = np.asarray(each.coefficients.value, dtype=float).ravel(order="F")
             losses = part.loss.value(data.predict(c), data.labels)
@@ -224,7 +225,6 @@ def test_a_record_moves_the_gradients_of_all_outputs() -> None:
 TRAPS: dict[str, tuple[Write, tuple[str, ...]]] = {
     "one intercept for all": (lambda m: cp.sum_squares(m.X @ m.V + m.b - m.Z), ("several outputs",)),
     "outputs mixed": (lambda m: cp.sum_squares(m.X @ m.V @ MIX[:2] - m.Z), ("several outputs",)),
-    "outputs swapped": (lambda m: cp.sum_squares(m.X @ m.V[:, ::-1] - m.Z), ("several outputs",)),
     "one column twice": (
         lambda m: sum(cp.sum_squares(m.X @ m.V[:, 0] - m.Z[:, j]) for j in range(K)) + cp.norm1(m.V),
         ("Z[:, 0] and Z[:, 1]",),
@@ -238,7 +238,10 @@ TRAPS: dict[str, tuple[Write, tuple[str, ...]]] = {
     "group lasso": (lambda m: cp.sum_squares(m.r) + cp.sum(cp.norm(m.V, 2, axis=1)), ("ties several outputs",)),
     "fused": (lambda m: cp.sum_squares(m.r) + cp.norm1(m.V[:, 0] - m.V[:, 1]), ("ties several outputs",)),
     "concave penalty": (lambda m: cp.sum_squares(m.r) - cp.sum_squares(m.V), ("not convex",)),
-    "private weight of an output": (lambda m: cp.sum_squares(m.r) + m.t[0] * cp.norm1(m.V), ("several outputs",)),
+    "private weight of an output": (
+        lambda m: cp.sum_squares(m.r) + m.t[0] * cp.norm1(m.V),
+        ("private number multiplies",),
+    ),
 }
 
 
@@ -301,10 +304,10 @@ def test_private_values_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_wrong_split_is_found_at_a_random_point(monkeypatch: pytest.MonkeyPatch) -> None:
     m = Several()
-    honest = regression_outputs._Splitter._parts
-    monkeypatch.setattr(regression_outputs._Splitter, "_parts", lambda self, e: [2 * part for part in honest(self, e)])
-    with pytest.raises(UnsupportedModelError, match="several outputs"):
-        recognise(minimise(cp.sum_squares(m.r)))
+    honest = regression_outputs._penalties
+    monkeypatch.setattr(regression_outputs, "_penalties", lambda *given: [2 * part for part in honest(*given)])
+    with pytest.raises(UnsupportedModelError, match="other values"):
+        recognise(minimise(cp.sum_squares(m.r) + cp.norm1(m.V)))
 
 
 # ------------------------------------------------------------------ remedies
