@@ -130,7 +130,7 @@ class Request:
             "mechanism": done.plan.chosen.mechanism,
             "guarantee": Guarantee(forecast.epsilon, forecast.delta, model.neighbors, record),
             "accuracy": accuracy,
-            "plan": done.plan.alone(),
+            "plan": done.plan.without_model(),
             "notes": (*found.notes, *forecast.caveats),
             "missed": found.missed,
             "estimate": found.estimate,

@@ -33,8 +33,8 @@ from dpmodel.numerics.solvers import ANSWERS, SOLVER_ERROR
 from dpmodel.show.figures import entry_names, moved_constraints, released_values
 from dpmodel.text import (
     Misfit,
+    TextTable,
     built,
-    html_table,
     long_frame,
     named_text,
     number,
@@ -43,7 +43,6 @@ from dpmodel.text import (
     printable,
     read,
     screenful,
-    table,
 )
 
 # Printed cells of a classification, and variables and multipliers; all of them are data.
@@ -331,10 +330,10 @@ class Release:
         return report(self, file, more)
 
     def __str__(self) -> str:
-        return screenful(table(("", ""), self._rows(), title=self.title), "release.to_dict()")
+        return screenful(str(TextTable(("", ""), self._rows(), title=self.title)), "release.to_dict()")
 
     def _repr_html_(self) -> str:
-        return html_table(("", ""), self._rows(), title=self.title)
+        return TextTable(("", ""), self._rows(), title=self.title)._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields in JSON types: arrays as nested lists, inf and nan as strings."""

@@ -17,7 +17,7 @@ import textwrap
 import types
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
 from numbers import Integral, Real
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -114,69 +114,113 @@ def cell_text(value: object) -> str:
     return "".join(c for c in text if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf"))
 
 
-def table(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    title: str | None = None,
-    width: int = WIDTH,
-    footer: Sequence[str] = (),
-) -> str:
-    """Render a table as plain text.
+@dataclass(frozen=True)
+class TextTable:
+    """A table for people: it prints, shows in notebooks, and is plain data.
 
     Parameters
     ----------
     columns : headings, length k; if all are empty, no heading is drawn.
-    rows : rows of k cells each; long cells wrap.
+    rows : rows of k cells each; long cells wrap. Columns that hold only numbers are right-aligned.
     title : line above the table.
+    footer : lines below the table.
+    marked : the row that stands out in notebooks, if any.
     width : widest line, in characters, where neither COLUMNS nor a terminal says how wide lines may be.
-    footer : lines below the table, wrapped to ``width``.
-
-    Returns
-    -------
-    str
-        Without a trailing newline, in characters that standard output can print. Columns that hold only numbers are
-        right-aligned.
 
     Raises
     ------
     ValueError
         If a row does not have k cells.
     """
-    # Rich costs tens of milliseconds to import, and most sessions never print a table.
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    content = _checked(columns, rows)
-    width, align = line_width(width), _alignment(len(columns), content)
-    # Escapes are longer than what they stand for, so they come before the layout.
-    columns = [printable(cell_text(name)) for name in columns]
-    content = [[printable(cell_text(item)) for item in row] for row in content]
-    widths = _widths(columns, content, width)
-    if widths is None:
-        told = [wrapped(cell_text(title), width=width)] if title else []
-        below = [wrapped(line, width=width) for line in footer]
-        return "\n".join([*told, *_stacked(columns, content, width), *([""] if footer else []), *below])
-    grid = Table(box=SIMPLE_HEAD, show_header=any(columns), pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    for name, justify, fixed in zip(columns, align, widths, strict=True):
-        grid.add_column(Text(name), justify=justify, overflow="fold", width=fixed)
-    for row in content:
-        grid.add_row(*(Text(_hanging(str(item), width)) for item, width in zip(row, widths, strict=True)))
+    columns: Sequence[str]
+    rows: Iterable[Sequence[object]]
+    title: str = ""
+    footer: Sequence[str] = ()
+    marked: int | None = None
+    width: int = WIDTH
 
-    # Everything else that rich would read from the environment is fixed, so that the text is the same everywhere.
-    plain = dict.fromkeys(("force_terminal", "force_jupyter", "force_interactive", "legacy_windows"), False)
-    plain |= dict.fromkeys(("highlight", "emoji", "markup"), False)
-    console = Console(file=io.StringIO(), width=width, color_system=None, no_color=True, **plain)  # type: ignore[arg-type]
-    with console.capture() as capture:
-        if title:
-            console.print(Text(printable(cell_text(title))))
-        console.print(grid)
-        if footer:
-            console.print()
-        for line in footer:
-            console.print(Text(printable(cell_text(line))))
-    return printable("\n".join(line.rstrip() for line in capture.get().splitlines()).rstrip())
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", [tuple(row) for row in self.rows])
+        for index, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise ValueError(f"row {index} has {len(row)} cells, the table has {len(self.columns)} columns")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: the rows as dictionaries."""
+        rows = [dict(zip(self.columns, map(plain, row), strict=True)) for row in self.rows]
+        return {"title": self.title, "rows": rows, "footer": list(self.footer)}
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        """Without a trailing newline, in characters that standard output can print."""
+        # Rich costs tens of milliseconds to import, and most sessions never print a table.
+        from rich.box import SIMPLE_HEAD
+        from rich.console import Console
+        from rich.table import Table as Grid
+        from rich.text import Text
+
+        width, align = line_width(self.width), self._alignment()
+        # Escapes are longer than what they stand for, so they come before the layout.
+        columns = [printable(cell_text(name)) for name in self.columns]
+        content = [[printable(cell_text(item)) for item in row] for row in self.rows]
+        widths = _widths(columns, content, width)
+        if widths is None:
+            told = [wrapped(cell_text(self.title), width=width)] if self.title else []
+            below = [wrapped(line, width=width) for line in self.footer]
+            return "\n".join([*told, *_stacked(columns, content, width), *([""] if self.footer else []), *below])
+        grid = Grid(box=SIMPLE_HEAD, show_header=any(columns), pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+        for name, justify, size in zip(columns, align, widths, strict=True):
+            grid.add_column(Text(name), justify=justify, overflow="fold", width=size)
+        for row in content:
+            grid.add_row(*(Text(_hanging(str(item), width)) for item, width in zip(row, widths, strict=True)))
+
+        # Everything else that rich would read from the environment is fixed, so that the text is the same everywhere.
+        fixed = dict.fromkeys(("force_terminal", "force_jupyter", "force_interactive", "legacy_windows"), False)
+        fixed |= dict.fromkeys(("highlight", "emoji", "markup"), False)
+        console = Console(file=io.StringIO(), width=width, color_system=None, no_color=True, **fixed)  # type: ignore[arg-type]
+        with console.capture() as capture:
+            if self.title:
+                console.print(Text(printable(cell_text(self.title))))
+            console.print(grid)
+            if self.footer:
+                console.print()
+            for line in self.footer:
+                console.print(Text(printable(cell_text(line))))
+        return printable("\n".join(line.rstrip() for line in capture.get().splitlines()).rstrip())
+
+    def _repr_html_(self) -> str:
+        """One self-contained ``<div>`` with inline styles; everything is escaped."""
+        align = self._alignment()
+        parts = ['<div style="margin:4px 0"><table style="border-collapse:collapse;font-size:90%">']
+        if self.title:
+            parts.append(f'<caption style="text-align:left;font-weight:bold">{escaped(self.title)}</caption>')
+        if any(self.columns):
+            heads = (
+                f'<th style="{_CELL}{a}">{escaped(name)}</th>' for name, a in zip(self.columns, align, strict=True)
+            )
+            parts.append(f"<thead><tr>{''.join(heads)}</tr></thead>")
+        parts.append("<tbody>")
+        for place, row in enumerate(self.rows):
+            cells = (f'<td style="{_CELL}{a}">{escaped(item)}</td>' for item, a in zip(row, align, strict=True))
+            look = ' style="background:#e6f2ea;color:#111;font-weight:bold"' if place == self.marked else ""
+            parts.append(f"<tr{look}>{''.join(cells)}</tr>")
+        parts.append("</tbody></table>")
+        parts.extend(f'<p style="margin:2px 0;font-size:85%">{escaped(line)}</p>' for line in self.footer)
+        parts.append("</div>")
+        return "".join(parts)
+
+    def _alignment(self) -> list[Literal["left", "right"]]:
+        """``right`` for each column whose cells are all numbers or None, with at least one number."""
+
+        def numeric(cells: Sequence[object]) -> bool:
+            told = [item for item in cells if item is not None]
+            return bool(told) and all(isinstance(item, Real) and not isinstance(item, bool | np.bool_) for item in told)
+
+        rows = list(self.rows)
+        return ["right" if numeric([row[k] for row in rows]) else "left" for k in range(len(self.columns))]
 
 
 def _stacked(columns: Sequence[str], content: Iterable[Sequence[object]], width: int) -> Iterator[str]:
@@ -253,61 +297,12 @@ def printable(text: str) -> str:
     return text
 
 
-def html_table(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    title: str | None = None,
-    footer: Sequence[str] = (),
-    marked: int | None = None,
-) -> str:
-    """Render a table as one self-contained ``<div>`` with inline styles; everything is escaped.
-
-    Arguments and errors are those of `table`; ``title`` becomes a caption, ``footer`` paragraphs.
-    ``marked`` : the row that stands out, if any.
-    """
-    content = _checked(columns, rows)
-    align = _alignment(len(columns), content)
-    parts = ['<div style="margin:4px 0"><table style="border-collapse:collapse;font-size:90%">']
-    if title:
-        parts.append(f'<caption style="text-align:left;font-weight:bold">{escaped(title)}</caption>')
-    if any(columns):
-        heads = (f'<th style="{_CELL}{a}">{escaped(name)}</th>' for name, a in zip(columns, align, strict=True))
-        parts.append(f"<thead><tr>{''.join(heads)}</tr></thead>")
-    parts.append("<tbody>")
-    for place, row in enumerate(content):
-        cells = (f'<td style="{_CELL}{a}">{escaped(item)}</td>' for item, a in zip(row, align, strict=True))
-        look = ' style="background:#e6f2ea;color:#111;font-weight:bold"' if place == marked else ""
-        parts.append(f"<tr{look}>{''.join(cells)}</tr>")
-    parts.append("</tbody></table>")
-    parts.extend(f'<p style="margin:2px 0;font-size:85%">{escaped(line)}</p>' for line in footer)
-    parts.append("</div>")
-    return "".join(parts)
-
-
 def escaped(value: object) -> str:
     """Format a cell as HTML text, with quotes escaped and line feeds as ``<br>``."""
     return html.escape(cell_text(value), quote=True).replace("\n", "<br>")
 
 
-def _checked(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[list[object]]:
-    content = [list(row) for row in rows]
-    for index, row in enumerate(content):
-        if len(row) != len(columns):
-            raise ValueError(f"row {index} has {len(row)} cells, the table has {len(columns)} columns")
-    return content
-
-
-def _alignment(k: int, content: list[list[object]]) -> list[Literal["left", "right"]]:
-    """``right`` for each column whose cells are all numbers or None, with at least one number."""
-
-    def numeric(column: int) -> bool:
-        cells = [row[column] for row in content if row[column] is not None]
-        return bool(cells) and all(isinstance(item, Real) and not isinstance(item, bool | np.bool_) for item in cells)
-
-    return ["right" if numeric(column) else "left" for column in range(k)]
-
-
-def _widths(columns: Sequence[str], content: list[list[object]], total: int) -> list[int] | None:
+def _widths(columns: Sequence[str], content: Sequence[Sequence[object]], total: int) -> list[int] | None:
     """Share ``total`` characters out: the widest columns give way first. None where words would be cut.
 
     Rich's own sharing cuts words of narrow columns while others could still wrap.

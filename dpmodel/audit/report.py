@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpmodel.text import table, wrapped
+from dpmodel.text import TextTable, wrapped
 
 _MOST_FAULTS = 3
 
@@ -59,7 +59,9 @@ class Report:
         for each in self.findings:
             found = [f"{fault}: {'caught' if seen else 'missed'}" for fault, seen in each.caught]
             rows.append((each.check, each.model, "FAULT" if each.faults else "ok", each.tried, "; ".join(found) or "-"))
-        lines = [table(("check", "on", "", "tried", "planted faults"), rows, title=f"Audit of {self.mechanism}")]
+        lines = [
+            str(TextTable(("check", "on", "", "tried", "planted faults"), rows, title=f"Audit of {self.mechanism}"))
+        ]
         lines += [wrapped(f"{fault}", "  ") for fault in self.faults[: _MOST_FAULTS * 4]]
         for why in dict.fromkeys(why for _, why in self.left_out):
             models = ", ".join(model for model, reason in self.left_out if reason == why)

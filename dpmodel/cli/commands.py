@@ -21,7 +21,7 @@ from dpmodel.privacy import Budget
 from dpmodel.privacy.budget import CHARGE_COLUMNS
 from dpmodel.problem import Problem
 from dpmodel.solve.wall import ChargeReached, before_charges
-from dpmodel.text import number, table, wrapped
+from dpmodel.text import TextTable, number, wrapped
 
 
 def show_demo(chosen: argparse.Namespace) -> None:
@@ -45,7 +45,7 @@ def show_demo(chosen: argparse.Namespace) -> None:
     shipped = np.asarray(model.shipments.value)
     rows = [(plant, *(number(round(v, 1)) for v in shipped[i])) for i, plant in enumerate(lesson.PLANTS)]
     rows.append(("arrives", *(number(round(v, 1)) for v in shipped.sum(axis=0))))
-    print(table(("cases shipped", *lesson.MARKETS), rows, title="Solution (what is released)"), "\n")
+    print(str(TextTable(("cases shipped", *lesson.MARKETS), rows, title="Solution (what is released)")), "\n")
     print(release)
     truth = ", ".join(f"{market} {number(v)}" for market, v in zip(lesson.MARKETS, lesson.DEMAND, strict=True))
     print(f"\n{wrapped(f'Not released, but in the textbook that this is from: the true demand is {truth}.')}")
@@ -138,7 +138,7 @@ def show_ledger(chosen: argparse.Namespace) -> None:
         )
     else:
         title = f"Budget of epsilon {number(budget.epsilon)}, delta {number(budget.delta)}"
-        print(table(CHARGE_COLUMNS, budget.charges, title=title))
+        print(str(TextTable(CHARGE_COLUMNS, budget.charges, title=title)))
 
 
 # ---- ``dpmodel explain`` and ``dpmodel plan``: the problem that somebody wrote in a Python file

@@ -14,7 +14,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.exact.fields import Rationals
 from dpmodel.exact.subspaces import Basis, last_first, show
 from dpmodel.release import Accuracy, Guarantee
-from dpmodel.text import array_text, number, table
+from dpmodel.text import TextTable, array_text, number
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -63,7 +63,7 @@ class Result:
         rows = [("status", "found" if self.found else "nothing found"), *self._rows(), *self._missed()]
         rows += [("guarantee", self.guarantee), ("accuracy", self.accuracy)]
         rows += [("note", note) for note in self.notes]
-        return table(("", ""), rows, title=f"{self._title} by {self.mechanism}")
+        return str(TextTable(("", ""), rows, title=f"{self._title} by {self.mechanism}"))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} by {self.mechanism}: {'found' if self.found else 'nothing found'}>"
@@ -76,7 +76,7 @@ class Result:
             "mechanism": self.mechanism,
             "guarantee": self.guarantee.to_dict(),
             "accuracy": self.accuracy.to_dict(),
-            "plan": self.plan.told(),
+            "plan": self.plan.to_dict(),
             "notes": list(self.notes),
         }
 

@@ -48,7 +48,7 @@ def keep_release(estimator: Any, result: Result, variables: Mapping[str, Any], r
         status="found" if result.found else "nothing",
         variables=variables,
         spent=(guarantee.epsilon, guarantee.delta),
-        plan=result.plan.told(),
+        plan=result.plan.to_dict(),
         notes=notes,
     )
 

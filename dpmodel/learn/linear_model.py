@@ -121,7 +121,7 @@ class PrivateLinearModel(Counted):
             problem.solve(**requested, budget=budget, rng=_rng(self.random_state), progress=self.progress)
         assert problem.release is not None
         assert problem.last_plan is not None
-        self.plan_, self.release_ = problem.last_plan.alone(), problem.release
+        self.plan_, self.release_ = problem.last_plan.without_model(), problem.release
         self.guarantee_ = self.release_.guarantee
         coefficients, shift = features.back(np.asarray(w.value, dtype=np.float64))
         return coefficients, np.zeros(outputs) if b is None else np.asarray(b.value, dtype=np.float64) + shift

@@ -15,7 +15,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.marks.layout import labels_of, taken
 from dpmodel.marks.private import Private
 from dpmodel.privacy.distributions import Distribution, Laplace, TruncatedLaplace, is_number
-from dpmodel.text import array_text, html_table, long_frame, named_text, number, wrapped
+from dpmodel.text import TextTable, array_text, long_frame, named_text, number, wrapped
 
 _ROWS = 20  # of a table in a notebook
 
@@ -199,7 +199,7 @@ class Noisy:
         footer = [str(self.noise), *([self.cost] if self.cost else []), *([self.record] if self.record else [])]
         footer += [f"{len(places) - _ROWS} more in to_frame()"] * (len(places) > _ROWS)
         columns = (*axes, "value", "standard deviation")
-        return html_table(columns, rows, title=self.name or "noisy", footer=tuple(footer))
+        return TextTable(columns, rows, title=self.name or "noisy", footer=tuple(footer))._repr_html_()
 
     @property
     def _axes(self) -> Labels:

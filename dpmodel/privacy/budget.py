@@ -13,7 +13,7 @@ from dpmodel.privacy._checks import fraction, non_negative
 from dpmodel.privacy.conversions import PrivacyLoss, validate_privacy
 from dpmodel.privacy.ledger import Charge, Ledger, MemoryLedger, SQLiteLedger, total
 from dpmodel.show.figures import charges
-from dpmodel.text import html_table, number, wrapped
+from dpmodel.text import TextTable, number, wrapped
 
 # Ten charges of 0.1 add up to 1.0000000000000002 in some orders. A relative 1e-12 forgives that; it is
 # the most by which a budget can be exceeded, and it is stated in the docstring.
@@ -226,7 +226,7 @@ class Budget:
             rows = self.charges
         except SpecificationError:
             rows = ()
-        return html_table(CHARGE_COLUMNS, rows, title=str(self))
+        return TextTable(CHARGE_COLUMNS, rows, title=str(self))._repr_html_()
 
 
 def _price(epsilon: object, delta: object) -> PrivacyLoss:

@@ -23,7 +23,7 @@ from dpmodel.programs.taxonomy import cell as taxonomy_cell
 from dpmodel.programs.theorems import LowerBound, lower_bound
 from dpmodel.programs.words import cells_latex
 from dpmodel.show.figures import Square, taxonomy_grid
-from dpmodel.text import html_table, number, plain, printable, read, revived, screenful, wrapped
+from dpmodel.text import TextTable, number, plain, printable, read, revived, screenful, wrapped
 
 # Texts name no more parameters than this at once, and tables show no more rows of one kind.
 _MOST_NAMES = 5
@@ -249,7 +249,7 @@ class Classification:
     def _repr_html_(self) -> str:
         if not self.cells:
             return f"<p>{escape(str(self))}</p>"
-        return html_table(_COLUMNS, self._rows(), title="Classification (HRRU14, Table 1)")
+        return TextTable(_COLUMNS, self._rows(), title="Classification (HRRU14, Table 1)")._repr_html_()
 
 
 def _few_of_a_kind(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:

@@ -16,7 +16,7 @@ from dpmodel.compile.written import passed_over, written
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
-from dpmodel.text import WIDTH, html_table, line_width, number, plain_fields, screenful, shortened, table, wrapped
+from dpmodel.text import WIDTH, TextTable, line_width, number, plain_fields, screenful, shortened, wrapped
 
 _MOST_NODES = 24  # nodes that are printed
 _ALL_NODES = "problem.explain(tree=True).nodes"
@@ -155,7 +155,7 @@ class ExpressionTree:
         rows, left = self._rows(), len(self.nodes) - _MOST_NODES
         more = [f"... {left} more nodes: {_ALL_NODES}"] if left > 0 else []
         if line_width(WIDTH) >= _WIDE:
-            return screenful(table(_COLUMNS, rows, footer=more), _ALL_NODES)
+            return screenful(str(TextTable(_COLUMNS, rows, footer=more)), _ALL_NODES)
         lines = []
         for node, (expression, *facts) in zip(self._shown(), rows, strict=True):
             told = ", ".join(fact for fact in facts if fact not in ("", "-"))
@@ -166,7 +166,7 @@ class ExpressionTree:
         return f"<ExpressionTree: {len(self.nodes)} nodes>"
 
     def _repr_html_(self) -> str:
-        return html_table(_COLUMNS, [(row[0].replace("  ", "\u2003"), *row[1:]) for row in self._rows()])
+        return TextTable(_COLUMNS, [(row[0].replace("  ", "\u2003"), *row[1:]) for row in self._rows()])._repr_html_()
 
 
 def expression_tree(problem: cp.Problem, *, regression: bool = False) -> ExpressionTree:

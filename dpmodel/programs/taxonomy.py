@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from dpmodel.errors import SpecificationError
 from dpmodel.show.figures import Square, taxonomy_grid
-from dpmodel.text import html_table, table
+from dpmodel.text import TextTable
 
 Part = Literal["objective", "scalar", "row", "column", "matrix"]
 Level = Literal["low", "high"]
@@ -116,10 +116,12 @@ class Taxonomy(tuple[TaxonomyCell, ...]):
 
     def __str__(self) -> str:
         rows = [(cell.label, cell.level, cell.verdict, cell.theorem, cell.summary) for cell in self]
-        return table(("part", "level", "solvable", "HRRU14", "in a sentence"), rows, title=_TITLE, footer=_SHORT)
+        return str(
+            TextTable(("part", "level", "solvable", "HRRU14", "in a sentence"), rows, title=_TITLE, footer=_SHORT)
+        )
 
     def _repr_html_(self) -> str:
-        return html_table(_COLUMNS, self._rows(), title=_TITLE, footer=self._footer())
+        return TextTable(_COLUMNS, self._rows(), title=_TITLE, footer=self._footer())._repr_html_()
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the table as a grid (extra ``[plot]``); returns the figure. ``classification.plot()`` lights a model's

@@ -23,7 +23,7 @@ from dpmodel.regressions.model import AnyRegression
 from dpmodel.release import Release
 from dpmodel.released.model import Postprocessing
 from dpmodel.solve.plan import error_words
-from dpmodel.text import escaped, html_table, number, plain_fields, screenful, table, wrapped
+from dpmodel.text import TextTable, escaped, number, plain_fields, screenful, wrapped
 
 if TYPE_CHECKING:
     from dpmodel.solve.plan import Plan
@@ -36,7 +36,7 @@ def changes(plan: Plan) -> tuple[dict[str, Any], ...]:
     """``change`` in words and the ``error`` that the chosen mechanism forecasts then; changes that bring nothing, or of
     which nothing is known, are left out."""
     now = plan.chosen.forecast
-    if plan.anew is None or now is None or not plan.chosen.reads:
+    if plan._forecaster is None or now is None or not plan.chosen.reads:
         return ()
     before = error_words(now)
     out = []
@@ -59,17 +59,21 @@ def _without_traces(then: Forecast, now: Forecast) -> Any:
 
 
 def _tried(plan: Plan) -> Iterator[tuple[str, Forecast | None]]:
-    anew, name, epsilon = plan.anew, plan.chosen.mechanism, plan.options.epsilon
-    assert anew is not None
-    yield f"twice the epsilon, {number(2 * epsilon)}", _forecast(lambda: anew.of(name, 2 * epsilon))
-    if "records" in anew.varies:
-        yield "twice the records", _forecast(lambda: anew.varied("records", 2.0, name))
-    if "sensitivity" in anew.varies:
-        half = "half the sensitivity (as of means over twice the records)"
-        yield half, _forecast(lambda: anew.varied("sensitivity", 0.5, name))
-        if len(anew.private) > 1:
-            for part in anew.private:
-                yield f"{part} public", _forecast(lambda part=part: anew.varied("sensitivity", _GONE, name, part))
+    here, name = plan._forecaster, plan.chosen.mechanism
+    assert here is not None
+
+    def at(against: str, value: float, parameter: str = "") -> Forecast | None:
+        return _forecast(lambda: here.at(against, value, parameter).candidate(name))
+
+    epsilon = 2 * plan.options.epsilon
+    yield f"twice the epsilon, {number(epsilon)}", at("epsilon", epsilon)
+    if "records" in here.model.varies:
+        yield "twice the records", at("records", 2 * here.here("records"))
+    if "sensitivity" in here.model.varies:
+        yield "half the sensitivity (as of means over twice the records)", at("sensitivity", 0.5)
+        private = dict.fromkeys(cell.parameter for cell in here.cells)
+        for part in private if len(private) > 1 else ():
+            yield f"{part} public", at("sensitivity", _GONE, part)
     rows = _rows_that_halve(plan)
     if rows is not None:
         yield rows
@@ -81,15 +85,15 @@ _TRACE = 1e-6  # of an error
 
 def _rows_that_halve(plan: Plan) -> tuple[str, Forecast] | None:
     """How many constraints have to be left out for the others to be violated by half as much."""
-    now = plan.chosen.forecast
-    assert now is not None and plan.anew is not None
+    now, here = plan.chosen.forecast, plan._forecaster
+    assert now is not None and here is not None
     if not isinstance(now.error, Violation) or not now.error.slack_rows > 0 or not now.error.violation > 0:
         return None
     rows = now.error.slack_rows
     while rows < now.error.private_rows:
         rows = min(2 * rows, now.error.private_rows)
-        options = replace(plan.options, slack_rows=rows, violation=None)
-        then = _forecast(lambda options=options: plan.anew.at_options(options, plan.chosen.mechanism))
+        there = replace(here, options=replace(plan.options, slack_rows=rows, violation=None))
+        then = _forecast(lambda there=there: there.candidate(plan.chosen.mechanism))
         if then is not None and isinstance(then.error, Violation) and then.error.violation <= now.error.violation / 2:
             return f"{then.error.slack_rows} constraints left out instead of {now.error.slack_rows}", then
     return None
@@ -178,7 +182,7 @@ class PlanExplained:
     def __str__(self) -> str:
         parts = [wrapped(self.plan.answer)] if self.plan.answer else []
         parts.append("\n".join([wrapped(f"Chosen: {self.statement}"), *(wrapped(line, "  ") for line in self.meaning)]))
-        parts += [table(columns, rows, title=title) for title, columns, rows in self._tables()]
+        parts += [str(TextTable(columns, rows, title=title)) for title, columns, rows in self._tables()]
         return screenful("\n\n".join(parts), "plan.explain().to_dict(), plan.why(name)")
 
     def __repr__(self) -> str:
@@ -186,8 +190,8 @@ class PlanExplained:
 
     def _repr_html_(self) -> str:
         rows = [(line,) for line in (self.plan.answer, *self.meaning) if line]
-        parts = [html_table(("",), rows, title=f"Chosen: {self.statement}")]
-        parts += [html_table(columns, rows, title=title) for title, columns, rows in self._tables()]
+        parts = [TextTable(("",), rows, title=f"Chosen: {self.statement}")._repr_html_()]
+        parts += [TextTable(columns, rows, title=title)._repr_html_() for title, columns, rows in self._tables()]
         return "".join(parts)
 
 
@@ -289,7 +293,7 @@ class Explanation:
         parts += ["\n".join(wrapped(f"advice: {line}") for line in self.advice)] if self.advice else []
         parts.append(wrapped(self.unplanned) if self.choice is None else str(self.choice))
         parts.append(wrapped(self.release))
-        parts += [table(columns, rows, title=title, width=120) for title, columns, rows in self._tables()]
+        parts += [str(TextTable(columns, rows, title=title, width=120)) for title, columns, rows in self._tables()]
         return screenful("\n\n".join(parts), "problem.explain().to_dict(), print(problem.release)")
 
     def __repr__(self) -> str:
@@ -297,7 +301,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         parts = [f"<p>{escaped(self.size)}</p>"]
-        parts += [html_table(columns, rows, title=title) for title, columns, rows in self._tables()]
+        parts += [TextTable(columns, rows, title=title)._repr_html_() for title, columns, rows in self._tables()]
         parts.append(self.classification._repr_html_())
         parts += [f"<p>{escaped(line)}</p>" for line in self.sentences]
         parts += [f"<p>advice: {escaped(line)}</p>" for line in self.advice]

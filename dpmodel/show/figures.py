@@ -20,7 +20,7 @@ import numpy as np
 
 from dpmodel._types import Floats, Labels
 from dpmodel.errors import MissingExtraError, SpecificationError, install
-from dpmodel.text import escaped, html_table, number, shortened
+from dpmodel.text import TextTable, escaped, number, shortened
 
 # Colours that differ in lightness too (Okabe and Ito 2008).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B5B00", "#000000")
@@ -484,7 +484,9 @@ def _plan(plan: Mapping[str, Any]) -> str:
             "-" if forecast is None else f"epsilon {number(forecast['epsilon'])}, delta {number(forecast['delta'])}"
         )
         rows.append((chosen, each["mechanism"], spends, words))
-    table = html_table(("", "mechanism", "spends", "statement, or why not"), rows, footer=plan.get("lower_bounds", ()))
+    table = TextTable(
+        ("", "mechanism", "spends", "statement, or why not"), rows, footer=plan.get("lower_bounds", ())
+    )._repr_html_()
     return _part("Mechanisms compared", table)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 # What the columns of forecasts are, in words for an axis; others are told by their own names.
+_MOST = 4  # constraints that a caption names
 _FINE = 100  # epsilons of a lower bound's line
 _UNITS = {
     "objective within": "objective lost, at most",
@@ -45,7 +46,7 @@ def picture(plan: Plan, values: Any, against: str, simulated: Simulated | None, 
     _check(plan, against, simulated)
     if not plan.options.epsilon > 0:
         raise SpecificationError("plot: this plan costs no privacy", why="nothing in it depends on epsilon")
-    if plan.anew is None:
+    if plan._forecaster is None:
         if values is not None or against != "epsilon":
             raise SpecificationError(
                 "plot: forecasts at other epsilons need the problem",
@@ -56,11 +57,12 @@ def picture(plan: Plan, values: Any, against: str, simulated: Simulated | None, 
         at: dict[float, Sequence[Candidate]] = {here: plan.candidates}
         least: dict[float, Mapping[str, float]] = {}
     else:
-        here = plan.anew.here(against)
+        here = plan._forecaster.here(against)
         chosen = checked_epsilons(values, here, _NAMES[against])
-        at = {each: plan.anew.at(each, against) for each in chosen}
+        at = {each: plan._forecaster.at(against, each).candidates() for each in chosen}
         fine = np.geomspace(min(at), max(at), _FINE).tolist() if against == "epsilon" else chosen
-        least = {each: plan.anew.least(each, against) for each in fine}
+        elsewhere = {each: plan._forecaster.at(against, each) for each in fine}
+        least = {each: there.model.least(there.options) for each, there in elsewhere.items()}
     assert plan.chosen.forecast is not None
     panels = [
         panel
@@ -75,7 +77,7 @@ def picture(plan: Plan, values: Any, against: str, simulated: Simulated | None, 
         )
     panels.sort(key=lambda panel: panel.label != _UNITS["violation within"])  # on one axes, what is missed
     left = [panel.label for panel in panels[1:]] if ax is not None else []
-    title = f"{plan.title}: forecasts"
+    title = f"{plan._title}: forecasts"
     return error_against(list(at), panels, here, title, _caption(plan, at, panels, left), ax, _AXES[against])
 
 
@@ -84,8 +86,8 @@ def _check(plan: Plan, against: str, simulated: Simulated | None) -> None:
         raise SpecificationError(f"plot: against={against!r}", remedy=" or ".join(map(repr, AGAINST)))
     if against == "epsilon":
         return
-    if plan.anew is not None and against not in plan.anew.varies:
-        others = " or ".join(repr(each) for each in ("epsilon", *plan.anew.varies))
+    if plan._forecaster is not None and against not in plan._forecaster.model.varies:
+        others = " or ".join(repr(each) for each in ("epsilon", *plan._forecaster.model.varies))
         raise SpecificationError(
             f"plot: this plan has no forecasts at other {_NAMES[against]}",
             why=_WHY[against],
@@ -144,13 +146,15 @@ def _caption(plan: Plan, at: Mapping[float, Sequence[Candidate]], panels: Sequen
         "What each mechanism says of its error, where that is more than is known without data. Solid: proved, except "
         f"with probability {number(plan.options.beta)}; dashed: predicted."
     ]
-    where = () if plan.anew is None else plan.anew.constraints
+    cells = () if plan._forecaster is None else plan._forecaster.cells
+    labels = list(dict.fromkeys(label for cell in cells if cell.part != "objective" for label in cell.where))
+    where = [*labels[:_MOST], *(["..."] if len(labels) > _MOST else [])]
     told += [f"Private constraints, each in its own unit: {', '.join(where)}."] if where else []
     if any(panel.lower_bound for panel in panels):
         told.append(
             "Black: no private mechanism errs less on the worst program of this cell, which need not be this one."
         )
-    elif plan.lower_bounds and plan.anew is not None:
+    elif plan.lower_bounds and plan._forecaster is not None:
         told.append("Lower bounds are in plan.table(): rates without constants, or in another unit than the axes.")
     if any(panel.points for panel in panels):
         told.append("Crosses: runs on synthetic databases drawn from the declared ranges.")
@@ -160,9 +164,9 @@ def _caption(plan: Plan, at: Mapping[float, Sequence[Candidate]], panels: Sequen
     none = sorted({c.mechanism for c in everything if _exact(c)})
     told += [f"An error of 0 is below the axis: {', '.join(none)}."] if none else []
     silent = sorted({c.mechanism for c in everything if c.eligible and not _free(c)} - drawn - set(none))
-    why = "they say nothing here" if plan.anew is not None else "they say nothing here, or were not forecast"
+    why = "they say nothing here" if plan._forecaster is not None else "they say nothing here, or were not forecast"
     told += [f"Not drawn, because {why}: {', '.join(silent)}."] if silent else []
-    if plan.anew is None:
+    if plan._forecaster is None:
         told.append("Other epsilons need the problem, which this copy of its plan does not hold.")
     told += [f"Not on this axes: {', '.join(left)}."] if left else []
     return " ".join(told)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import inspect
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dpmodel.contract import STOPPED, Model, Options, Ran
-from dpmodel.errors import SpecificationError
+from dpmodel.errors import NoGuaranteeWarning, SpecificationError
 from dpmodel.forecast import Forecast
 from dpmodel.marks.rows import watched
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
@@ -20,9 +21,9 @@ from dpmodel.solve.plan import Plan
 from dpmodel.solve.planner import make_plan
 from dpmodel.solve.progress import Report, shown
 from dpmodel.solve.registry import KINDS, AnyMechanism, by_name
-from dpmodel.solve.remedies import warn_of_no_guarantee
 from dpmodel.solve.wall import charge_then_run, check_budget
 from dpmodel.text import number
+from dpmodel.users_line import users_line
 
 # What CVXPY's own solve takes besides a solver and its options; none of it has a meaning under noise.
 _CVXPYS = ("gp", "qcp", "requires_grad", "enforce_dpp", "ignore_dpp", "canon_backend", "warm_start", "solver_path")
@@ -110,7 +111,14 @@ class Executed:
         """
         solve = getattr(self.outcome, "seconds", None)
         timings = {**seconds, "plan": self.seconds, **({} if solve is None else {"solve": solve})}
-        return Ran(self.plan.chosen.mechanism, self.forecast, self.plan.told(), self.outcome, timings, self.private)
+        return Ran(
+            self.plan.chosen.mechanism,
+            self.forecast,
+            self.plan.without_model().to_dict(),
+            self.outcome,
+            timings,
+            self.private,
+        )
 
 
 def execute(
@@ -166,11 +174,15 @@ def _executed(
     started = time.perf_counter()
     plan = make_plan(model, options, mechanism, report=report)
     name = plan.chosen.mechanism
-    algorithm: Any = by_name(name, model.kind) if plan.algorithm is None else plan.algorithm
+    algorithm: Any = by_name(name, model.kind) if plan._algorithm is None else plan._algorithm
     model.ready(plan.chosen, algorithm.serves)
     seconds = time.perf_counter() - started
     announce(plan)
-    warn_of_no_guarantee(plan)
+    if plan._first:
+        # What would help takes more plans, so it is left to those who ask.
+        more = plan._forecaster is not None and plan._forecaster.without_answer(plan)
+        words = f"{plan._first}{'; plan(...) with the same arguments tells what would help' if more else ''}"
+        warnings.warn(words, NoGuaranteeWarning, stacklevel=users_line())
     forecast = plan.chosen.forecast
     assert forecast is not None
     spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)} charged"

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from dpmodel.contract import ARITHMETIC, Candidate, Model, Options, Progress, Verdict, no_progress
 from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError, UnsupportedModelError
-from dpmodel.forecast import Forecast
+from dpmodel.forecast import ExcessRisk, Forecast
 from dpmodel.memo import key_of
-from dpmodel.solve.plan import Anew, Plan, nothing
+from dpmodel.simulate import simulate
+from dpmodel.solve.plan import Plan
 from dpmodel.solve.registry import KINDS, AnyMechanism, load_entry_points, named
-from dpmodel.solve.remedies import first_words, silent, what_helps
 from dpmodel.text import number
 
 _LOG = logging.getLogger("dpmodel")
 
 Compared = Literal["needed", "all"]
+SMALLEST_DELTA = 1e-12  # beyond all doubt: one in the number of all people, over a hundred
 BEHIND = "not forecast, because it cannot win"
 
 
@@ -144,44 +144,105 @@ def _plan(
         tuple(candidates),
         chosen,
         options,
-        forced is not None,
         model.lower_bounds(options),
-        first_words(model, options, chosen),
         second.mechanism if second is not None else "",
-        None if isinstance(mechanism, str) else forced,  # with settings that its name does not tell
-        _help(model, options, candidates, chosen, compared),
-        () if classification is None else classification.verdicts(),
-        Anew(model, options, compared, lambda of, then, some: _compared(of, then, some, everything=True)),
         model.protects,
+        forced is not None,
+        _first_words(model, options, chosen),
+        () if classification is None else classification.verdicts(),
+        None if isinstance(mechanism, str) else forced,  # with settings that its name does not tell
+        Forecaster(model, options, compared),
     )
 
 
-def _help(
-    model: Model,
-    options: Options,
-    candidates: Sequence[Candidate],
-    chosen: Candidate,
-    compared: Sequence[AnyMechanism],
-) -> Callable[[], str]:
-    """What finds out what would help where the chosen statement says nothing, which takes a forecast for each epsilon
-    that is tried. Of mechanisms that read data, the best is asked, and the others where no epsilon helps it."""
-    told = chosen if chosen.reads else select_mechanism([each for each in candidates if each.reads], options)
-    if not silent(model, chosen) or told is None:
-        return nothing
-    offered = {each.name: each for each in compared}
-    # Those that a plan did not have to forecast are asked like the others.
-    rest = [each for each in candidates if each is not told and each.eligible and each.mechanism in offered]
-    rest = [each for each in rest if each.reads or each.forecast is None]
+def _first_words(model: Model, options: Options, chosen: Candidate) -> str:
+    """What to know first: nothing where the chosen statement says something, else that it does not."""
+    assert chosen.forecast is not None
+    if not (model.reads and chosen.forecast.vacuous):
+        return model.unmet(options, chosen.forecast)
+    if chosen.forecast.spends_nothing:
+        return f"No guarantee beyond what is known without data: {chosen.mechanism} reads none and spends nothing"
+    return f"No guarantee: {chosen.mechanism} promises no more than is known without data"
 
-    def again(algorithm: AnyMechanism, epsilon: float) -> Forecast | None:
-        # Settings with the best statement: those that do best in simulations need not prove anything at any budget.
-        then = replace(options, epsilon=epsilon, by_proof=epsilon != options.epsilon)
-        if epsilon != options.epsilon and _bound(algorithm, model, then) == math.inf:
+
+@dataclass(frozen=True)
+class Forecaster:
+    """What ``mechanisms`` forecast for ``model`` at ``options``, and would elsewhere. It holds the model, and with it
+    the way to private data."""
+
+    model: Model
+    options: Options
+    mechanisms: Sequence[AnyMechanism]
+
+    @property
+    def cells(self) -> Sequence[Any]:
+        """Of Table 1; families without them have none."""
+        return getattr(getattr(self.model, "classification", None), "cells", ())
+
+    def here(self, against: str) -> float:
+        """Where it stands on an axis: its epsilon, its number of records, 1 for the sensitivity."""
+        model: Any = self.model
+        return {"epsilon": self.options.epsilon, "sensitivity": 1.0}.get(against) or float(model.count)
+
+    def at(self, against: str, value: float, parameter: str = "") -> Forecaster:
+        """At another value on that axis; the sensitivity of one ``parameter`` or of all."""
+        if against == "epsilon":
+            return replace(self, options=replace(self.options, epsilon=value))
+        return replace(self, model=self.model.varied(against, value / self.here(against), parameter))
+
+    def candidates(self) -> list[Candidate]:
+        """What all mechanisms say of themselves."""
+        return _compared(self.model, self.options, self.mechanisms, everything=True)
+
+    def candidate(self, name: str) -> Candidate:
+        """What one of them says of itself."""
+        return self.model.capped(self.options, _candidate(self._named(name), self.model, self.options))
+
+    def _named(self, name: str) -> AnyMechanism:
+        return next(each for each in self.mechanisms if each.name == name)
+
+    def with_delta(self, now: Sequence[Candidate]) -> Candidate | None:
+        """Of a regression at delta 0 the best of what does not serve it there, at the smallest delta."""
+        if self.options.delta > 0 or not any(c.forecast and isinstance(c.forecast.error, ExcessRisk) for c in now):
             return None
-        return model.capped(then, _candidate(algorithm, model, then)).forecast
+        there = replace(self, options=replace(self.options, delta=SMALLEST_DELTA))
+        offered = {each.name for each in self.mechanisms}
+        refused = [c.mechanism for c in now if not c.eligible and c.code == "" and c.mechanism in offered]
+        found = [there.candidate(name) for name in refused]
+        ranked = [(c.forecast.error.rank, c.mechanism, c) for c in found if c.forecast is not None]
+        return min(ranked)[2] if ranked else None
 
-    asked = [(each.mechanism, each.forecast, partial(again, offered[each.mechanism])) for each in (told, *rest)]
-    return lambda: what_helps(model, options, asked)
+    def simulate(self, name: str, runs: int) -> Mapping[str, Sequence[float]]:
+        """What one of them errs by on synthetic databases."""
+        return simulate(self._named(name), self.model, self.options, runs)
+
+    def without_answer(self, plan: Plan) -> list[Candidate]:
+        """Where the chosen statement of ``plan`` says nothing: those of which it may be found out when they would. Of
+        mechanisms that read data the best comes first; those that a plan did not have to forecast are asked like the
+        others."""
+        assert plan.chosen.forecast is not None
+        readers = [each for each in plan.candidates if each.reads]
+        best = plan.chosen if plan.chosen.reads else select_mechanism(readers, self.options)
+        if best is None or not (self.model.reads and plan.chosen.forecast.vacuous):
+            return []
+        offered = {each.name for each in self.mechanisms}
+        others = [each for each in plan.candidates if each is not best and each.eligible and each.mechanism in offered]
+        return [best, *(each for each in others if each.reads or each.forecast is None)]
+
+    def help(self, plan: Plan) -> str:
+        """What would make the chosen statement say something, which takes a forecast for each epsilon that is tried."""
+        from dpmodel.solve.remedies import what_helps
+
+        asked = self.without_answer(plan)
+        return what_helps(self, asked) if asked else ""
+
+    def best_statement(self, name: str, epsilon: float) -> Forecast | None:
+        """At another epsilon, with the settings whose statement is best: those that do best in simulations need not
+        prove anything at any budget."""
+        options = replace(self.options, epsilon=epsilon, by_proof=epsilon != self.options.epsilon)
+        if epsilon != self.options.epsilon and _bound(self._named(name), self.model, options) == math.inf:
+            return None
+        return replace(self, options=options).candidate(name).forecast
 
 
 def _compared(

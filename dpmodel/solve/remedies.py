@@ -1,21 +1,20 @@
-"""Statements that say no more than is known without data: what a plan says of them, and the warning before a solve."""
+"""Statements that say no more than is known without data: what would make them say something."""
 
 from __future__ import annotations
 
 import logging
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dpmodel.contract import Candidate, Model, Options
-from dpmodel.errors import DPModelError, NoGuaranteeWarning
+from dpmodel.contract import Candidate
+from dpmodel.errors import DPModelError
 from dpmodel.forecast import Forecast
 from dpmodel.text import number
-from dpmodel.users_line import users_line
 
 if TYPE_CHECKING:
-    from dpmodel.solve.plan import Plan
+    from dpmodel.solve.planner import Forecaster
 
 _LOG = logging.getLogger("dpmodel")
 
@@ -24,47 +23,20 @@ _FACTOR, _STEPS, _HALVINGS = 4.0, 6, 4
 _NO_EPSILON = "no epsilon up to"
 
 
-def silent(model: Model, chosen: Candidate) -> bool:
-    """Whether the statement of ``chosen`` says no more than is known without data."""
-    return model.reads and chosen.forecast is not None and chosen.forecast.vacuous
+def what_helps(forecaster: Forecaster, asked: Sequence[Candidate]) -> str:
+    """What would make the statement say something, for the first of ``asked`` that anything helps, else for the
+    first."""
 
-
-def first_words(model: Model, options: Options, chosen: Candidate) -> str:
-    """What to know first: nothing where the chosen statement says something, else that it does not."""
-    assert chosen.forecast is not None
-    if not silent(model, chosen):
-        return model.unmet(options, chosen.forecast)
-    if chosen.forecast.spends_nothing:
-        return f"No guarantee beyond what is known without data: {chosen.mechanism} reads none and spends nothing"
-    return f"No guarantee: {chosen.mechanism} promises no more than is known without data"
-
-
-def warn_of_no_guarantee(plan: Plan) -> None:
-    """Warn where ``plan`` has an answer (no guarantee, or not the one asked for); call it before charging. What would
-    help takes more plans, so it is left to those who ask."""
-    if plan.first:
-        more = "; plan(...) with the same arguments tells what would help" if plan.helped else ""
-        warnings.warn(plan.first + more, NoGuaranteeWarning, stacklevel=users_line())
-
-
-def what_helps(
-    model: Model,
-    options: Options,
-    asked: Sequence[tuple[str, Forecast | None, Callable[[float], Forecast | None]]],
-) -> str:
-    """What would make the statement say something, for the first of ``asked`` that anything helps, else for the first.
-
-    ``asked`` : name of a mechanism, its forecast, and what forecasts it at another epsilon.
-    """
-
-    def one(name: str, now: Forecast | None, again: Callable[[float], Forecast | None]) -> str:
-        now = again(options.epsilon) if now is None else now
+    def one(each: Candidate) -> str:
+        again = partial(forecaster.best_statement, each.mechanism)
+        options = forecaster.options
+        now = again(options.epsilon) if each.forecast is None else each.forecast
         if now is None or now.spends_nothing:
             return _NO_EPSILON
-        helps = what_would_help(name, now, options.epsilon, again, model.halvings)
+        helps = what_would_help(each.mechanism, now, options.epsilon, again, forecaster.model.halvings)
         return f"{now.error.condition(options) if 'says something' in helps else ''}{helps}"
 
-    texts = (one(*each) for each in asked)
+    texts = map(one, asked)
     first = next(texts)
     found = first if _NO_EPSILON not in first else next((text for text in texts if _NO_EPSILON not in text), first)
     return f"; {found}"

@@ -15,7 +15,7 @@ from dpmodel.exact.arguments import is_integer
 from dpmodel.privacy import noise_source
 from dpmodel.teach.lower_bounds import PARTS, Bits, Gadget, build, random_bits
 from dpmodel.teach.reconstruction import randomised_response, reconstruct
-from dpmodel.text import html_table, number, table
+from dpmodel.text import TextTable, number
 
 PLAIN = "plain solver"
 RESPONSE = "randomised response"
@@ -93,10 +93,10 @@ class Demonstration:
         return {"columns": heads, "rows": rows, "title": title, "footer": footer}
 
     def __str__(self) -> str:
-        return table(**self._shown())
+        return str(TextTable(**self._shown()))
 
     def _repr_html_(self) -> str:
-        return html_table(**self._shown())
+        return TextTable(**self._shown())._repr_html_()
 
 
 def demonstrate(

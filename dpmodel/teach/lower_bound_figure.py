@@ -14,7 +14,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.programs.theorems import lower_bound
 from dpmodel.show.figures import canvas, require_matplotlib
 from dpmodel.teach.demonstration import Demonstration, Row
-from dpmodel.text import html_table, number, table
+from dpmodel.text import TextTable, number
 
 EPSILONS = (0.01, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
 _SCALAR = "Theorem 36 (scalar)"
@@ -47,10 +47,10 @@ class LowerBoundTable:
         return {"columns": heads, "rows": zip(self.epsilons, *self.columns.values(), bars, strict=True), "title": title}
 
     def __str__(self) -> str:
-        return table(**self._shown())
+        return str(TextTable(**self._shown()))
 
     def _repr_html_(self) -> str:
-        return html_table(**self._shown())
+        return TextTable(**self._shown())._repr_html_()
 
 
 def lower_bounds(epsilons: Iterable[float] = EPSILONS, delta: float = 0.0, beta: float = 0.05) -> LowerBoundTable:

@@ -69,11 +69,9 @@ def test_the_plan_of_a_result_is_the_plan(case: str) -> None:
     planned = {name: value for name, value in about.items() if name != "expected"}
     found = call(**given, **BUDGET, expected=about.get("expected"), rng=1)
     plan = linalg.plan(**planned, **BUDGET, records=about.get("expected"))
-    assert plan.alone().to_dict() == found.plan.to_dict()
-    assert str(plan.alone()) == str(found.plan)
-    assert (
-        plan.anew is not None and found.plan.anew is None and not found.plan.helped
-    )  # private rows are within reach of those
+    assert plan.without_model().to_dict() == found.plan.to_dict()
+    assert str(plan.without_model()) == str(found.plan)
+    assert plan._forecaster is not None and found.plan._forecaster is None  # private rows are within reach of those
     again = pickle.loads(pickle.dumps(found))
     assert json.dumps(again.to_dict()) == json.dumps(found.to_dict()) and str(again) == str(found)
 

@@ -65,7 +65,7 @@ def test_regressors_find_what_is_there_in_any_units(estimator: Any) -> None:
     assert fitted.guarantee_.epsilon <= 2.0 and fitted.guarantee_.delta <= 1e-6
     assert fitted.guarantee_.neighbors == "replace-one" and "NOT PRIVATE" in fitted.guarantee_.record
     assert fitted.release_.mechanism == fitted.plan_.chosen.mechanism
-    assert fitted.plan_.anew is None and not fitted.plan_.helped  # private rows are within reach of those
+    assert fitted.plan_._forecaster is None  # private rows are within reach of those
     assert_no_trace([vars(fitted)], [X[:5], y[:5]])
 
 

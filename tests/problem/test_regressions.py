@@ -92,7 +92,7 @@ def test_plan_and_explanation_speak_of_excess_risk_and_need_no_values():
     assert [c.mechanism for c in plan.candidates] == [m.name for m in REGRESSIONS]
     best = min(c.forecast.error.predicted for c in plan.candidates if c.eligible and not c.forecast.vacuous)
     assert plan.chosen.forecast.error.predicted == best
-    assert "excess risk" in str(plan) and "lower bound" in plan.table() and "excess risk" in plan._repr_html_()
+    assert "excess risk" in str(plan) and "lower bound" in str(plan.table()) and "excess risk" in plan._repr_html_()
     assert "squared loss" in str(problem.explain()) and "l1 set" in str(problem.explain())
     cells = problem.classify().cells
     assert {(c.part, c.level, c.parameter) for c in cells} == {("objective", "low", "X"), ("objective", "low", "y")}

@@ -346,7 +346,7 @@ def test_a_bounded_change_is_low_and_carries_the_scaled_floor(build, part, bound
     # The statement is about this change, not about changes of any size.
     assert f"one record moves an entry by {bound:g}" in line and f"below {bound * unit:.4g} " in line
     assert "for a bounded change" in line
-    assert line in problem.plan(epsilon=0.5, delta=1e-6).table().replace("\n", " ")
+    assert line in str(problem.plan(epsilon=0.5, delta=1e-6).table()).replace("\n", " ")
 
 
 @pytest.mark.parametrize("unit", ["entry", "all"])

@@ -98,7 +98,7 @@ def test_any_plan_comes_back(alpha: float, width: float, size: int, words: str, 
     other = Candidate("b", words, False, "why not", None)
     points = np.array([ends]) if ends else None
     plan = dpm.Plan(
-        (chosen, other), chosen, Options(1.0, 0.0, vertices=points, solver_options={"n": size}), False, (words,), "x"
+        (chosen, other), chosen, Options(1.0, 0.0, vertices=points, solver_options={"n": size}), (words,), "x"
     )
     read = dpm.Plan.from_json(plan.to_json())
     assert read.to_json() == plan.to_json() and read.chosen.forecast is not None

@@ -71,7 +71,7 @@ def test_lines_fit_what_columns_says(
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(sys, "stdout", Pipe(encoding))
     shown = (plan, problem.explain(), problem.release, problem.classify(), dpm.taxonomy(), problem.explain(tree=True))
-    texts = [*map(str, shown), plan.table(), str(plan.explain()), str(problem.explain(5.0))]
+    texts = [*map(str, shown), str(plan.table()), str(plan.explain()), str(problem.explain(5.0))]
     monkeypatch.undo()
     longest = max(len(line) for text in texts for line in text.splitlines())
     assert longest <= columns

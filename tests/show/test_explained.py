@@ -111,13 +111,13 @@ def test_a_copy_of_a_plan_tells_all_but_changes() -> None:
 def test_a_copy_of_an_explanation_keeps_what_was_found_and_no_way_to_the_data() -> None:
     told = program(value=[20.0, 30.0, 12.0]).plan(2.0).explain()
     copy = pickle.loads(pickle.dumps(told))
-    assert copy.changes == told.changes != () and copy.plan.anew is None and str(copy) == str(told)
+    assert copy.changes == told.changes != () and copy.plan._forecaster is None and str(copy) == str(told)
 
 
 def test_no_value_is_carried_to_what_is_varied() -> None:
     """Forecasts elsewhere are of problems without private values."""
     problem = program(value=[20.0, 30.0, 12.0])
-    model = problem.plan(2.0).anew.model.varied("sensitivity", 0.5)
+    model = problem.plan(2.0)._forecaster.model.varied("sensitivity", 0.5)
     assert not any(p.has_value for p in model.problem.parameters())
     assert {p.name(): p.linf for p in model.problem.parameters()} == {"cost": 0.05, "need": 0.5}
     assert {p.name(): p.has_value for p in problem.parameters()} == {"cost": False, "need": True}
@@ -167,6 +167,6 @@ def test_at_delta_0_a_plan_says_what_the_smallest_delta_would_give():
         t = dpm.Private(shape=3000, name="t", unit="entry", bounds=(0, 1), records=records)
         z = X @ cp.Variable(columns)
         problem = dpm.Problem(cp.Minimize(cp.sum(cp.logistic(z) - cp.multiply(t, z)) / 3000))
-        said[columns, delta] = problem.plan(epsilon=1, delta=delta).better
+        said[columns, delta] = problem.plan(epsilon=1, delta=delta)._better
     assert "with delta 1e-12 (objective-perturbation), excess risk" in said[40, 0.0]
     assert "delta" not in said[1, 0.0] + said[40, 1e-6]

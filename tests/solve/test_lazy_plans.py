@@ -136,7 +136,7 @@ def test_settings_of_a_mechanism_are_never_those_of_another() -> None:
     points = np.eye(3)
     for listed in (points, points[:2]):
         plan = problem.plan(1.0, mechanism=VertexExponential(vertices=listed))
-        assert plan.algorithm.vertices is listed
+        assert plan._algorithm.vertices is listed
         assert plan.chosen.forecast is not None and f"{len(listed)}" in plan.chosen.forecast.work
 
 

@@ -162,16 +162,16 @@ def test_what_would_help_is_looked_for_when_it_is_read(name: str, monkeypatch: p
         problem.solve(**asked, rng=0)
     plan = problem.last_plan
     assert plan is not None and problem.release is not None and not searched
-    assert problem.release.plan["answer"] == plan.first and "would help" not in plan.first
+    assert problem.release.plan["answer"] == plan._first and "would help" not in plan._first
     assert "this would help" in str(plan) and len(searched) == 1
-    assert plan.answer == plan.to_dict()["answer"] and plan.answer.startswith(plan.first) and len(searched) == 1
+    assert plan.answer == plan.to_dict()["answer"] and plan.answer.startswith(plan._first) and len(searched) == 1
 
 
 def test_a_copy_of_a_plan_knows_what_would_help_and_holds_no_model() -> None:
     plan = costs().plan(0.1)
     copied = pickle.loads(pickle.dumps(plan))
-    assert plan.helped and not copied.helped
-    assert copied.to_json() == plan.to_json() and copied.answer == plan.answer != plan.first
+    assert plan._forecaster is not None and copied._forecaster is None
+    assert copied.to_json() == plan.to_json() and copied.answer == plan.answer != plan._first
 
 
 def test_no_epsilon_helps_is_said_only_where_it_helps_no_mechanism() -> None:

@@ -21,7 +21,8 @@ def test_all_that_is_printed_fits(name: str, width: int, monkeypatch: pytest.Mon
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         plan = problem.plan(1.0, 1e-6, **model.asked)
-        texts = [str(plan), str(problem.classify()), str(problem.explain(tree=True)), plan.table(), str(plan.explain())]
+        shown = [plan, problem.classify(), problem.explain(tree=True), plan.table(), plan.explain()]
+        texts = list(map(str, shown))
         texts.append(str(problem.explain(1.0, 1e-6, **model.asked)))
     assert width < 80 or len(texts[0].splitlines()) <= 20
     for text in texts:

@@ -16,7 +16,7 @@ from dpmodel.marks.dataset.table import People, Table, is_positive
 from dpmodel.marks.domain import Domain, Outside
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import Neighbors, Records
-from dpmodel.text import html_table, number
+from dpmodel.text import TextTable, number
 
 
 class Dataset:
@@ -317,7 +317,7 @@ class Dataset:
                 categories = [str(c) for c in declared.categories(column)]
                 told = ", ".join(categories[:8]) + (f" and {len(categories) - 8} more" if len(categories) > 8 else "")
             rows.append((column, told))
-        return html_table(("column", "bounds or categories"), rows, title=repr(self))
+        return TextTable(("column", "bounds or categories"), rows, title=repr(self))._repr_html_()
 
     def __repr__(self) -> str:
         people = self._people

@@ -24,7 +24,7 @@ from dpmodel.programs.measure_and_fit import MEASURE_AND_FIT, MeasureAndFit
 from dpmodel.release import Release
 from dpmodel.released.faces.workload import Marginal, Tables, checked_marginals, counts, marginal_named
 from dpmodel.solve.plan import Plan
-from dpmodel.text import html_table, long_frame
+from dpmodel.text import TextTable, long_frame
 
 Loss = Literal["mean", "max"]
 Weights = dict[Marginal, float]
@@ -167,7 +167,7 @@ class QueryRelease:
             (" x ".join(m), self.domain.size(m), "in the workload" if m in self.workload else "measured for others")
             for m in dict.fromkeys([*self.workload, *self.measured])
         ]
-        return html_table(("marginal", "cells", ""), rows, title=repr(self))
+        return TextTable(("marginal", "cells", ""), rows, title=repr(self))._repr_html_()
 
     def plan(self, epsilon: float, delta: float = 0.0, **options: Any) -> Plan:
         """``problem.plan`` with the same arguments, of what ``solve`` would do."""

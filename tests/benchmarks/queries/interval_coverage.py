@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 
 import dpmodel as dpm
-from dpmodel.text import table
+from dpmodel.text import TextTable
 from tests.benchmarks.measuring import header, parser
 
 HISTOGRAMS = {"2 full bins among 30 empty": {3: 40.0, 17: 200.0}, "32 full bins": dict.fromkeys(range(32), 60.0)}
@@ -49,7 +49,7 @@ def main() -> int:
             if bins.size:
                 rows.append((name, what, "covered", *(f"{found[m][0][bins].mean():.2f}" for m in METHODS)))
                 rows.append((name, what, "mean width", *(f"{found[m][1][bins].mean():.1f}" for m in METHODS)))
-    print(table(("histogram", "of", "", *METHODS), rows))
+    print(str(TextTable(("histogram", "of", "", *METHODS), rows)))
     return 0
 
 
