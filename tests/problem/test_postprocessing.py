@@ -13,6 +13,7 @@ from postprocessings import BUILD, noisy
 import dpmodel as dpm
 from dpmodel.contract import Options
 from dpmodel.released.general_solver import GeneralSolver
+from dpmodel.released.model import Postprocessing
 
 # Relative, of the objective: what plans call the same optimum.
 SAME = 1e-4
@@ -195,3 +196,17 @@ def test_a_solver_that_is_asked_for_is_taken() -> None:
         problem.solve(solver="CLARABEL", solver_options={"nonsense": 1})
     problem.solve()
     assert problem.release.mechanism == "exact-tree"
+
+
+@pytest.mark.parametrize("name", [n for n in BUILD if n != "beyond_linear"])
+def test_recognised_forms_hold_the_same_problem(name: str) -> None:
+    problem = BUILD[name]()
+    model = problem._model(None)
+    assert isinstance(model, Postprocessing)
+    assert model.form is not None
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        x = rng.normal(size=model.form.size)
+        for variable, where in model.columns:
+            variable.save_value(np.reshape(x[where], variable.shape, order="F"))
+        assert model.form.objective(x) == pytest.approx(float(problem.objective.value), rel=1e-9)

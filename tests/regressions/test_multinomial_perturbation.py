@@ -127,7 +127,7 @@ def test_no_labels_and_rows_cost_more_at_the_corners(classes: int, intercept: bo
     stated = sum(number * gaussian_delta(math.sqrt(share) * mu, left) for number, share in shares)
     assert 0.9e-4 < stated <= 1e-4
     full = model.row.sensitivity(math.sqrt(2), 2.0) ** 2
-    for number in range(200):
+    for number in range(50):
         rows = rng.choice([-1.0, 1.0], (2, 2)) * rng.choice([1.0, 1.0, rng.random()])
         labels = [hull(rng, classes), hull(rng, classes)]
         if number == 0:  # the dearest

@@ -77,7 +77,7 @@ SHAPES = [(1, 1.0, False), (1, 3.0, False), (1, 0.5, True), (1, 4.0, True), (2, 
 @pytest.mark.parametrize("absent", [False, True])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
 @pytest.mark.parametrize(("p", "size", "intercept"), SHAPES)
-@pytest.mark.parametrize("weight", [1.0, 2.5])
+@pytest.mark.parametrize("weight", [2.5, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_the_exact_ratio_of_densities_is_within_epsilon(
     p: int, size: float, intercept: bool, epsilon: float, absent: bool, weight: float
 ) -> None:

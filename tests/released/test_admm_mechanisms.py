@@ -11,7 +11,7 @@ from released.admm_cases import margins, reference, table
 from dpmodel.contract import Mechanism, Options
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy import noise_source
-from dpmodel.released.admm import ADMM, ADMM_TABLES, Admm, prepare_tables, prepare_tree
+from dpmodel.released.admm import ADMM_TABLES, Admm, prepare_tables, prepare_tree
 from dpmodel.released.admm_as_printed import ADMM_AS_PRINTED, AdmmAsPrinted
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.model import Postprocessing
@@ -20,7 +20,6 @@ from dpmodel.released.trees import Tree, TreeProblem
 
 OPTIONS = Options(0.0, 0.0)
 ADMM_TREE, ADMM_STRATEGY = Admm("tree", name="admm-tree"), Admm("strategy", name="admm-strategy")
-ALL = (ADMM, ADMM_TABLES, ADMM_TREE, ADMM_STRATEGY, ADMM_AS_PRINTED)
 
 
 def model_of(form: LikelihoodForm, shape: tuple[int, ...] | None = None) -> Postprocessing:
@@ -54,16 +53,6 @@ def strategy(n: int, k: int, seed: int) -> LikelihoodForm:
 
 def run(mechanism: Mechanism, model: Postprocessing):
     return mechanism.run(model, OPTIONS, noise_source(0))
-
-
-def test_who_applies_to_what() -> None:
-    def names(model: Postprocessing) -> set[str]:
-        return {m.name for m in ALL if m.eligible(model, OPTIONS).eligible}
-
-    general = {"admm", "admm-as-printed"}
-    assert names(model_of(table((3, 2, 2), 1, 0), (3, 2, 2))) - {"admm-tree"} == general | {"admm-tables"}
-    assert names(model_of(form_of_nodes(tree_case(8, 0)))) == general | {"admm-tree"}
-    assert names(model_of(strategy(10, 12, 0))) - {"admm-tree"} == general | {"admm-strategy"}
 
 
 @pytest.mark.parametrize(

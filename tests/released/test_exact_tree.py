@@ -10,17 +10,12 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from dpmodel.contract import Mechanism, Options
 from dpmodel.errors import InfeasibleError, SpecificationError
-from dpmodel.privacy import SeededSource
-from dpmodel.released.exact_tree import EXACT_TREE, ExactTree, solve_exact_tree
-from dpmodel.released.form import LikelihoodForm
+from dpmodel.released.exact_tree import solve_exact_tree
 from dpmodel.released.messages import tree_plan
-from dpmodel.released.model import Postprocessing
 from dpmodel.released.trees import Tree, TreeProblem
 
 TIES = ("nearest", "middle", "lower", "upper")
-OPTIONS = Options(epsilon=1.0, delta=0.0)
 
 
 def random_tree(g: np.random.Generator) -> Tree:
@@ -261,62 +256,3 @@ def test_wrong_arguments() -> None:
         solve_exact_tree(replace(problem, square=problem.absolute))
     with pytest.raises(SpecificationError, match="finite"):
         solve_exact_tree(replace(problem, value=problem.value * np.nan))
-
-
-def form_of(problem: TreeProblem, **sensitivities: object) -> LikelihoodForm:
-    """In the leaves alone."""
-    leaf = np.flatnonzero(problem.tree.is_leaf)
-    columns = [problem.tree.sums(row) for row in np.eye(leaf.size)]
-    return LikelihoodForm.of(
-        np.stack(columns, axis=1)[problem.node],
-        problem.value,
-        absolute=problem.absolute,
-        lower=problem.lower[leaf],
-        upper=problem.upper[leaf],
-        **sensitivities,
-    )
-
-
-def model_of(problem: TreeProblem, **sensitivities: object) -> Postprocessing:
-    return Postprocessing(form_of(problem, **sensitivities), ())
-
-
-def run(model: Postprocessing, mechanism: ExactTree = EXACT_TREE):
-    return mechanism.run(model, OPTIONS, SeededSource(0))
-
-
-def test_mechanism() -> None:
-    problem = histogram(16)
-    model = model_of(problem)
-    assert isinstance(EXACT_TREE, Mechanism) and EXACT_TREE.eligible(model, OPTIONS).eligible
-    forecast = EXACT_TREE.forecast(model, OPTIONS)
-    assert forecast.epsilon == 0 and forecast.error.objective == 0
-    outcome = run(model)
-    assert outcome.status == "optimal" and outcome.value == pytest.approx(highs(problem)[1], rel=1e-9)
-    assert model.form is not None and model.form.violation(outcome.x) <= 1e-9
-
-
-def test_mechanism_with_whole_variables() -> None:
-    model = model_of(histogram(16), integer=True)
-    outcome = run(model)
-    assert (outcome.x == np.rint(outcome.x)).all()
-    assert outcome.value == pytest.approx(highs(histogram(16), whole=True)[1], rel=1e-7)
-    partly = model_of(histogram(16), integer=np.arange(16) < 3)
-    assert "integers" in EXACT_TREE.eligible(partly, OPTIONS).reason
-
-
-def test_mechanism_refuses() -> None:
-    problem = histogram(8)
-    assert not EXACT_TREE.eligible(model_of(problem, linear=1.0), OPTIONS).eligible
-    assert "squared" in EXACT_TREE.eligible(model_of(problem, square=1.0), OPTIONS).reason
-    crossing = LikelihoodForm.of([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]], [1.0, 2.0], absolute=1.0)
-    assert not EXACT_TREE.eligible(Postprocessing(crossing, ()), OPTIONS).eligible
-    assert not EXACT_TREE.eligible(Postprocessing(None, ()), OPTIONS).eligible
-
-
-def test_mechanism_says_infeasible() -> None:
-    problem = histogram(8)
-    model = model_of(problem, equality=np.ones((1, 8)), equality_value=-5.0)
-    assert model.tree_problem() is not None
-    assert EXACT_TREE.eligible(model, OPTIONS).eligible
-    assert run(model).status == "infeasible" and EXACT_TREE.forecast(model, OPTIONS).epsilon == 0

@@ -15,10 +15,8 @@ from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.privacy.distributions import Gaussian, Laplace
 from dpmodel.released import general_solver
 from dpmodel.released.constraints import require_consistent
-from dpmodel.released.form import LikelihoodForm
-from dpmodel.released.general_solver import GENERAL_SOLVER, GeneralSolver
+from dpmodel.released.general_solver import GENERAL_SOLVER
 from dpmodel.released.likelihood import neg_log_likelihood
-from dpmodel.released.model import Postprocessing
 from dpmodel.released.read import recognise_postprocessing
 from dpmodel.released.trees import Tree
 
@@ -123,20 +121,6 @@ def lasso(distribution, **attributes):
     return cp.Problem(cp.Minimize(neg_log_likelihood(x, noisy)), [cp.sum(x) == 3, x >= 0])
 
 
-@pytest.mark.parametrize("solver", ["HIGHS", "CLARABEL", "OSQP", "SCS", "osqp"])
-@pytest.mark.parametrize("distribution", [Laplace(1.0), Gaussian(1.0)])
-def test_every_solver_by_request_and_by_setting(solver, distribution):
-    model = recognise_postprocessing(lasso(distribution))
-    wanted = run(model)
-    for outcome in (
-        run(model, Options(0.0, 0.0, solver=solver)),
-        run(model, solver=GeneralSolver(solver=solver)),
-    ):
-        assert outcome.status == "optimal"
-        assert outcome.value == pytest.approx(wanted.value, abs=1e-4)
-        assert model.form.violation(outcome.x) < 1e-4
-
-
 def test_known_optima():
     absolute = run(recognise_postprocessing(lasso(Laplace(1.0))))
     assert absolute.value == pytest.approx(3.0)  # x = (2, 1, 0) or (3, 0, 0): one off, and two from zero
@@ -171,16 +155,6 @@ def test_a_problem_outside_the_form_is_solved_as_written_and_left_alone():
     assert outcome.x[columns[y.id]] == pytest.approx(y.value.ravel(order="F"), abs=1e-4)
     worst = recognise_postprocessing(cp.Problem(cp.Maximize(-problem.objective.args[0]), problem.constraints))
     assert run(worst).value == pytest.approx(outcome.value, rel=1e-5)
-
-
-def test_a_form_without_a_problem():
-    form = LikelihoodForm.of(
-        np.eye(2), [1.0, 4.0], absolute=[1.0, 2.0], equality=[[1.0, 1.0]], equality_value=3.0, lower=0
-    )
-    model = Postprocessing(form, ())
-    outcome = run(model)
-    assert outcome.x == pytest.approx([0.0, 3.0]) and outcome.value == pytest.approx(3.0)
-    assert not GENERAL_SOLVER.eligible(Postprocessing(None, ()), OPTIONS).eligible
 
 
 def test_infeasible_problems_name_the_constraints():

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpmodel.contract import Mechanism, Options
+from dpmodel.contract import Options
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.privacy import SeededSource
 from dpmodel.released import least_squares_tree
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.least_squares_tree import (
-    LEAST_SQUARES_TREE,
     LeastSquaresTree,
     descended,
     node_targets,
@@ -216,23 +215,6 @@ def model_of(tree, v, **arrays):
     return Postprocessing(LikelihoodForm.of(sp.identity(tree.size, format="csr"), v, **settings), ())
 
 
-def test_the_mechanism_solves_and_reports():
-    rng = np.random.default_rng(9)
-    tree = Tree.complete(13, 3)
-    v = tree.sums(rng.poisson(1.0, size=13).astype(float)) + rng.normal(size=tree.size)
-    assert isinstance(LEAST_SQUARES_TREE, Mechanism)
-    for lower, proved in ((-INF, True), (0.0, True), (0.5, False)):
-        model = model_of(tree, v, lower=lower)
-        assert LEAST_SQUARES_TREE.eligible(model, OPTIONS).eligible
-        forecast = LEAST_SQUARES_TREE.forecast(model, OPTIONS)
-        assert forecast.proved == proved and forecast.epsilon == forecast.delta == 0
-        out = LEAST_SQUARES_TREE.run(model, OPTIONS, SeededSource(0))
-        assert out.status == "optimal" and out.x is not None
-        assert model.form is not None and model.form.violation(out.x) < 1e-9
-        best = general(tree, v, np.full(tree.size, 0.5), np.full(tree.size, lower), np.full(tree.size, INF))
-        np.testing.assert_allclose(out.value, model.form.objective(best), rtol=1e-7)
-
-
 def test_repeated_measurements_count_together():
     problem = TreeProblem(
         Tree.complete(1),
@@ -246,25 +228,6 @@ def test_repeated_measurements_count_together():
     )
     value, weight = node_targets(problem)
     assert (value[0], weight[0]) == (3.0, 3.0)
-
-
-def test_who_is_refused():
-    tree = Tree.complete(4)
-    v = np.zeros(7)
-    assert "absolute" in LEAST_SQUARES_TREE.eligible(model_of(tree, v, absolute=1.0), OPTIONS).reason
-    assert "whole" in LEAST_SQUARES_TREE.eligible(model_of(tree, v, integer=True), OPTIONS).reason
-    assert "tree" in LEAST_SQUARES_TREE.eligible(model_of(tree, v, linear=1.0), OPTIONS).reason
-    assert not LEAST_SQUARES_TREE.eligible(Postprocessing(None, ()), OPTIONS).eligible
-
-
-def test_infeasible_bounds_are_a_status():
-    tree = Tree.complete(4)
-    out = LEAST_SQUARES_TREE.run(
-        model_of(tree, np.zeros(7), lower=np.where(tree.is_leaf, 2.0, 0.0), upper=np.where(tree.is_leaf, INF, 7.0)),
-        OPTIONS,
-        SeededSource(0),
-    )
-    assert out.status == "infeasible" and out.x is None and "at least" in out.notes[0]
 
 
 # ------------------------------------------------------------------ from the top down

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -281,43 +279,6 @@ def test_a_table_is_flattened_column_by_column_and_says_its_axes():
     assert model.form.value.reshape(model.shape) == pytest.approx(table.T)
     assert model.rows == (slice(0, 24),)
     assert (model.form.matrix - sp.eye_array(24)).nnz == 0
-
-
-def test_rows_of_measurements_hold_what_was_published():
-    x = cp.Variable(3)
-    total = Noisy(4.5, noise=Gaussian(1.0), name="total")
-    upside = Noisy([1.0, 2.5], noise=Laplace(np.array([1.0, 3.0])), name="part")
-    S = np.array([[1.0, -1, 0], [0, 2, 1]])
-    other = Noisy([8.5, 9.5, 7.5], noise=Laplace(1.0))
-    objective = (
-        cp.norm1(published(NOISY) - x) + neg_log_likelihood(cp.sum(x), total) + neg_log_likelihood(S @ x, upside)
-    )
-    model = recognised(objective + cp.norm1(x[:2] - published(other)[1:]))
-    found = dict(zip([id(noisy) for noisy in model.measurements], model.rows, strict=True))
-    for noisy in (NOISY, total, upside):
-        assert model.form.value[found[id(noisy)]] == pytest.approx(noisy.value.ravel())
-    assert (model.form.matrix[found[id(NOISY)]] - sp.eye_array(3)).nnz == 0
-    assert found[id(other)] == slice(0, 0)  # only a part of it is used
-
-
-def test_rows_of_a_publication_that_enters_entry_by_entry():
-    x = cp.Variable(4)
-    noisy = Noisy([3.5, -1.0, 2.5, 0.25], noise=Laplace(np.array([1.0, 2.0, 3.0, 4.0])))
-    p, w = published(noisy), 1 / noisy.scale
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        one_by_one = sum(w[i] * cp.abs(p[i] - x[i]) for i in (2, 0, 3, 1))
-    halves = w[:1] @ cp.abs(x[:1] - p[:1]) + w[1:] @ cp.abs(x[1:] - p[1:])
-    for objective in (one_by_one, halves, one_by_one + cp.tv(x)):
-        model = recognised(objective)
-        place = model.rows[0]
-        assert model.form.value[place].tolist() == noisy.value.tolist()
-        assert model.form.absolute[place].tolist() == w.tolist()
-        assert (model.form.matrix[place] - sp.eye_array(4)).nnz == 0
-    # Not where a number is missing, or two are the same and might be taken for each other.
-    assert recognised(cp.norm1(x[1:] - p[1:]) + cp.sum_squares(x)).rows == (slice(0, 0),)
-    same = published(Noisy([3.5, 3.5], noise=Laplace(np.array([1.0, 2.0]))))
-    assert recognised(cp.abs(x[0] - same[0]) + cp.abs(x[1] - same[1])).rows == (slice(0, 0),)
 
 
 def test_equal_residuals_are_one_row_and_factors_are_weights():
