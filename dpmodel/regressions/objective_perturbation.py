@@ -409,20 +409,20 @@ def noise_level(epsilon: float, delta: float, shares: Sequence[tuple[int, float]
 def facts_of(model: PrivateRegression, ridge: float, strong: float, length: float) -> Facts:
     """Public constants of the perturbed objective; ``length`` bounds the 2-norm of the random term."""
     own, center = 2 * model.penalty.ridge / model.scale, public_point(model)
-    reach, count = steepness(model), model.scores
+    steep, count = steepness(model), model.scores
     middle = float(np.linalg.norm(model.row.reaches(center.reshape(count, -1)))) + model.offset_bound
     # At the centre a loss is at most r |z| above its value at z = 0, which is at most r |y| (numbers) or 1 (ln 2; 1)
     # above its least one, and strong/2 d^2 <= A + B d implies d <= sqrt(2 A / strong) + 2 B / strong. Of K scores it is
     # ln K at 0 and, with t = 1 - sum y in [0, 1], at least t times the mean score, |z| / sqrt(K) at most.
-    at_zero = reach * model.row.label_bound if model.loss.labels == "number" else max(1.0, math.log(count))
+    at_zero = steep * model.row.label_bound if model.loss.labels == "number" else max(1.0, math.log(count))
     mean = 1 / math.sqrt(count) if count > 1 else 0.0
-    above = model.total * ((reach + mean) * middle + at_zero)
+    above = model.total * ((steep + mean) * middle + at_zero)
     above += float(own @ center**2) / 2 + float(model.penalty.l1 @ np.abs(center)) / model.scale
     pull = length + float(np.linalg.norm(model.penalty.linear)) / model.scale + mean * model.total * model.row.norm(2.0)
     size = float(np.linalg.norm(center)) + math.sqrt(2 * above / strong) + 2 * pull / strong
     return Facts(
         curvature=smoothness(model),
-        reach=reach,
+        clip=steep,
         row=model.row.norm(2.0),
         total=model.total,
         offset=model.offset_bound,

@@ -1,7 +1,8 @@
-"""A convex quadratic over a simple set or with an l1 term: its minimiser, to nearly the last digit.
+"""The perturbed objective, its minimiser, and the certificate that a point is near it.
 
-For solvers that already hold the (p, p) Hessian: nothing here touches a record, and nothing here is relied upon for
-privacy (what is found is certified elsewhere).
+In the unit of a sum of losses: ``sum_i omega_i f(a_i' w + o_i, y_i) + sum_j h_j w_j^2 / 2 + <linear, w> + l1 terms``
+over a public set, f with derivatives cut to [-clip, clip]. Privacy rests on the certificate, on nothing that a solver
+does.
 """
 
 from __future__ import annotations
@@ -15,149 +16,14 @@ from itertools import combinations, islice
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator, cg
 
 from dpmodel._types import Floats
 from dpmodel.numerics.nearest_point import accelerated
 from dpmodel.regressions.losses import Loss, softmax
 from dpmodel.regressions.penalties import Penalty
 from dpmodel.regressions.rows import Rows, Table
-from dpmodel.regressions.sets import Box, Domain, L1Ball, L2Ball, Product, Simplex
-
-_STIFF = 10.0  # the multiplier method's penalty over a bound on the Hessian, in the end
-_GROWTH = 10.0  # of that penalty in a round; soft at first, so that few kinks lie on the way of a step
-_SOFT = 6  # rounds of growth
-_ROUNDS = 30
-_NEWTON = 30
-_HALVINGS = 20
-
-
-@dataclass(frozen=True)
-class SimplePart:
-    """``I(w)``: the indicator of a set whose projection is in closed form, or ``sum_j l1_j |w_j|``; never both."""
-
-    domain: Domain
-    l1: Floats  # (p,)
-
-    def prox(self, x: Floats, step: float) -> Floats:
-        """(p,) argmin over v of ``step I(v) + ||v - x||^2 / 2``."""
-        if self.l1.any():
-            return np.sign(x) * np.maximum(np.abs(x) - step * self.l1, 0.0)
-        return self.domain.project(x)
-
-    def value(self, w: Floats) -> float:
-        """``I(w)`` for a point of the set."""
-        return float(self.l1 @ np.abs(w))
-
-    def bend(self, x: Floats, step: float) -> tuple[Floats, Floats]:
-        """(p,) d and (p, k) U: ``diag(d) - U U'`` is a generalised derivative of ``prox(., step)`` at x."""
-        if self.l1.any():
-            return (np.abs(x) > step * self.l1).astype(np.float64), np.zeros((x.size, 0))
-        return _bend(self.domain, x)
-
-
-def _bend(domain: Domain, x: Floats) -> tuple[Floats, Floats]:
-    none = np.zeros((x.size, 0))
-    match domain:
-        case Box():
-            return ((x > domain.lower) & (x < domain.upper)).astype(np.float64), none
-        case L2Ball():
-            size = float(np.linalg.norm(x))
-            if size <= domain.radius:
-                return np.ones(x.size), none
-            share = domain.radius / size
-            return np.full(x.size, share), (np.sqrt(share) * x / size)[:, None]
-        case L1Ball() | Simplex():
-            v = domain.project(x)
-            active = (v != 0).astype(np.float64)
-            if isinstance(domain, L1Ball):
-                inside = float(np.abs(x).sum()) <= domain.radius
-            else:
-                inside = domain.solid and float(np.maximum(x, 0.0).sum()) <= domain.total
-            if inside or not active.any():
-                return active if isinstance(domain, Simplex) else np.ones(x.size), none
-            return active, (np.sign(v) / np.sqrt(active.sum()))[:, None]
-        case Product():
-            parts = [(start, *_bend(part, x[start : start + part.size])) for part, start in domain.parts]
-            columns = np.zeros((x.size, sum(each.shape[1] for _, _, each in parts)))
-            k = 0
-            for start, d, each in parts:
-                columns[start : start + d.size, k : k + each.shape[1]] = each
-                k += each.shape[1]
-            return np.concatenate([d for _, d, _ in parts]), columns
-        case _:  # no set
-            return np.ones(x.size), none
-
-
-def minimise_quadratic(hessian: Floats, gradient: Floats, start: Floats, part: SimplePart, share: float) -> Floats:
-    """(p,) near the minimiser v of ``<gradient, v - start> + (v - start)' hessian (v - start) / 2 + I(v)``.
-
-    The method of multipliers with semismooth Newton steps (Li, Sun and Toh 2018, for the lasso): with ``x = v + u``,
-    ``u = multiplier / rho``, every round minimises over v the smooth convex ``quadratic(v) + min_z (I(z) + rho
-    ||x - z||^2 / 2)``, whose gradient is ``quadratic' + rho (x - prox(x))`` and whose Hessian ``hessian + rho (1 -
-    prox')``, and puts ``u = x - prox(x)``. A round shrinks the multiplier's error by ``1 + rho / |hessian|`` at least
-    where the prox is piecewise linear. Ends where what is left is below ``share`` of the way from ``start``, or
-    ``share^2`` of v.
-
-    Errors
-        The last iterate where steps run out or rounding leaves no positive definite matrix.
-    """
-    most = _STIFF * float(np.abs(hessian).sum(axis=1).max())
-    rho = most / _GROWTH**_SOFT
-    v, u = start, -gradient / rho
-
-    def value(v: Floats) -> float:
-        move, x = v - start, v + u
-        z = part.prox(x, 1 / rho)
-        return float(gradient @ move + move @ (hessian @ move) / 2 + rho * (x - z) @ (x - z) / 2) + part.value(z)
-
-    least, gap = max(share**2, 1e-17), math.inf
-    z, scale = start, float(np.linalg.norm(gradient)) + 1e-300
-    for k in range(_ROUNDS):
-        best = value(v)
-        for _ in range(_NEWTON):
-            x = v + u
-            derivative = gradient + hessian @ (v - start) + rho * (x - part.prox(x, 1 / rho))
-            d, columns = part.bend(x, 1 / rho)
-            matrix = hessian + rho * (columns @ columns.T)
-            matrix[np.diag_indices_from(matrix)] += rho * (1 - d)
-            move = solve_positive(matrix, -derivative)
-            fall, length = float(derivative @ move), 1.0
-            if not fall < 0:
-                break
-            for _ in range(_HALVINGS):
-                now = value(v + length * move)
-                if now <= best + 1e-4 * length * fall + 1e-15 * abs(best):
-                    break
-                length /= 2
-            v, best = v + length * move, now
-            # Quadratic convergence: after so short a step what is left is rounding.
-            if np.abs(move).max() <= 1e-2 * share * np.abs(v - start).max() + max(1e-11, least) * np.abs(v).max():
-                break
-        x = v + u
-        z = part.prox(x, 1 / rho)
-        u, gap, before = x - z, float(np.abs(v - z).max()), gap
-        if gap <= share * float(np.abs(z - start).max()) + least * float(np.abs(z).max()) or rho * gap <= 1e-17 * scale:
-            break
-        if before / 2 < gap <= 1e-12 * float(np.abs(z).max()):  # rounding
-            break
-        if k < _SOFT:
-            rho, u = rho * _GROWTH, u / _GROWTH
-    return z
-
-
-def solve_positive(matrix: Floats, right: Floats) -> Floats:
-    """(p,) by Cholesky; 0 where rounding leaves no positive definite matrix."""
-    try:
-        factor = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
-    except np.linalg.LinAlgError:
-        return np.zeros_like(right)
-    return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False), dtype=np.float64)
-
-
-# -------------------- the objective, its minimiser, and the certificate
-# In the unit of a sum of losses: ``sum_i omega_i f(a_i' w + o_i, y_i) + sum_j h_j w_j^2 / 2 + <linear, w> + l1 terms``
-# over a public set, f with derivatives cut to [-reach, reach].
-
+from dpmodel.regressions.sets import Domain
 
 ULP = 2.0**-53
 NEWTON_STEPS = 10  # on all rows, where there are few
@@ -168,14 +34,12 @@ _STEPS = (False, False, True, False, False, False, False)
 _MORE = 15  # pairs of further steps where these did not suffice
 DENSE = 1200  # columns up to which the Hessian is formed
 CONJUGATE = 100  # steps of conjugate gradients in its place
-_GUESSED = 1000  # accelerated steps with a guessed length
-_POWERS = 20
+_INNER = 5000  # accelerated steps to the minimiser of a quadratic over the set
 _CHECK = 50  # accelerated steps between certificates
 _CHUNK = 1 << 14  # rows of a Hessian at a time
 _ROUGH, _FINE = 1e-3, 1e-10  # accuracy of the step for a given Hessian
 _NEAR = 1e-6  # share of the point that a step moves it, after which another would be lost in rounding
-_POINTS = 16
-_SEARCH = 6  # products of a search for the length of a step
+_HALVINGS = 10  # of a step's length
 
 # (p,) the Newton step at w with this gradient, to this accuracy.
 Curve = Callable[[Floats, Floats, float], Floats]
@@ -183,13 +47,13 @@ Curve = Callable[[Floats, Floats, float], Floats]
 
 @dataclass(frozen=True)
 class Facts:
-    """Public constants of the objective: ``curvature`` of f, ``reach`` of its derivative, largest 2-norm ``row`` of a
+    """Public constants of the objective: ``curvature`` of f, ``clip`` of its derivative, largest 2-norm ``row`` of a
     row, sum ``total`` of weights, ``offset`` bound, ``count`` of rows, p ``columns`` (K p of K ``scores``), least
     ``strong`` and largest ``ridge`` of the h_j, ``size`` : bound on the minimiser's 2-norm, ``exact`` : neither set nor
     l1 term."""
 
     curvature: float
-    reach: float
+    clip: float
     row: float
     total: float
     offset: float
@@ -234,12 +98,12 @@ class Facts:
         ``sources.contract.in_order``). Two gradients where there is a set.
         """
         prediction = self.curvature * ((self.columns + 3) * self.row * size + 4 * self.offset) * ULP
-        sums = (self.block + self.count / self.block + 63 + self.scores) * ULP * self.reach
+        sums = (self.block + self.count / self.block + 63 + self.scores) * ULP * self.clip
         one = self.total * self.row * (prediction + sums) + 8 * ULP * (self.ridge * size + linear)
         if self.exact:
             return one
         # The projection is off by ``off``, and enters divided by the step 1/smooth.
-        off = 8 * (self.columns + 4) * ULP * (2 * size + linear / self.smooth + self.total * self.reach / self.smooth)
+        off = 8 * (self.columns + 4) * ULP * (2 * size + linear / self.smooth + self.total * self.clip / self.smooth)
         return 2 * one + (2 * self.smooth + self.strong) * off
 
     def steps(self, tolerance: float, linear: float) -> int:
@@ -247,11 +111,11 @@ class Facts:
 
         With q = sqrt(strong / smooth) the error in value falls to (1 - q)^k (gap + strong ||w0 - w*||^2 / 2) (Nesterov
         2004, Theorem 2.2.3; with a set Beck 2017, Theorem 10.42), the gap being at most smooth ||w0 - w*||^2 / 2 for
-        a free minimiser and (reach total row + linear + ridge size) ||w0 - w*|| for any. A value within v of
+        a free minimiser and (clip total row + linear + ridge size) ||w0 - w*|| for any. A value within v of
         the least leaves the point within sqrt(2 v / strong), a gradient below smooth times that, and a gradient step
         from there a certificate of at most 4 times smooth times that.
         """
-        gap = 2 * self.size * (self.reach * self.total * self.row + linear + self.ridge * self.size)
+        gap = 2 * self.size * (self.clip * self.total * self.row + linear + self.ridge * self.size)
         gap += self.strong * (2 * self.size) ** 2 / 2
         value = self.strong / 2 * (tolerance / (4 * self.smooth)) ** 2
         return math.ceil(max(math.log(gap / value), 1.0) / -math.log1p(-math.sqrt(self.strong / self.smooth) * 0.999))
@@ -265,10 +129,9 @@ class Facts:
         limit = self.steps(tolerance, linear)
         proved = 2 * limit + check * (limit // _CHECK + 1)
         if not self.newton:
-            first = 2 * _CHECK + 2 * check
-            return first, (2 * _GUESSED + check * (_GUESSED // _CHECK + 1) + 2 * _POWERS) + proved
+            return 2 * _CHECK + 2 * check, proved
         steps, most = (NEWTON_STEPS, NEWTON_STEPS) if self.stride == 1 else (4, len(_STEPS))
-        longest = 2 + _SEARCH + inner
+        longest = 2 + 2 * _HALVINGS + inner
         usual = 2 + steps * (2 + inner // 10) + check
         return usual, 2 + most * longest + check + _MORE * (2 + 2 * longest + check) + proved
 
@@ -290,7 +153,7 @@ class PerturbedObjective:
 
     def _slopes(self, w: Floats, curved: bool = False, step: int | None = None) -> tuple[Floats, Floats | None]:
         """(p,) gradient of all but the l1 term, and where it is asked for the (p, p) second derivative. One pass."""
-        task = partial(part_slopes, loss=self.loss, reach=self.facts.reach, w=w, curved=curved)
+        task = partial(part_slopes, loss=self.loss, clip=self.facts.clip, w=w, curved=curved)
         first, *second = self.rows.map_reduce(task, step=_CHUNK if curved else step)
         return first + self.h * w + self.linear, second[0] + np.diag(self.h) if curved else None
 
@@ -342,15 +205,11 @@ class PerturbedObjective:
         Newton's method on a part of the rows, then a fixed number of steps on all of them. If that was not enough, up
         to ``2 _MORE`` steps, then accelerated gradient steps until the certificate holds, at most as many as
         ``Facts.steps`` proves to be enough (half the radius: the other half is left to rounding). ``linear`` bounds
-        the 2-norm of the linear and l1 terms. With a set and many columns accelerated steps with a step length guessed
-        from the rows take the place of Newton's method.
+        the 2-norm of the linear and l1 terms. With a set and many columns there is no Newton's method.
         """
-        point, found, more = start, math.inf, 0
-        target = radius * self.facts.strong / 4
+        point, found, w, more = start, math.inf, start, 0
         if self.facts.newton and NEWTON_STEPS:
-            w, more = self._approach(start, target), _MORE
-        else:
-            w = self._guessed(start, radius)
+            w, more = self._approach(start, radius * self.facts.strong / 4), _MORE
         for k in range(more + 1):
             point, found = self.certify(w)
             if found <= radius:
@@ -416,11 +275,13 @@ class PerturbedObjective:
             # Steps shrink by about the same factor each.
             if drop * (size / last) ** 2 <= target:
                 return w + move, curve
-            ahead, length = self._slopes(w + move, forms and later), 1.0
             near = bool(size < _NEAR * np.linalg.norm(w))  # rounding would decide
-            if not (near or self._along(ahead[0], w + move, move) <= 0.5 * abs(self._along(gradient, w, move))):
-                length = self._length(w, move)
+            enough_of = 0.5 * abs(self._along(gradient, w, move))
+            for k in range(_HALVINGS):
+                length = 0.5**k
                 ahead = self._slopes(w + length * move, forms and later)
+                if near or self._along(ahead[0], w + length * move, move) <= enough_of:
+                    break
             drop, last = float(np.linalg.norm(ahead[0] - gradient)), max(length * size, 1e-300)
             w, (gradient, hessian) = w + length * move, ahead
             if length == 1 and size < enough * np.linalg.norm(w):
@@ -437,67 +298,54 @@ class PerturbedObjective:
             rows = self.rows.in_memory
             assert rows is not None  # ``eligible`` asks for few columns otherwise
             z, still = rows.predict(w), rows.still
-            bent = bending(self.loss, z, rows.labels, self.facts.reach)
+            bent = bending(self.loss, z, rows.labels, self.facts.clip)
 
             def product(v: Floats) -> Floats:
                 return still.combine(bent(still.predict(v))) + self.h * v
 
-            return lambda w, gradient, share: _conjugate_gradients(product, -gradient, CONJUGATE, share)
+            operator = LinearOperator((w.size, w.size), matvec=product)
+            return lambda w, gradient, share: _conjugate_gradients(operator, -gradient, share)
         if self.facts.exact:
             return lambda w, gradient, share: solve_positive(hessian, -gradient)
-        part = SimplePart(self.domain, self.penalty.l1 / self.scale)
-        return lambda w, gradient, share: minimise_quadratic(hessian, gradient, w, part, share) - w
+        step = 1 / float(np.linalg.norm(hessian, 2))
+        return lambda w, gradient, share: self._over_set(w, gradient, hessian, step, share)
 
-    def _length(self, w: Floats, move: Floats) -> float:
-        """Where the derivative along the move vanishes in [0, 1], to 1/256: two passes of sixteen points each."""
-        low, width = 0.0, 1.0
-        for _ in range(2):
-            width /= _POINTS
-            points: Floats = low + width * np.arange(1.0, _POINTS)
-            task = partial(part_along, loss=self.loss, reach=self.facts.reach, w=w, move=move, points=points)
-            along = self.rows.map_reduce(task) + np.array(
-                [self._along(self.h * (w + t * move) + self.linear, w + t * move, move) for t in points]
-            )
-            low = max([low, *points[along <= 0].tolist()])
-        return low + width if low == 0 else low
-
-    def _guessed(self, start: Floats, radius: float) -> Floats:
-        """(p,) after accelerated steps with restarts (O'Donoghue and Candes 2015), until the certificate holds or
-        ``_GUESSED`` of them. Their length is 1/L for a guess of L by power iteration; no result rests on it."""
-        rows = self.rows.in_memory
-        few = self if rows is None or self.facts.stride == 1 else self._sample(rows)
-        v = np.ones(start.size) / math.sqrt(start.size)
-        for _ in range(_POWERS):
-            image = few.rows.map_reduce(partial(part_image, v=v))
-            smooth = float(np.linalg.norm(image))
-            v = image / smooth if smooth > 0 else v
-        smooth = min(1.2 * self.facts.curvature * smooth + self.facts.ridge, self.facts.smooth)
-
-        def step(ahead: Floats) -> Floats:
-            return self.shrink(ahead - self.gradient(ahead) / smooth, 1 / smooth)
-
-        w, last, points = start, math.inf, accelerated(start, step)
-        for _ in range(_GUESSED // _CHECK):
-            w = next(islice(points, _CHECK - 1, None))
-            point, found = self.certify(w)
-            if found <= radius:
-                return point
-            if not found <= 4 * last:  # the guess was too small
-                smooth = min(4 * smooth, self.facts.smooth)
-                points = accelerated(w if np.isfinite(w).all() else start, step)
-            last = found
-        return w
+    def _over_set(self, w: Floats, gradient: Floats, hessian: Floats, step: float, share: float) -> Floats:
+        """(p,) to where ``<gradient, v - w> + (v - w)' hessian (v - w) / 2`` with the l1 term is least over the set."""
+        v = w
+        points = accelerated(w, lambda v: self.shrink(v - step * (gradient + hessian @ (v - w)), step))
+        for after in islice(points, _INNER):
+            change, v = float(np.linalg.norm(after - v)), after
+            if change <= share * float(np.linalg.norm(v - w)) + 1e-17 * float(np.linalg.norm(v)):
+                break
+        return v - w
 
 
-def part_slopes(part: Rows, loss: Loss, reach: float, w: Floats, curved: bool) -> tuple[Floats, ...]:
+def _conjugate_gradients(operator: LinearOperator, right: Floats, share: float) -> Floats:
+    """(p,) until the residual is ``share`` of the right side, at most ``CONJUGATE`` steps. Tiny features underflow: a
+    warning would tell of them, and the certificate decides."""
+    with np.errstate(all="ignore"):
+        return np.asarray(cg(operator, right, rtol=share, maxiter=CONJUGATE)[0])
+
+
+def solve_positive(matrix: Floats, right: Floats) -> Floats:
+    """(p,) by Cholesky; 0 where rounding leaves no positive definite matrix."""
+    try:
+        factor = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return np.zeros_like(right)
+    return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False), dtype=np.float64)
+
+
+def part_slopes(part: Rows, loss: Loss, clip: float, w: Floats, curved: bool) -> tuple[Floats, ...]:
     """(p,) sum of the derivatives of some rows at w; ``curved`` : and the (p, p) sum of their second derivatives."""
     z = part.predict(w)
-    first = part.combine(np.clip(loss.derivative(z, part.labels), -reach, reach))
+    first = part.combine(np.clip(loss.derivative(z, part.labels), -clip, clip))
     if not curved:
         return (first,)
     if loss.scores > 1:
         return first, classes_gram(part, softmax(z))
-    return first, _weighed(part, curvature(loss, z, part.labels, reach)).gram()
+    return first, _weighed(part, curvature(loss, z, part.labels, clip)).gram()
 
 
 def classes_gram(part: Rows, p: Floats) -> Floats:
@@ -513,29 +361,16 @@ def classes_gram(part: Rows, p: Floats) -> Floats:
     return out.reshape(classes * size, -1)
 
 
-def part_along(part: Rows, loss: Loss, reach: float, w: Floats, move: Floats, points: Floats) -> Floats:
-    """(points,) derivatives along ``move`` of the losses of some rows at ``w + t move``."""
-    z, along = part.predict(w), part.still.predict(move)
-    weighted = along if part.weights is None else (along.T * part.weights).T
-    each = [np.vdot(np.clip(loss.derivative(z + t * along, part.labels), -reach, reach), weighted) for t in points]
-    return np.array(each)
-
-
-def part_image(part: Rows, v: Floats) -> Floats:
-    """(p,) ``sum_i omega_i a_i a_i' v`` of some rows."""
-    return part.combine(part.still.predict(v))
-
-
-def bending(loss: Loss, z: Floats, y: Floats, reach: float) -> Callable[[Floats], Floats]:
+def bending(loss: Loss, z: Floats, y: Floats, clip: float) -> Callable[[Floats], Floats]:
     """How derivatives at predictions z (n,) or (n, K) move when these move a little (the same shape)."""
     if loss.scores > 1:
         p = softmax(z)
         return lambda u: p * (u - (p * u).sum(axis=1, keepdims=True))
-    second = curvature(loss, z, y, reach)
+    second = curvature(loss, z, y, clip)
     return lambda u: second * u
 
 
-def curvature(loss: Loss, z: Floats, y: Floats, reach: float) -> Floats:
+def curvature(loss: Loss, z: Floats, y: Floats, clip: float) -> Floats:
     """(n,) second derivatives in z; 0 where the derivative is cut (for the solver only: privacy rests on bounds)."""
     first = loss.derivative(z, y)
     size = np.abs(first)
@@ -550,28 +385,7 @@ def curvature(loss: Loss, z: Floats, y: Floats, reach: float) -> Floats:
             out = size * (np.abs(y) - size)  # y^2 s (1 - s), and the derivative is -y s
         case _:
             out = (first + y) * (1 - first - y)  # s (1 - s), and the derivative is s - y
-    return np.where(size >= min(reach, loss.clip) * (1 - 1e-15), 0.0, out)
-
-
-def _conjugate_gradients(product: Callable[[Floats], Floats], right: Floats, steps: int, share: float) -> Floats:
-    """(p,) until the residual is ``share`` of the right side, at most so many steps."""
-    x: Floats = np.zeros_like(right)
-    residual = direction = right
-    size = float(residual @ residual)
-    enough = share**2 * size
-    for _ in range(steps):
-        if size <= enough:
-            break
-        image = product(direction)
-        curve = float(direction @ image)
-        if not curve > 0:  # tiny features underflow: an error here would tell of them; the certificate decides
-            break
-        length = size / curve
-        x = x + length * direction
-        residual = residual - length * image
-        size, before = float(residual @ residual), size
-        direction = residual + size / before * direction
-    return x
+    return np.where(size >= min(clip, loss.clip) * (1 - 1e-15), 0.0, out)
 
 
 def _weighed(rows: Rows, weights: Floats) -> Rows:

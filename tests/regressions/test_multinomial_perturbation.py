@@ -223,7 +223,7 @@ def test_run_releases_the_minimiser_with_the_noise_of_the_design(domain: Any, ab
     model = drawn(400, 2, 3, 0, intercept=True, domain=domain, absent=absent)
     mechanism, source = ObjectivePerturbation(ridge=40.0), Replay(0)
     plan = design(model, 1.0, 1e-6, 40.0)
-    assert plan is not None and plan.facts.reach == pytest.approx(math.sqrt(2))
+    assert plan is not None and plan.facts.clip == pytest.approx(math.sqrt(2))
     assert plan.curvature == pytest.approx(2 * math.log1p(3 / 40 / 3))
     outcome = mechanism.run(model, OPTIONS, source)
     ((_, zero, scale), (_, point, output)), (b, released) = source.asked, source.given
@@ -245,7 +245,6 @@ def test_certified_on_the_worst_rows(twin: str, monkeypatch: pytest.MonkeyPatch)
         assert plan is not None
         b = plan.sigma * np.random.default_rng(0).standard_normal(9)
         monkeypatch.setattr(perturbed_objective, "NEWTON_STEPS", 0)
-        monkeypatch.setattr(perturbed_objective, "_GUESSED", 0)
         if twin:
             monkeypatch.setattr(perturbed_objective.Facts, "steps", lambda *_: 1)
         point, found = perturbed(model, plan, b).minimise(np.zeros(9), plan.radius, plan.linear)

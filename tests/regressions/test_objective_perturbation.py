@@ -95,7 +95,7 @@ def test_gradients_and_determinants_of_neighbours(loss: Loss, intercept: bool, a
 
 def hessian(objective: Any, w: np.ndarray) -> np.ndarray:
     rows = objective.rows
-    second = perturbed_objective.curvature(objective.loss, rows.predict(w), rows.labels, objective.facts.reach)
+    second = perturbed_objective.curvature(objective.loss, rows.predict(w), rows.labels, objective.facts.clip)
     out: np.ndarray = replace(rows, weights=second * rows.weights).gram() + np.diag(objective.h)
     return out
 
@@ -126,8 +126,8 @@ def density(model: PrivateRegression, plan: Design, w: np.ndarray) -> tuple[np.n
     each = perturbed(model, plan, np.zeros(1))
     z = w[:, None] * np.asarray(each.rows.blocks[0][0])[:, 0]
     y = np.broadcast_to(each.rows.labels, z.shape)
-    derivatives = np.clip(each.loss.derivative(z, y), -plan.facts.reach, plan.facts.reach)
-    bends = perturbed_objective.curvature(each.loss, z.ravel(), y.ravel(), plan.facts.reach).reshape(z.shape)
+    derivatives = np.clip(each.loss.derivative(z, y), -plan.facts.clip, plan.facts.clip)
+    bends = perturbed_objective.curvature(each.loss, z.ravel(), y.ravel(), plan.facts.clip).reshape(z.shape)
     x = np.asarray(each.rows.blocks[0][0])[:, 0]
     b = -(derivatives @ x + each.h[0] * w)
     return b, norm.logpdf(b, scale=plan.sigma) + np.log(bends @ x**2 + each.h[0])
