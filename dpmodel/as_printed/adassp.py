@@ -17,12 +17,12 @@ from dpmodel.regressions.excess import excess_forecast
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.sufficient_statistics import (
+    ROUGH,
     Normals,
     Population,
     judge_statistics,
     mean_excess,
     minimise,
-    quick_minimise,
 )
 
 _FAILURE = 0.05  # the paper's rho: how often its ridge may be too small
@@ -116,7 +116,7 @@ class AdaSSP(Mechanism[PrivateRegression]):
             q = population.cross + scales.vector * factor * normal(size)
             P = population.gram + noise + self.ridge(scales, model.size, least) * np.eye(size)
             scale = population.model.scale
-            return quick_minimise(population.model, scale * P, scale * q)
+            return minimise(population.model, scale * P, scale * q, ROUGH)
 
         return excess_forecast(
             model,

@@ -287,10 +287,6 @@ class Spread:
         first, labels = (sigma / layout.alpha, sigma / layout.gamma) if layout.shifted else (0.0, 0.0)
         return Spread(sigma * off, sigma, first, sigma / layout.beta, labels)
 
-    def times(self, factor: float) -> Spread:
-        """The standard deviations of entries where fewer columns stand for all."""
-        return Spread(self.pair * factor, self.own * factor, self.first * factor, self.cross * factor, self.labels)
-
 
 def summed(layout: Layout, rows: Table) -> Statistics:
     """Sums over all rows, at most ``CHUNK`` rows at a time. PRIVATE: to be noised."""

@@ -22,7 +22,6 @@ from dpmodel.regressions.excess import PureToo, excess_forecast
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.moments import (
     Layout,
-    Quadratic,
     Spread,
     Statistics,
     from_vector,
@@ -39,8 +38,8 @@ from dpmodel.regressions.synthetic import each_population
 
 # Sets whose projection is a formula.
 SIMPLE = ("free", "l1", "l2", "linf", "box", "simplex", "product")
-# Beyond this many coefficients such sets are solved by projected steps, not by a conic solver.
-_CONIC = 300
+# Steps at most, and the relative change after which there is none, in a release and in forecasts.
+_FINE, ROUGH = (5000, 1e-9), (300, 1e-4)
 
 
 def solvable(model: PrivateRegression) -> bool:
@@ -52,15 +51,15 @@ def _steps_serve(domain: Domain, penalty: Penalty) -> bool:
     return penalty.other is None and (domain.kind == "free" or not penalty.l1.any())
 
 
-def minimise(model: PrivateRegression, P: Floats, q: Floats) -> Floats:
-    """(p,) the coefficients where ``w'Pw - 2 q'w + penalty(w)`` is least over the set; P positive semidefinite."""
+def minimise(model: PrivateRegression, P: Floats, q: Floats, accuracy: tuple[int, float] = _FINE) -> Floats:
+    """(p,) the coefficients where ``w'Pw - 2 q'w + penalty(w)`` is least over the set; P positive semidefinite.
+    ``accuracy`` : of steps, where projections are formulas; elsewhere a solver has its own."""
     domain, penalty = model.domain, model.penalty
     if domain.kind == "free" and penalty.smooth:
         return solve_normal(P + np.diag(penalty.ridge), q - penalty.linear / 2)
-    steps = _steps_serve(domain, penalty)
-    if model.public is not None and not (steps and domain.kind in SIMPLE and model.size > _CONIC):
+    if model.public is not None and not (_steps_serve(domain, penalty) and domain.kind in SIMPLE):
         return model.public.minimise_quadratic(P, q)
-    return by_steps(domain, penalty, P, q)
+    return by_steps(domain, penalty, P, q, accuracy)
 
 
 def solve_normal(P: Floats, q: Floats) -> Floats:
@@ -76,9 +75,7 @@ def solve_normal(P: Floats, q: Floats) -> Floats:
     return scale * (np.linalg.pinv(H, rcond=1e-12, hermitian=True) @ h)
 
 
-def by_steps(
-    domain: Domain, penalty: Penalty, P: Floats, q: Floats, steps: int = 5000, tolerance: float = 1e-9
-) -> Floats:
+def by_steps(domain: Domain, penalty: Penalty, P: Floats, q: Floats, accuracy: tuple[int, float] = _FINE) -> Floats:
     """(p,) where ``w'Pw - 2 q'w + penalty(w)`` is least over the set, by accelerated proximal steps."""
     ridge = penalty.ridge
     step = 0.5 / max(float(np.linalg.eigvalsh(P + np.diag(ridge)).max(initial=0.0)) * (1 + 1e-9), 1e-300)
@@ -88,9 +85,9 @@ def by_steps(
         return domain.project(penalty.shrink(moved, step) if domain.kind == "free" else moved)
 
     w = domain.project(domain.center())
-    for k, new in enumerate(islice(accelerated(w, proximal), steps)):
+    for k, new in enumerate(islice(accelerated(w, proximal), accuracy[0])):
         change, w = float(np.linalg.norm(new - w)), new
-        if k > 2 and change <= tolerance * (float(np.linalg.norm(w)) + 1e-300):
+        if k > 2 and change <= accuracy[1] * (float(np.linalg.norm(w)) + 1e-300):
             break
     return w
 
@@ -100,7 +97,6 @@ def by_steps(
 
 # Columns of the largest matrices that forecasts make up.
 MOST_SIMULATED = 512
-_STEPS = 300
 
 Normals = Callable[..., Any]  # standard normal draws of a shape, for simulations
 
@@ -183,21 +179,6 @@ def _resized(domain: Domain, size: int) -> Domain:
     return FreeSpace(size)
 
 
-def quick_minimise(model: PrivateRegression, P: Floats, q: Floats) -> Floats:
-    """As ``minimise``, to the accuracy that a forecast needs; sets without a projection formula are
-    met by one projection of the free solution."""
-    domain, penalty = model.domain, model.penalty
-    smooth = penalty.smooth or penalty.other is not None
-    if domain.kind == "free" and not smooth:
-        return by_steps(domain, penalty, P, q, _STEPS, 1e-4)
-    free = solve_normal(P + np.diag(penalty.ridge), q - penalty.linear / 2)
-    if domain.kind == "free":
-        return free
-    if domain.kind not in SIMPLE:
-        return domain.project(free)
-    return by_steps(domain, replace(penalty, l1=np.zeros_like(penalty.l1)), P, q, _STEPS, 1e-4)
-
-
 def in_units(layout: Layout, population: Population) -> Statistics:
     """The population's sums in the units of a layout."""
     m, width, y, unit = layout.middle, layout.width, layout.label_middle, layout.label_width
@@ -212,17 +193,12 @@ def in_units(layout: Layout, population: Population) -> Statistics:
     return Statistics(gram / np.outer(width, width), total * centre, cross / (width * unit), labels, total)
 
 
-def noised(layout: Layout, s: Statistics, spread: Spread, factor: float, normal: Normals) -> Statistics:
-    """Sums with simulated noise; normal also where the release is Laplace, of the same standard deviations."""
+def standard_noise(layout: Layout, normal: Normals) -> Floats:
+    """(entries,) simulated noise of deviation 1; normal also where the release is Laplace."""
     k = layout.count
-    draw = normal((k, k))
-    noise = np.tril(draw, -1) * spread.pair
-    noise = noise + noise.T + np.diag(np.diag(draw)) * spread.own
-    first = s.first + factor * spread.first * normal(k)
-    first = first * min(1.0, s.total / max(float(np.linalg.norm(first)), 1e-300))
-    labels = min(max(s.labels + spread.labels * normal(), -s.total), s.total)
-    cross = s.cross + factor * spread.cross * normal(k)
-    return Statistics(s.gram + factor * noise, first, cross, labels, s.total)
+    triangle, first, label, cross = np.tril(normal((k, k))).T, normal(k), normal(), normal(k)
+    parts = [triangle[np.triu_indices(k)], cross, *([first, np.array([label])] if layout.shifted else [])]
+    return np.concatenate(parts)
 
 
 @dataclass(frozen=True)
@@ -365,18 +341,15 @@ class SufficientStatistics(PureToo):
 
     def _simulated(self, model: PrivateRegression, options: Options) -> Forecast:
         layout, sigma = self.noise(model, options)
-        spread = spread_of(layout, sigma)
-        cap = shrink_cap(model, layout, spread)
 
         def simulate(population: Population, columns: Floats, factor: float, normal: Normals) -> Floats:
             small = layout if factor == 1 else _restricted(layout, columns)
-            own = spread.times(factor)
-            s = noised(small, in_units(small, population), spread, factor, normal)
-            got = _program(population.model, small, s, own, cap * factor)
-            return quick_minimise(population.model, got.P, got.q)
+            exact, own = to_vector(small, in_units(small, population)), sigma * factor
+            released = exact + spread_of(small, own).own * standard_noise(small, normal)
+            return _solved(population.model, small, released, own, ROUGH)
 
         predicted = mean_excess(model, simulate)
-        bound = proved_loss(model, layout, spread, options.beta)
+        bound = proved_loss(model, layout, spread_of(layout, sigma), options.beta)
         if model.penalty.absent and math.isfinite(model.prediction_bound):
             bound = min(bound, model.weight * (model.prediction_bound + model.row.label_bound) ** 2)
         return excess_forecast(
@@ -410,12 +383,9 @@ class SufficientStatistics(PureToo):
         exact = PrivateArray(to_vector(layout, summed(layout, model.read_table())))
         progress("measuring", 0.4)
         released = noise.laplace(exact, scale) if layout.pure else noise.gaussian(exact, scale)
-        spread = spread_of(layout, scale)
         progress("solving the released program", 0.7)
         start = time.perf_counter()
-        s = from_vector(layout, released, model.total)
-        got = _program(model, layout, s, spread, shrink_cap(model, layout, spread))
-        w = minimise(model, got.P, got.q)
+        w = _solved(model, layout, released, scale, _FINE)
         return Outcome("optimal", w, None, None, seconds=time.perf_counter() - start)
 
 
@@ -424,12 +394,15 @@ def spread_of(layout: Layout, scale: float) -> Spread:
     return Spread.of(layout, scale * math.sqrt(2) if layout.pure else scale)
 
 
-def _program(model: PrivateRegression, layout: Layout, s: Statistics, spread: Spread, cap: float) -> Quadratic:
-    """The public program's quadratic, in the units of the objective."""
+def _solved(
+    model: PrivateRegression, layout: Layout, released: Floats, scale: float, accuracy: tuple[int, float]
+) -> Floats:
+    """(p,) the point for numbers released with noise of this scale: the public program is post-processing."""
+    s, spread = from_vector(layout, released, model.total), spread_of(layout, scale)
     inverse = layout.label_width / layout.width
     ridge = model.penalty.ridge[layout.moving] * inverse**2 / (model.scale * layout.label_width**2)
-    got = quadratic(layout, s, shrunk(layout, s, spread, ridge, cap))
-    return Quadratic(model.scale * got.P, model.scale * got.q)
+    got = quadratic(layout, s, shrunk(layout, s, spread, ridge, shrink_cap(model, layout, spread)))
+    return minimise(model, model.scale * got.P, model.scale * got.q, accuracy)
 
 
 def _restricted(layout: Layout, columns: Floats) -> Layout:
