@@ -64,9 +64,10 @@ def two_ways(rows, columns):
     return dpm.released.consistent_table(measured, domain=domain, form="least-squares")
 
 
-def test_intervals_of_a_crossed_table_of_many_cells():
-    """M' W M has nearly a million entries and its factors 144 million; the sums are 260."""
-    fit = two_ways(200, 60)
+@pytest.mark.parametrize("rows", [20, pytest.param(200, marks=pytest.mark.slow)])
+def test_intervals_of_a_crossed_table_of_many_cells(rows):
+    """Of 200 x 60 cells M' W M has nearly a million entries and its factors 144 million; the sums are 260."""
+    fit = two_ways(rows, 60)
     fit.solve()
     found = dpm.released.intervals(fit, "a", repetitions=40, rng=1)
     exact = 2 * np.sqrt(2 / (1 + 1 / 60))  # the margin and the sum of its cells, were there no other margin
