@@ -75,24 +75,6 @@ def test_processes_cannot_overspend(path):
     assert budget.remaining.epsilon == 0.0
 
 
-def test_threads_cannot_overspend(path):
-    budget, accepted = Budget(1.0, ledger=path), []
-
-    def spend():
-        for _ in range(20):
-            try:
-                accepted.append(budget.charge(0.05))
-            except BudgetExceededError:
-                return
-
-    threads = [threading.Thread(target=spend) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(accepted) == 20 == len(budget.history)
-
-
 CRASH = """
 import os, sys
 from dpmodel.privacy import Budget

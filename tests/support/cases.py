@@ -24,8 +24,6 @@ from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import interior_direction
 
-Pair = tuple[dict[str, Any], dict[str, Any]]
-
 
 @dataclass
 class Opened:

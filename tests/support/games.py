@@ -153,21 +153,6 @@ class Scripted:
         return answer
 
 
-def log_ratio(draws: list[Draw]) -> float:
-    """Log likelihood ratio of all answers, of the first run against the second."""
-    total = 0.0
-    for draw in draws:
-        (one, two), scale = draw.values, draw.arguments[0]
-        if draw.distribution == "noisy_max":
-            a, b = one / scale, two / scale
-            total += float(a[draw.answer] - np.logaddexp.reduce(a) - b[draw.answer] + np.logaddexp.reduce(b))
-        else:
-            order = 1 if draw.distribution == "laplace" else 2
-            far = [(np.abs((draw.answer - values) / scale) ** order).sum() / order for values in (one, two)]
-            total += float(far[1] - far[0])
-    return total
-
-
 def asked(source: Transcript) -> list[tuple[str, Floats, float]]:
     """(distribution, exact numbers, scale) of every draw."""
     return [(draw.distribution, draw.values[0].ravel(), draw.arguments[0]) for draw in source.draws]
@@ -202,12 +187,6 @@ def replayed(made: Game, engine: NearlyFeasible, promise: Promise, thetas: Seque
     for number, theta in enumerate(thetas):
         engine.point(made.task, promise, theta, first.replay() if number else first, no_progress)
     return first.draws
-
-
-def path_cost(made: Game, engine: NearlyFeasible, promise: Promise, one: Floats, two: Floats, seed: int) -> float:
-    """What one game costs on two neighbours, along the path that it takes on the first, by the theorems' own terms:
-    epsilon for a pure budget, else rho."""
-    return sum(draw.loss()[made.delta > 0] for draw in replayed(made, engine, promise, (one, two), seed))
 
 
 def excess_moves(made: Game, engine: NearlyFeasible, pairs: Any, points: Any) -> float:
