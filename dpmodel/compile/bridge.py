@@ -32,7 +32,6 @@ from dpmodel._types import Floats, Integers
 from dpmodel.compile.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, private_mask
 from dpmodel.compile.affine_reader import AtBound, NotAffine, TensorReader, numbering
 from dpmodel.compile.refusals import constraint_label, refuse_blocks, refuse_undisciplined, refuse_unserved
-from dpmodel.compile.table_products import substituted, without_products
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private
 from dpmodel.numerics.array_program import ConeBlock, ConeKind
@@ -52,17 +51,11 @@ _KINDS: dict[type, ConeKind] = {
 
 @dataclass(frozen=True)
 class Lowered:
-    """A lowered problem: its affine map, and what is needed to write a solution back to the user's.
-
-    ``_width``, ``_columns`` : columns of the program in cones, and which of them ``affine`` has (all, but for stand-ins
-    of products).
-    """
+    """A lowered problem: its affine map, and what is needed to write a solution back to the user's."""
 
     affine: AffineMap
     _chain: Any
     _inverse: Any
-    _width: int
-    _columns: Integers
 
     def write_back(
         self, problem: cp.Problem, x: Floats | None, dual: Floats | None, status: str, value: float | None
@@ -82,10 +75,8 @@ class Lowered:
         duals = {}
         if dual is not None:
             duals = {b.constraint_id: dual[b.rows] if b.size > 1 else dual[b.start] for b in self.affine.cones}
-        whole = np.zeros(self._width)
-        whole[self._columns] = x
         # CVXPY takes the only value that there is, whatever its number.
-        solution = Solution(status, 0.0 if value is None else value, {0: whole}, duals, {})
+        solution = Solution(status, 0.0 if value is None else value, {0: x}, duals, {})
         problem.unpack(self._chain.invert(solution, self._inverse))
         problem._value = value
 
@@ -139,10 +130,7 @@ def lower(problem: cp.Problem) -> Lowered:
     refuse_blocks(problem.parameters())
     refuse_unserved(problem)
     maximize = isinstance(problem.objective, cp.Maximize)
-    other, products = without_products(problem)
-    if products:  # what is read then is not what was written
-        refuse_undisciplined(problem)
-    chain, program, inverse = _stuffed(other, maximize)
+    chain, program, inverse = _stuffed(problem, maximize)
     for constraint in program.constraints:
         if type(constraint) not in _KINDS:
             raise UnsupportedModelError(
@@ -150,11 +138,7 @@ def lower(problem: cp.Problem) -> Lowered:
                 why="served are linear, second-order, exponential, 3-d power and semidefinite cones",
                 remedy="rewrite it with those cones (n-d power cones as chains of 3-d ones)",
             )
-    affine = _affine_map(problem, program, chain, maximize)
-    width, columns = affine.variables, np.arange(affine.variables)
-    if products:
-        affine, columns = substituted(affine, products, _variable_columns(other, program, chain), problem.parameters())
-    return Lowered(affine, chain, inverse, width, columns)
+    return Lowered(_affine_map(problem, program, chain, maximize), chain, inverse)
 
 
 @dataclass(frozen=True)

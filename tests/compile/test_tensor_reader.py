@@ -35,7 +35,6 @@ def by_cvxpy(problem: cp.Problem, monkeypatch: pytest.MonkeyPatch) -> Lowered:
     with monkeypatch.context() as patch:
         patch.setattr(bridge._Stuffing, "apply", refuses)
         patch.setattr(bridge, "_Bounds", CvxAttr2Constr)
-        patch.setattr(bridge, "without_products", lambda problem: (problem, ()))
         return lower(problem)
 
 
