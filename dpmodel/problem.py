@@ -14,8 +14,8 @@ import cvxpy as cp
 
 from dpmodel.compile.bridge import forget_cached_forms, forget_solution
 from dpmodel.compile.form import public_key
-from dpmodel.compile.mathematics import model_html, model_latex, model_text
 from dpmodel.compile.refusals import warn_of_leaves, warn_of_no_private
+from dpmodel.compile.written import model_html, model_latex, model_text
 from dpmodel.contract import AllBut, Exact, Model, Options, Penalty, Search, Target
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private

@@ -13,7 +13,7 @@ from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict,
 from dpmodel.exact.cones import GridRows, allowance, cone_eligible, grid_direction
 from dpmodel.exact.model import Found, PrivateInequalities
 from dpmodel.forecast import Forecast, RowsMissed
-from dpmodel.kernels.exact_rows import ROUNDING
+from dpmodel.kernels.direct_measurement import ROUNDING
 from dpmodel.privacy import NoiseSource, zcdp_rho
 
 # More rounds than this are not run.

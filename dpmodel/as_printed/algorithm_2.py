@@ -11,7 +11,7 @@ import numpy as np
 
 from dpmodel.contract import YES, Options, Progress, Serves, Verdict
 from dpmodel.errors import UnsupportedModelError
-from dpmodel.kernels.exact_rows import ROUNDING
+from dpmodel.kernels.direct_measurement import ROUNDING
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
 from dpmodel.privacy.spend import valid_step

@@ -23,7 +23,7 @@ from dpmodel.exact.cones import (
 )
 from dpmodel.exact.model import Found, PrivateInequalities
 from dpmodel.forecast import Forecast, RowsMissed
-from dpmodel.kernels.exact_rows import ROUNDING
+from dpmodel.kernels.direct_measurement import ROUNDING
 from dpmodel.privacy import NoiseSource
 from dpmodel.privacy.spend import Spend
 

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import gammainccinv
 
 from dpmodel._types import Floats, Integers, Mask, PrivateArray
-from dpmodel.kernels.exact_rows import ROUNDING
+from dpmodel.kernels.direct_measurement import ROUNDING
 from dpmodel.numerics.polyhedron import Polyhedron, Product
 from dpmodel.privacy import NoiseSource, exponential_mechanism
 from dpmodel.privacy.spend import Spend

@@ -30,8 +30,7 @@ from dpmodel.programs.dense_oracles import MOST_TERMS, ListedSelection, NoisyMin
 from dpmodel.programs.goals import Point, Promise, Task
 from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.nearly_feasible import LeavesRowsOut
-from dpmodel.programs.row_tables import RowPart, RowTable
-from dpmodel.programs.rows import PrivateRows, private_rows
+from dpmodel.programs.rows import PrivateRows, RowPart, RowTable, private_rows
 
 # Exponents above this are taken as this: such weights are above every threshold, and nothing overflows.
 _LARGE = 600.0

@@ -54,14 +54,13 @@ from scipy.special import ndtri
 
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.contract import YES, Options, Progress, Serves, Verdict
-from dpmodel.kernels.exact_rows import ROUNDING
+from dpmodel.kernels.direct_measurement import ROUNDING
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.goals import Point, Promise, Task
 from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.nearly_feasible import LeavesRowsOut
-from dpmodel.programs.row_tables import RowPart, RowTable
-from dpmodel.programs.rows import PrivateRows, plain_linear, private_rows
+from dpmodel.programs.rows import PrivateRows, RowPart, RowTable, plain_linear, private_rows
 
 
 @dataclass(frozen=True)

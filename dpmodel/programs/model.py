@@ -184,7 +184,7 @@ class Program(Model):
     def settled(
         self, options: Options, mechanisms: Sequence[Any], candidates: Sequence[Candidate], best: Candidate | None
     ) -> list[Candidate]:
-        from dpmodel.programs.tie_break import settled
+        from dpmodel.programs.simulation import settled
 
         return settled(self, options, mechanisms, candidates, best)
 

@@ -62,8 +62,7 @@ from dpmodel.programs.goals import (
 from dpmodel.programs.model import PrivateNumbers, Program, RecordsProgram
 from dpmodel.programs.noise_once import objective_loss, objective_noise, release
 from dpmodel.programs.public import largest_violation, objective_ceiling, objective_span, private_objective
-from dpmodel.programs.row_tables import RowPart
-from dpmodel.programs.rows import most_rows_stay, plain_linear, private_rows, public_polyhedron
+from dpmodel.programs.rows import RowPart, plain_linear, private_rows, public_polyhedron
 from dpmodel.programs.simulation import DATABASES, databases
 from dpmodel.text import number
 
@@ -163,7 +162,7 @@ class NearlyFeasible(Mechanism[Program]):
         if verdict is None and public_polyhedron(model).empty:
             verdict = Verdict(False, "the public constraints have no common point")
         if verdict is None and self.serves.leaves_out:
-            verdict = most_rows_stay(model)
+            verdict = _most_rows_stay(model)
         verdict = verdict or self.suits(model, options)
         if not verdict.eligible:
             return verdict
@@ -322,6 +321,15 @@ class LeavesRowsOut(NearlyFeasible):
 
     def excess_limit(self, promise: Promise) -> float:
         return float(promise.slack_rows)
+
+
+def _most_rows_stay(model: Program) -> Verdict | None:
+    """No, where one record reaches most of the private rows: leaving a few of them out hides nobody."""
+    rows = private_rows(model)
+    if 2 * rows.per_record <= rows.count:
+        return None
+    reach = f"one record reaches {rows.per_record} of the {rows.count} private rows (equalities count twice)"
+    return Verdict(False, f"{reach}: leaving a few out would hide nobody")
 
 
 def _missed(x: Floats, alpha: float, part: RowPart) -> int:

@@ -47,7 +47,7 @@ from dpmodel.compile.affine_map import AffineMap, LinearMap, numbered
 from dpmodel.compile.footprint import Sensitivity, entry_sensitivities, most_touched, sensitivity_of
 from dpmodel.compile.form import value_range
 from dpmodel.contract import Options
-from dpmodel.kernels.exact_rows import CLAMP, ROUNDING, exact_rows, never_rounded
+from dpmodel.kernels.direct_measurement import CLAMP, ROUNDING, exact_rows, never_rounded
 from dpmodel.marks.layout import sum_by
 from dpmodel.marks.records import Records
 from dpmodel.memo import cached

@@ -13,7 +13,7 @@ from dpmodel._types import Floats, PrivateArray
 from dpmodel.compile.footprint import AlikeView, record_blocks, sensitivity_under
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast, Violation
-from dpmodel.kernels.exact_rows import ROUNDING
+from dpmodel.kernels.direct_measurement import ROUNDING
 from dpmodel.marks.layout import all_equal
 from dpmodel.privacy import Gaussian, Laplace, NoiseSource, gaussian_mu
 from dpmodel.programs.feasibility import (

@@ -1,15 +1,17 @@
-"""Private constraints as a list of rows ``G x <= h``, each a function of few records: what is publicly known of them.
+"""Private constraints as a list of rows ``G x <= h``, each a function of few records: public facts, and the rows.
 
 All bounds speak of every database that the annotations allow. They hold for rows as computed, because private values
-are clipped to their declared ranges before they are sealed.
+are clipped to their declared ranges before they are sealed. A mechanism's ``run`` asks a ``RowTable`` for sums over the
+rows, and is the same whether they lie in memory (one part) or in blocks elsewhere.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial, reduce
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,14 +20,167 @@ from dpmodel._types import Array, Floats, Integers, Mask, PrivateArray
 from dpmodel.compile.affine_map import AffineMap, most_items
 from dpmodel.compile.footprint import most_touched, record_blocks
 from dpmodel.compile.form import StandardForm, ranges_in_order
-from dpmodel.compile.rows import BlockRows, MemoryRows
+from dpmodel.compile.rows import BlockRows, MemoryRows, RecordRows, added, summed
 from dpmodel.contract import Verdict
 from dpmodel.marks.layout import each, same_for_all, sum_by
 from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.programs.model import PrivateNumbers, Program
-from dpmodel.programs.row_tables import RowPart, RowsHere, RowTable, Treatment, Widths, row_table
 
+T = TypeVar("T")
+# Relative rows whose own width is below this (their numbers are zero or nearly subnormal) read ``0 <= 0``.
+_TINY = 1e-290
+
+
+@dataclass(frozen=True)
+class RowPart:
+    """Some of the rows.
+
+    ``blocks`` : (matrix (k, w), factor, start): G has ``factor * matrix`` in the columns start .. start + w; matrices
+    are dense or CSR. ``shared`` (n,) : public numbers added to every row of G, or None. ``h`` (k,). ``here`` (k,) : 0
+    for absent rows, which read ``0 <= 0``, 1 for others; None: all are there.
+    """
+
+    blocks: tuple[tuple[Any, float, int], ...]
+    h: PrivateArray
+    size: int
+    shared: Floats | None = None
+    here: Floats | None = None
+
+    @property
+    def count(self) -> int:
+        return int(self.h.size)
+
+    def residual(self, x: Floats) -> PrivateArray:
+        """(k,) ``G x - h``. One product with the rows."""
+        products = [matrix @ (factor * x[start : start + matrix.shape[1]]) for matrix, factor, start in self.blocks]
+        out = products[0] if products else np.zeros(self.count)
+        for other in products[1:]:
+            out += other
+        out -= self.h
+        if self.shared is not None:
+            out += float(self.shared @ x)
+        if self.here is not None:
+            out *= self.here
+        return PrivateArray(out)
+
+    def pull(self, weights: Floats) -> PrivateArray:
+        """(n,) ``G' weights``. One product with the rows."""
+        if self.here is not None:
+            weights = weights * self.here
+        out = np.zeros(self.size) if self.shared is None else self.shared * float(weights.sum())
+        for (matrix, factor, start), turned in zip(self.blocks, self._turned, strict=True):
+            out[start : start + matrix.shape[1]] += factor * (turned @ weights)
+        return PrivateArray(out)
+
+    @cached_property
+    def _turned(self) -> tuple[Any, ...]:
+        """Views: the matrices turned, made once."""
+        return tuple(matrix.T for matrix, _, _ in self.blocks)
+
+    def matrix(self) -> sp.csr_array:
+        """(k, n) G."""
+        out = sp.csr_array((self.count, self.size))
+        for matrix, factor, start in self.blocks:
+            entries = sp.coo_array(matrix)
+            place = entries.row, entries.col + start
+            out = out + sp.csr_array((factor * entries.data, place), shape=out.shape)
+        if self.shared is not None:
+            out = out + sp.csr_array(np.ones((self.count, 1))) @ sp.csr_array(self.shared[None])
+        return sp.csr_array(out if self.here is None else sp.diags_array(self.here) @ out)
+
+
+@dataclass(frozen=True)
+class Widths:
+    """How wide a row without public bounds is, by which it is divided: ``scale`` (n,) times its entries, of which the
+    sum counts, or the largest (``by_norm``), plus its side."""
+
+    scale: Floats
+    by_norm: bool
+
+    def shares(self, G: sp.csr_array, h: PrivateArray) -> tuple[sp.csr_array, PrivateArray]:
+        """The rows divided by their own widths."""
+        size = abs(G)
+        largest = size.max(axis=1).toarray().ravel() * float(self.scale[0]) if self.by_norm else size @ self.scale
+        width = np.asarray(largest).ravel() + np.abs(h)
+        sized = np.isfinite(width) & (width > _TINY)
+        factor = np.divide(1.0, width, out=np.zeros_like(width), where=sized)
+        G.data[np.repeat(~sized, np.diff(G.indptr))] = 0.0
+        # Columns that the public set fixes at zero are outside the width, and say nothing.
+        G = sp.csr_array(sp.diags_array(factor) @ G @ sp.diags_array((self.scale > 0).astype(float)))
+        return G, PrivateArray(np.where(sized, h, 0.0) * factor)
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What makes inequalities with bounds of the rows of records; public, and it travels to where blocks lie.
+
+    ``equalities`` : per kind of row; these stand twice, with both signs. ``absent`` : rows whose private numbers are
+    all zero read ``0 <= 0``. ``widths`` : of rows without public bounds, else None.
+    """
+
+    equalities: tuple[bool, ...]
+    size: int
+    absent: bool
+    widths: Widths | None
+
+    def parts(self, rows: RecordRows) -> Iterator[RowPart]:
+        with np.errstate(over="ignore", invalid="ignore"):  # a warning would tell of an odd record
+            part = RowPart(rows.blocks, rows.sides, self.size, rows.shared, _here(rows) if self.absent else None)
+            for sign in (1.0, -1.0) if self.equalities[rows.kind] else (1.0,):
+                yield self._shared(_signed(part, sign))
+
+    def _shared(self, part: RowPart) -> RowPart:
+        if self.widths is None:
+            # An absent row is met with equality.
+            return part
+        h = part.h if part.here is None else PrivateArray(part.h * part.here)
+        G, h = self.widths.shares(part.matrix(), h)
+        return RowPart(((G, 1.0, 0),), h, self.size)
+
+
+@dataclass(frozen=True)
+class RowTable:
+    """The private rows of a program, of which sums can be asked: all of them ``in_memory``, or ``blocks`` as
+    inequalities by ``treatment``."""
+
+    in_memory: tuple[RowPart, ...] | None
+    blocks: BlockRows | None = None
+    treatment: Treatment | None = None
+
+    def map_reduce(self, function: Callable[[RowPart], T], combine: Callable[[T, T], T] = added) -> T:
+        """``function`` of every part, combined, in one pass. Both are pure and can be pickled: they may run elsewhere,
+        and again if they fail there."""
+        if self.in_memory is not None:
+            return reduce(combine, map(function, self.in_memory))
+        assert self.blocks is not None and self.treatment is not None
+        by_block = partial(_treated, self.treatment, function, combine)
+        return summed(self.blocks.source, self.blocks, by_block, combine)
+
+
+def _treated(
+    treatment: Treatment, function: Callable[[RowPart], T], combine: Callable[[T, T], T], rows: RecordRows
+) -> T:
+    return reduce(combine, map(function, treatment.parts(rows)))
+
+
+def _signed(part: RowPart, sign: float) -> RowPart:
+    if sign > 0:
+        return part
+    blocks = tuple((matrix, -factor, start) for matrix, factor, start in part.blocks)
+    shared = None if part.shared is None else -part.shared
+    return RowPart(blocks, PrivateArray(-part.h), part.size, shared, part.here)
+
+
+def _here(rows: RecordRows) -> Floats:
+    """(k,) private: 1 for rows with a private number that is not zero."""
+    out = np.zeros(rows.sides.size, dtype=bool)
+    for numbers in rows.numbers:
+        out |= np.diff(numbers.indptr) > 0 if sp.issparse(numbers) else (numbers != 0).any(axis=1)
+    return out.astype(np.float64)
+
+
+# ---------------------------------------------------------------- public facts
 # What points of a solver miss bounds by, and more than sums of entries are rounded by.
 _SOLVER = 1e-6
 
@@ -68,15 +223,6 @@ def _bounded(model: Program) -> bool:
         return all(np.isfinite(end).all() for end in polytope.box) or polytope.empty or math.isfinite(polytope.l1)
     lower, upper = model.public.box
     return bool((lower > upper).any()) or bool((np.isfinite(lower) & np.isfinite(upper)).all())
-
-
-def most_rows_stay(model: Program) -> Verdict | None:
-    """No, where one record reaches most of the private rows: leaving a few of them out hides nobody."""
-    rows = private_rows(model)
-    if 2 * rows.per_record <= rows.count:
-        return None
-    reach = f"one record reaches {rows.per_record} of the {rows.count} private rows (equalities count twice)"
-    return Verdict(False, f"{reach}: leaving a few out would hide nobody")
 
 
 @dataclass(frozen=True)
@@ -170,12 +316,15 @@ class PrivateRows:
         """The same as a table, of which sums can be asked, wherever the rows lie; a table is one already."""
         if isinstance(private, np.ndarray):
             G, h = self.values(private)
-            return RowsHere((RowPart(((G, 1.0, 0),), h, int(G.shape[1])),))
+            return RowTable((RowPart(((G, 1.0, 0),), h, int(G.shape[1])),))
         if not isinstance(private, BlockRows | MemoryRows):
             return private
         widths = self._widths() if self.relative else None
         equalities = tuple(kind.equality for kind in private.maker.kinds)
-        return row_table(private, Treatment(equalities, private.maker.size, self.absent, widths))
+        treatment = Treatment(equalities, private.maker.size, self.absent, widths)
+        if isinstance(private, BlockRows):
+            return RowTable(None, private, treatment)
+        return RowTable(tuple(part for rows in private.all() for part in treatment.parts(rows)))
 
     def _widths(self) -> Widths:
         return Widths(*_relative_scale(public_polyhedron(self.model)))
@@ -351,20 +500,9 @@ def _declared_norms(model: Program, rows: Integers) -> tuple[float, float]:
     return float(l1[rows].max(initial=0.0)), float(l2[rows].max(initial=0.0))
 
 
-def records_of_entries(affine: AffineMap) -> tuple[Integers, Mapping[int, int]]:
-    """(P,) the record that each private entry of theta belongs to, -1 for public ones; and per offset of a private
-    parameter the number of its first record.
-
-    Records of unpaired parameters of the same ``Records`` count as different ones.
-    """
-    owner, start = np.full(affine.theta_size, -1, dtype=np.int64), first_records(affine)
-    for member in affine.private_blocks:
-        owner[member.columns] = start[member.offset] + member.parameter.layout.units
-    return owner, start
-
-
 def first_records(affine: AffineMap) -> Mapping[int, int]:
-    """Per offset of a private parameter the number of its first record, as in ``records_of_entries``."""
+    """Per offset of a private parameter the number of its first record; records of unpaired parameters of the same
+    ``Records`` count as different ones."""
     start: dict[int, int] = {}
     first = 0
     for group in record_blocks(affine):
@@ -379,7 +517,9 @@ def owners(model: Program) -> tuple[Integers, Integers]:
     form, blocks = model.form, model.affine.private_blocks
     if len(blocks) == 1 and not form.scalar.nnz:
         return form.matrix_coordinates()[0], form.matrix.units_of(blocks[0])
-    owner = records_of_entries(model.affine)[0]
+    owner, start = np.full(model.affine.theta_size, -1, dtype=np.int64), first_records(model.affine)
+    for member in blocks:
+        owner[member.columns] = start[member.offset] + member.parameter.layout.units
     rows = np.concatenate([form.matrix_coordinates()[0], form.scalar.row])
     return rows, owner[np.concatenate([form.matrix.column, form.scalar.column])]
 

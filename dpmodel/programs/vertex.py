@@ -15,7 +15,7 @@ from dpmodel.compile.footprint import entry_sensitivities, sensitivity_of
 from dpmodel.compile.form import value_range
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast, Violation
-from dpmodel.kernels.exact_rows import CLAMP, ROUNDING, exact_rows
+from dpmodel.kernels.direct_measurement import CLAMP, ROUNDING, exact_rows
 from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource, permute_and_flip, permute_and_flip_error
 from dpmodel.programs.model import Program, refuse_high

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.compile.affine_map import AffineMap, LinearMap, numbered
 from dpmodel.compile.footprint import Sensitivity, entries_under, record_blocks, sensitivity_of, sensitivity_under
-from dpmodel.kernels.exact_rows import ROUNDING, exact_rows
+from dpmodel.kernels.direct_measurement import ROUNDING, exact_rows
 from dpmodel.marks.layout import sum_by
 from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron

@@ -30,7 +30,7 @@ def select_mechanism(candidates: Sequence[Candidate], options: Options | None = 
     Statements that say nothing come last, and predictions come after theorems. Programs: with ``slack_rows`` asked
     for, mechanisms that leave out no more compare by alpha; with ``alpha`` asked for, those that keep it compare by the
     constraints left out; otherwise all compare by ``Violation.rank``. Where one that leaves rows out is best by that,
-    those that do compare by how they do on synthetic databases (``programs.tie_break``). Regressions compare by
+    those that do compare by how they do on synthetic databases (``programs.simulation``). Regressions compare by
     ``ExcessRisk.predicted``, exact systems by the rows that the answer misses, points in hulls by the records needed.
     Solvers of post-processing reach the same optimum, and the first that serves is taken.
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.compile.mathematics import model_html, model_latex
-from dpmodel.compile.written import LATEX, latex_words, written
+from dpmodel.compile.written import LATEX, latex_words, model_html, model_latex, written
 
 x, y = cp.Variable(3, name="x"), cp.Variable(name="y")
 M = np.ones((3, 3))

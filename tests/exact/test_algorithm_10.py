@@ -21,7 +21,7 @@ from dpmodel.as_printed.algorithm_10 import (
 )
 from dpmodel.contract import Options
 from dpmodel.exact.cones import GridRows
-from dpmodel.kernels.exact_rows import ROUNDING
+from dpmodel.kernels.direct_measurement import ROUNDING
 from dpmodel.privacy import SeededSource
 
 ONE = Options(1.0, 1e-6)

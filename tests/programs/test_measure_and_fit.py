@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel.contract import Options
-from dpmodel.kernels.exact_rows import ROUNDING
+from dpmodel.kernels.direct_measurement import ROUNDING
 from dpmodel.marks import Private, Records
 from dpmodel.numerics.diagonal_qp import DiagonalQP, solve_diagonal_qp
 from dpmodel.privacy import SeededSource

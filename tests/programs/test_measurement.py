@@ -21,7 +21,7 @@ from dpmodel.compile.footprint import Sensitivity
 from dpmodel.compile.form import standard_form
 from dpmodel.compile.public_set import PublicSet
 from dpmodel.errors import SpecificationError
-from dpmodel.kernels.exact_rows import exact_rows
+from dpmodel.kernels.direct_measurement import exact_rows
 from dpmodel.marks import DEFAULT_RECORDS, Private, Records
 from dpmodel.programs.model import Program, compiled
 from dpmodel.programs.noise_design import Measurement, best_measurement, measurements

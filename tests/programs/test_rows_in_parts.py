@@ -28,8 +28,7 @@ from dpmodel.programs import model as program_model
 from dpmodel.programs.dense_weights import HeldWeights, RecomputedWeights
 from dpmodel.programs.fewer_records import fewer_records
 from dpmodel.programs.model import Program, RecordsProgram
-from dpmodel.programs.row_tables import RowPart, RowsHere
-from dpmodel.programs.rows import private_rows
+from dpmodel.programs.rows import RowPart, RowTable, private_rows
 from dpmodel.solve.registry import KINDS
 
 P = 4
@@ -149,10 +148,10 @@ def test_a_sparse_table_stays_sparse(mechanism: str, neighbors: Any, monkeypatch
 
 
 # ------------------------------------------------------------------ weights that are not kept
-def in_parts(logs: np.ndarray) -> RowsHere:
+def in_parts(logs: np.ndarray) -> RowTable:
     """Rows of which the point (1,) gives these log-weights, in three parts; a second column tells them apart."""
     rows = np.column_stack([logs, np.arange(logs.size, dtype=float)])
-    return RowsHere(
+    return RowTable(
         tuple(RowPart(((part, 1.0, 0),), np.zeros(len(part)), 2) for part in np.array_split(rows, 3))  # type: ignore[arg-type]
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.programs import tie_break as simulation
+from dpmodel.programs import simulation
 from dpmodel.programs.hinge import NoisyHingeDescent
 from dpmodel.programs.model import Program
 from dpmodel.programs.simulation import DATABASES, databases

@@ -14,7 +14,7 @@ import dpmodel as dpm
 from dpmodel.contract import Candidate, Model, Options, Serves, Verdict
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.numerics import cone_program, polyhedron
-from dpmodel.programs import tie_break as simulation
+from dpmodel.programs import simulation
 from dpmodel.programs.model import Program
 from dpmodel.programs.vertex import VertexExponential
 from dpmodel.solve.planner import BEHIND
