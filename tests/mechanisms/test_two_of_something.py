@@ -112,7 +112,9 @@ SERVED = {
 }
 
 
-@pytest.mark.parametrize("seed", SEEDS[::4])
+@pytest.mark.parametrize(
+    "seed", [*SEEDS[::16], *(pytest.param(s, marks=pytest.mark.slow) for s in SEEDS[4::4] if s % 16)]
+)
 @pytest.mark.parametrize("name", SERVED)
 def test_no_record_of_two_loses_more_than_the_budget(name: str, seed: int) -> None:
     model, (parts, least) = drawn(seed), SERVED[name]

@@ -57,18 +57,18 @@ def test_spellings_of_a_scalar_are_solved_by_rank(name: str) -> None:
     """Costs, sizes, sets and neighbours are drawn; at epsilon 1,000 the answer is within half a unit of the quantile
     (a draw beyond has probability below 1e-40: 30 ranks off at scale 2 / epsilon)."""
     rng = np.random.default_rng(len(name) + 7 * sum(map(ord, name)))
-    for set_of in SETS:
-        n, short, over = int(rng.integers(400, 1500)), *(float(c) for c in rng.integers(1, 6, 2))
-        neighbors: Any = rng.choice(["replace-one", "add-remove"])
-        counts = np.round(rng.gamma(4, 15, n)).clip(0, 200)
-        D = dpm.Private(counts, name="D", unit="entry", bounds=(0, 200), records=dpm.Records("days", neighbors))
-        x, constraints = set_of()
-        problem = dpm.Problem((NEWSVENDORS | MEDIANS)[name](x, D, short, over, n), constraints)
-        level = 0.5 if name in MEDIANS else short / (short + over)
-        problem.solve(epsilon=1000, rng=3)
-        assert problem.release.mechanism == "quantile-exponential"
-        low, high = (np.quantile(counts, level, method=how) for how in ("inverted_cdf", "higher"))
-        assert low - 0.5 <= float(x.value) <= high + 0.5
+    set_of = SETS[rng.integers(len(SETS))]
+    n, short, over = int(rng.integers(400, 1500)), *(float(c) for c in rng.integers(1, 6, 2))
+    neighbors: Any = rng.choice(["replace-one", "add-remove"])
+    counts = np.round(rng.gamma(4, 15, n)).clip(0, 200)
+    D = dpm.Private(counts, name="D", unit="entry", bounds=(0, 200), records=dpm.Records("days", neighbors))
+    x, constraints = set_of()
+    problem = dpm.Problem((NEWSVENDORS | MEDIANS)[name](x, D, short, over, n), constraints)
+    level = 0.5 if name in MEDIANS else short / (short + over)
+    problem.solve(epsilon=1000, rng=3)
+    assert problem.release.mechanism == "quantile-exponential"
+    low, high = (np.quantile(counts, level, method=how) for how in ("inverted_cdf", "higher"))
+    assert low - 0.5 <= float(x.value) <= high + 0.5
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])

@@ -186,8 +186,12 @@ def with_odd(odd: str, column: str) -> Rows:
 ORDERS: dict[str, Any] = {"": None, "undeclared order": "visit", "order of text": ["note", "visit"]}
 
 
+def engines(*quick: str) -> list[Any]:
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in ENGINES]
+
+
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", engines(*(name for name in ENGINES if name != "dask")))
 def test_engines_agree(engine: str, order: str, tmp_path: Path) -> None:
     """The first rows are those of the smallest incomes, ages, places in the list, or of the order that was said."""
     found = released(engine, OTHERS + MINE, tmp_path, ORDERS[order], 1, QUERIES)
@@ -208,7 +212,7 @@ def test_every_odd_cell_in_every_column(engine: str, order: str, tmp_path: Path)
         held(found, expected, 1 + (column == "person"))
 
 
-@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "dask"])
+@pytest.mark.parametrize("engine", engines("pandas", "polars", "duckdb of a csv file")[:-1])
 def test_rows_of_others_stay_as_they_are(engine: str, tmp_path: Path) -> None:
     """Up to one, the rows of the matrix and those of who has what are the same."""
     for odd, column in [("word", "income"), ("None", "age"), ("list", "note"), ("integer", "town"), ("date", "visit")]:
