@@ -36,23 +36,27 @@ from dpmodel.regressions.noisy_gradient import (
 )
 from dpmodel.regressions.populations import Populations, Trials
 from dpmodel.regressions.rows import WHOLE, Rows, Table
-from dpmodel.regressions.search import NEGLIGIBLE, Compared, clipped, clips, judge_descent, moved, simulated
+from dpmodel.regressions.search import (
+    NEGLIGIBLE,
+    NOISY_NUMBERS,
+    SIDE_BY_SIDE,
+    Compared,
+    clipped,
+    clips,
+    judge_descent,
+    moved,
+    simulated,
+)
 from dpmodel.regressions.synthetic import choosers, populations_of
 
-_SAMPLED_STEPS = 64
 _MOST_STEPS, _FIRST_STEPS, _LEAST_STEPS = 128, 32, 16
-_NOISY_NUMBERS = 150_000  # noise drawn in one run: the safe sampler takes 6 s for so many
-_SOLVED_STEPS = 16  # where a projection is a solve of its own
 # A setting that costs less work is taken where its risk is no more than this share larger.
 _TIE = 0.02
 # Trials begin at these multiples of the time that steps without momentum take, and move by factors of 4.
 _TIMES = (4.0**-4, 4.0**-2, 1.0, 4.0**2)
 _LONGER = (0.5, 1.0, 2.0, 4.0, 8.0)  # and then, with more steps, these of the best so far
-_NEAR = (0.25, 0.5, 1.0)
-_ROOM = 16.0
 _HOPELESS = -0.03  # the logarithm of an excess that is no less than that of knowing nothing: no details are searched
 _DRAWS = 64  # of the noise for each population, shared among the columns; two at most
-_SIDE_BY_SIDE = 500_000  # numbers in the largest arrays of trials side by side
 # Weight of labels that hardly depend on the columns: beside flat and falling spectra and columns that move together,
 # one of four kinds.
 _WEAK = 1 / 4
@@ -73,7 +77,7 @@ class NoisyDescent(PureToo):
         (``StepNoise``): T steps and the one measurement of the middles compose to the mu of (epsilon, delta) (Balle
         and Wang 2018). delta = 0: Laplace noise scaled to the 1-norm, epsilon / T a step. With middles, derivative =
         m(y) + rest (``Loss.middle``): ``M sum_i omega_i m(y_i) a_i`` is released once with a share of the budget, and
-        steps release sums of the rest, which reaches half as far. T, step, momentum, share, averaging and clip are
+        steps release sums of the rest, half as large. T, step, momentum, share, averaging and clip are
         functions of public facts (``Search``); penalty, projection and averaging act on released numbers.
 
         *Several classes.* What is noised is the matrix ``sum_i omega_i s_i (M a_i)'`` with s_i = p_i - y_i (K,), p_i =
@@ -200,7 +204,7 @@ def _plan(model: PrivateRegression, mechanism: NoisyDescent, epsilon: float, del
     noise = partial(_noise, mechanism.rate, model, epsilon, delta)
     if mechanism.rate is not None:
         full = replace(mechanism, rate=None, steps=None).plan(model, Options(epsilon, delta))
-        return Search(model, noise, pure=False, steps=mechanism.steps or _SAMPLED_STEPS).near(full[0])
+        return Search(model, noise, pure=False, steps=mechanism.steps or 64).near(full[0])
     return Search(
         model,
         noise,
@@ -215,7 +219,7 @@ def _plan(model: PrivateRegression, mechanism: NoisyDescent, epsilon: float, del
 # ------------------------------------------------------------------------------------------------- the search
 # What matters is the time ``tau = step * steps / (1 - momentum)``. Directions of curvature c are learnt once c tau > 1,
 # and under a fixed budget the noise gathered in a flat direction is proportional to tau whatever the number of steps:
-# so tau is searched, and the number of steps only has to be large enough for tau to be reached with steps no longer
+# so tau is searched, and the number of steps only has to be large enough for tau with steps no longer
 # than one over the curvature that the public bounds allow.
 
 
@@ -256,7 +260,7 @@ class Search:
         # The longest step that the public bounds allow.
         self.longest = 1 / max(curvature(model, descent_metric(model)), 1e-300)
         self.choosers = choosers(model)
-        self.compared = Compared(self._risks, max(1, _SIDE_BY_SIDE // (self.choosers.count * max(model.size, 256))))
+        self.compared = Compared(self._risks, max(1, SIDE_BY_SIDE // (self.choosers.count * max(model.size, 256))))
 
     def best(self) -> tuple[Settings, float]:
         """With few steps the time, then what is noised of derivatives; with as many as that takes, both again."""
@@ -276,7 +280,7 @@ class Search:
             # What little it gains may be the luck of the noise that was drawn: no more is predicted than without data.
             return found[0], max(found[1], float(populations_of(self.model).nothing.mean()))
         # Times that few steps hardly come to are not judged by these: there has to be room for much longer ones.
-        while self.steps is None and best.time > self._longest_time(steps) / _ROOM and 2 * steps <= self._most_steps():
+        while self.steps is None and best.time > self._longest_time(steps) / 16 and 2 * steps <= self._most_steps():
             steps *= 2
         others = [(0.0, c) for c in (math.inf, *cuts)] + ([(share, math.inf)] if share > 0 else [])
         points = [replace(best, steps=steps, time=best.time * by) for by in _LONGER]
@@ -302,7 +306,7 @@ class Search:
         """The best at times near those of settings that did well under other noise."""
         assert self.steps is not None
         time = found.step * found.steps / (1 - found.momentum)
-        return self.predicted(self._least([Point(self.steps, time * by, 0.0, found.clip) for by in _NEAR]))
+        return self.predicted(self._least([Point(self.steps, time * by, 0.0, found.clip) for by in (0.25, 0.5, 1.0)]))
 
     def predicted(self, point: Point) -> tuple[Settings, float]:
         """With its prediction, on populations and noise that did not choose."""
@@ -375,8 +379,9 @@ class Search:
         return share if share < 1 - 1e-9 else 0.0  # nothing would be left for the rest
 
     def _most_steps(self) -> int:
-        most = max(_NOISY_NUMBERS // max(self.model.size, 1), _LEAST_STEPS)
-        return min(most, _MOST_STEPS if projects_exactly(self.model.domain) else _SOLVED_STEPS)
+        most = max(NOISY_NUMBERS // max(self.model.size, 1), _LEAST_STEPS)
+        # Elsewhere a projection is a solve of its own.
+        return min(most, _MOST_STEPS if projects_exactly(self.model.domain) else 16)
 
     def _longest_time(self, steps: int) -> float:
         """The largest tau that so many steps come to."""
@@ -482,9 +487,9 @@ def averaged_excess(noise: StepNoise, settings: Settings, beta: float) -> float 
     center = float(np.linalg.norm(metric.coordinates(public_point(model))))
     radius = min(diameter, far + center)
     z, y = model.prediction_bound, model.row.label_bound
-    reach = model.loss.rest_bound(z, y) if settings.share > 0 else model.loss.derivative_bound(z, y)
+    bound = model.loss.rest_bound(z, y) if settings.share > 0 else model.loss.derivative_bound(z, y)
     p, steps, log = model.size, settings.steps, math.log(3 / beta)
-    wide, once = model.scale * noise.scale(reach), model.scale * noise.middle_scale
+    wide, once = model.scale * noise.scale(bound), model.scale * noise.middle_scale
     linear = float(np.linalg.norm(metric.sums(penalty.linear)))
     public = float((2 * metric.scale * penalty.ridge).max(initial=0.0)) * model.domain.norm(2.0) + linear
     derivative = model.weight * model.derivative_bound * metric.row.norm(2) + public

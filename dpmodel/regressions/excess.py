@@ -1,20 +1,23 @@
-"""The forecast of a regression in one form: what is predicted, what is proved, and when neither says anything."""
+"""The forecast of a regression in one form: what is predicted, what is proved, and when neither says anything.
+
+And the mechanism that reads nothing, which every forecast is held against.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dpmodel.contract import Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import ExcessRisk, Forecast, Known, capped
 from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource, gaussian_mu
-from dpmodel.regressions.model import PrivateRegression, objective_range, public_excess
+from dpmodel.regressions.model import PrivateRegression, objective_range, public_excess, public_point
 from dpmodel.regressions.synthetic import populations_of
 from dpmodel.text import number
 
@@ -92,7 +95,7 @@ def clip_note(model: PrivateRegression, clip: float) -> tuple[str, ...]:
     )
 
 
-# -------------------- Laplace noise where it is less than Gaussian
+# ------------------------------------------------------------------------------- Laplace noise where it is less
 
 
 class PureToo(Mechanism[PrivateRegression], ABC):
@@ -151,3 +154,58 @@ def _may_win(model: PrivateRegression, options: Options) -> bool:
     one, two = (model.row.sensitivity(1.0, order) for order in (1.0, 2.0))
     laplace = math.sqrt(2) * one / options.epsilon
     return math.isfinite(one) and laplace * gaussian_mu(options.epsilon, options.delta) < two
+
+
+# ------------------------------------------------------------------------------------- the best point without data
+
+
+@dataclass(frozen=True)
+class PublicOnlyRegression(Mechanism[PrivateRegression]):
+    """The best constant prediction of the declared labels, or the point of the set that comes nearest to it.
+
+    Of several classes: equal chances of all, or the point of the set that comes nearest to them.
+
+    Source
+        The minimax point over the declared ranges (robust optimisation: Ben-Tal, El Ghaoui and Nemirovski 2009,
+        chapter 1), searched between the set's centre and the best constant (``public_point``).
+    Privacy
+        ``run`` does not read the rows: its answer is a function of public facts. (0, 0)-DP.
+    Utility
+        For all data the excess risk is at most the largest objective at this point (``public_excess``), because losses
+        and penalties are not negative. The prediction is its mean excess on the simulated populations.
+    Cost
+        At most one projection onto the set.
+    """
+
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, classes=True, reads_nothing=True)
+    name: str = "public-only"
+    source: str = "Ben-Tal, El Ghaoui and Nemirovski 2009, chapter 1"
+
+    def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
+        return YES
+
+    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
+        known, at_most = known_of(model), public_excess(model)
+        words = f"excess risk about {number(known.predicted)} on data drawn from the public bounds"
+        proved = math.isfinite(at_most)
+        if proved:
+            words += f"; at most {number(at_most)} on any data"
+        forecast = Forecast(
+            statement=f"{words}; it is the same for all data",
+            epsilon=0.0,
+            delta=0.0,
+            beta=0.0,
+            error=ExcessRisk(known.predicted, at_most),
+            proved=proved,
+            work="nothing is read",
+        )
+        return capped(forecast, known)
+
+    def run(
+        self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Outcome:
+        notes = ("no private data was read: this point is the same for all data",)
+        return Outcome("optimal", np.array(public_point(model)), None, None, notes=notes)
+
+
+PUBLIC_ONLY_REGRESSION = PublicOnlyRegression()

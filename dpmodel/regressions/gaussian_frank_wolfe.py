@@ -19,7 +19,7 @@ from dpmodel.regressions.excess import PureToo, clip_note, excess_forecast
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import Averaging, Gradient, StepNoise, plain_metric, private_gradient
 from dpmodel.regressions.populations import Populations, Trials
-from dpmodel.regressions.search import clipped, simulated
+from dpmodel.regressions.search import NOISY_NUMBERS, clipped, simulated
 from dpmodel.regressions.walk import (
     MOST_STEPS,
     Steps,
@@ -35,8 +35,6 @@ from dpmodel.regressions.walk import (
 # Sets over which a linear function is least in closed form: simulation costs next to nothing there.
 _CHEAP = ("l1", "l2", "linf", "box", "simplex", "product", "polyhedron")
 _MEMORIES = (1.0, 0.2)
-_NOISY_NUMBERS = 300_000  # drawn in one run, at most
-_MIDDLE_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class GaussianSteps:
     def noise(self, model: PrivateRegression, options: Options) -> StepNoise:
         spend, share = (
             Spend.of(options.epsilon, options.delta, gaussian_only=True),
-            _MIDDLE_SHARE if self.middle else 0.0,
+            0.5 if self.middle else 0.0,
         )
         given = clipped(model, self.steps.clip), plain_metric(model), spend, self.steps.count, share
         return PrintedNoise(*given, options.delta) if self.as_printed else StepNoise(*given)
@@ -197,7 +195,7 @@ def _chosen(model: PrivateRegression, mechanism: GaussianFrankWolfe, epsilon: fl
         plans = [GaussianSteps(steps, memory, bool(mechanism.middle)) for steps in settings]
         return _simulated(model, options, plans, among, seeds)
 
-    steps = chosen_steps(model, excess, fixed, min(MOST_STEPS, max(_NOISY_NUMBERS // model.size, 16)))
+    steps = chosen_steps(model, excess, fixed, min(MOST_STEPS, max(2 * NOISY_NUMBERS // model.size, 16)))
     plans = [GaussianSteps(steps, memory, bool(mechanism.middle))]
     if mechanism.memory is None:
         plans += [GaussianSteps(steps, other, bool(mechanism.middle)) for other in _MEMORIES[:-1]]

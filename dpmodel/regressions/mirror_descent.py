@@ -30,7 +30,7 @@ from dpmodel.regressions.noisy_gradient import (
     private_gradient,
 )
 from dpmodel.regressions.populations import Populations, Trials, side_by_side
-from dpmodel.regressions.search import Compared, clipped, clips, judge_descent, moved, simulated
+from dpmodel.regressions.search import MANY, NOISY_NUMBERS, Compared, clipped, clips, judge_descent, moved, simulated
 from dpmodel.regressions.sets import Domain, Simplex
 from dpmodel.regressions.synthetic import choosing_populations, extreme_populations, populations_of
 
@@ -204,13 +204,8 @@ def mirror_maps(domain: Domain) -> dict[str, MirrorMap]:
 
 
 _STEPS, _PURE_STEPS = 64, 8
-_NOISY_NUMBERS = 150_000
 _FACTORS = (1 / 16, 1.0, 16.0)  # steps that are tried first, times the one that the theorem has without noise
-_MOVES = 4  # by factors of 4
-_SIDE_BY_SIDE = 4
 _HOPELESS = 0.97  # of the excess of knowing nothing: then no details are searched
-_FEW_COLUMNS = 64  # up to which noise is drawn twice
-_MANY_COLUMNS = 1000  # beyond so many the entropic map alone is simulated, whose points cost the least
 
 
 @dataclass(frozen=True)
@@ -314,11 +309,11 @@ def _spend(epsilon: float, delta: float) -> Spend:
 def _plan(model: PrivateRegression, mechanism: MirrorDescent, epsilon: float, delta: float) -> MirrorPlan:
     """The map, step and clip of least mean excess on the choosing populations."""
     maps, spend = mirror_maps(model.domain), _spend(epsilon, delta)
-    most = max(_NOISY_NUMBERS // max(model.size, 1), 16)
+    most = max(NOISY_NUMBERS // max(model.size, 1), 16)
     steps = mechanism.steps or min(most, _PURE_STEPS if delta == 0 else _STEPS)
     kinds = AVERAGINGS if mechanism.averaging is None else (mechanism.averaging,)
     populations = side_by_side([*choosing_populations(model), *extreme_populations(model)])
-    draws = 2 if model.size <= _FEW_COLUMNS else 1
+    draws = 2 if model.size <= 64 else 1
 
     def excess(
         tried: Sequence[tuple[str, Settings]], among: Populations, seeds: Sequence[int]
@@ -336,7 +331,7 @@ def _plan(model: PrivateRegression, mechanism: MirrorDescent, epsilon: float, de
         found = excess(tried, populations, range(draws))
         return [min((float(found[kind][k].mean()), kind) for kind in kinds) for k in range(len(tried))]
 
-    compared = Compared(risks, _SIDE_BY_SIDE)
+    compared = Compared(risks, 4)
     least = partial(compared.least, rank=lambda risk: risk[0])
 
     def around(best: tuple[str, Settings], factors: Sequence[float] = (0.25, 4.0)) -> list[tuple[str, Settings]]:
@@ -351,9 +346,10 @@ def _plan(model: PrivateRegression, mechanism: MirrorDescent, epsilon: float, de
 
     given = [mechanism.map] if mechanism.map in maps else list(maps)
     best = first(given[0])
-    if learns(best) and model.size <= _MANY_COLUMNS:
+    # Of many columns the entropic map alone is simulated, whose points cost the least.
+    if learns(best) and model.size <= MANY:
         best = least([best, *map(first, given[1:])])
-    best = moved(best, around, least, _MOVES)
+    best = moved(best, around, least, 4)
     cuts = clips(model) if learns(best) else clips(model)[-1:]
     name, found = best
     best = least([best, *((name, replace(found, clip=cut, step=found.step * by)) for cut in cuts for by in (1, 4))])

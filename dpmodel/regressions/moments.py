@@ -386,8 +386,6 @@ def from_vector(layout: Layout, vector: Floats, total: float) -> Statistics:
 
 _SHARE = 1 / 3  # expected standard deviation of predictions, as a share of the label's width
 _LADDER = np.exp(np.linspace(-6.0, 6.0, 61))
-_LEAST_TRACE = 0.05
-_MOST_LIFT = 1e6  # in totals: coefficients are zero by then
 
 
 @dataclass(frozen=True)
@@ -412,7 +410,7 @@ def shrunk(layout: Layout, s: Statistics, spread: Spread, ridge: Floats, cap: fl
     known = (V**2).T @ ridge  # of the ridge along each eigenvector
     smallest = max(math.sqrt(2) * spread.pair, 1e-12 * s.total)
     L = np.maximum(values, smallest) + known
-    T = _SHARE**2 * s.total / max(float(values.sum()), _LEAST_TRACE * s.total) * _LADDER
+    T = _SHARE**2 * s.total / max(float(values.sum()), 0.05 * s.total) * _LADDER
     size = float(shift @ shift)
     noise = (
         spread.cross**2
@@ -424,7 +422,7 @@ def shrunk(layout: Layout, s: Statistics, spread: Spread, ridge: Floats, cap: fl
     log = -0.5 * (np.log(variance) + ((V.T @ z) ** 2)[:, None] / variance).sum(axis=0) - np.log(_LADDER) ** 2 / 2
     share = np.exp(log - log.max())
     gain = (T / variance) @ (share / share.sum())
-    lifted = np.clip(1 / (L * np.maximum(gain, 1e-300)), L, L + min(cap, _MOST_LIFT * (s.total + L.max())))
+    lifted = np.clip(1 / (L * np.maximum(gain, 1e-300)), L, L + min(cap, 1e6 * (s.total + L.max())))
     added: Floats = (V * (lifted - known - values)) @ V.T
     return added
 

@@ -22,8 +22,6 @@ from dpmodel.regressions.sets import Domain, Product
 
 # Sets whose constraints are on single coefficients: they project, and shrink, in any diagonal coordinates.
 SEPARABLE = ("free", "box", "linf")
-# Weight of constant columns against the others: they carry one coefficient but would double the squared norm.
-_CONSTANT_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -163,7 +161,8 @@ def descent_metric(model: PrivateRegression) -> Metric:
 
     part = bounds(lower, upper, exchange is None)
     if part.fixed(2) > 0 and math.isfinite(part.l2) and part.l2 > 0:
-        weight = _CONSTANT_SHARE * part.l2 / part.fixed(2)
+        # Constant columns carry one coefficient but would double the squared norm.
+        weight = 0.5 * part.l2 / part.fixed(2)
         scale = np.where(row.constant & loose, scale * weight, scale)
         part = bounds(lower, upper, exchange is None)
     plain = bounds(row.lower, row.upper, True)
@@ -182,7 +181,6 @@ def plain_metric(model: PrivateRegression) -> Metric:
 # -------------------------------------------------------------------------------- noise and steps
 
 
-_FARTHEST = 1e3  # times the derivative's bound at predictions of the labels' size
 # Coordinates end here. Public terms whose derivatives grow fast can throw points to infinity, where 0 times infinity
 # tells a row with a zero from others (by an error or a warning); within this every prediction is a finite number.
 _EDGE = 1e100
@@ -259,7 +257,7 @@ class StepNoise:
     def _most(self) -> float:
         """Coefficients that noise drove far away must not drive noise to infinity, where no set holds them back."""
         label = self.model.row.label_bound
-        return math.inf if self.model.domain.bounded or math.isinf(label) else _FARTHEST * self._bound(max(label, 1.0))
+        return math.inf if self.model.domain.bounded or math.isinf(label) else 1e3 * self._bound(max(label, 1.0))
 
     def _bound(self, z: float) -> float:
         loss = self.loss

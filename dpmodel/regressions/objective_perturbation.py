@@ -22,7 +22,7 @@ from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import projects_exactly
 from dpmodel.regressions.perturbed_objective import DENSE, Facts, PerturbedObjective
 from dpmodel.regressions.populations import Populations, Trials, side_by_side
-from dpmodel.regressions.search import NEGLIGIBLE
+from dpmodel.regressions.search import MANY, NEGLIGIBLE
 from dpmodel.regressions.synthetic import coarsened, each_population, populations_of
 
 # Shares of epsilon that the curvature term ln(1 + ...) may take: the smaller, the stronger the added ridge.
@@ -30,9 +30,8 @@ _SHARES = (0.5, 0.3, 0.15, 0.08, 0.04, 0.02, 0.01, 0.003, 0.001, 0.0003)
 _OUTPUT = 0.01  # part of mu^2 that the noise on the output takes
 _FAILURE = 1e-3  # part of delta for a random term longer than the number of steps was computed for
 _SIMULATED_STEPS, _FIRST_STEPS = 20, 12  # of the design that was chosen, and of those compared
-_MOST_STEPS = 10_000_000  # of the solver, on the worst data
+MOST_STEPS = 10_000_000  # of the solver, on the worst data
 _DRAWS, _SHARED = 4, 500  # draws of the noise per population for the chosen design; times columns, so many
-_MANY = 1000  # columns up to which all populations choose
 _SIDE_BY_SIDE = 200_000  # numbers in the largest arrays of designs side by side
 
 
@@ -264,7 +263,7 @@ class ObjectivePerturbation(PerturbedMinimiser):
 
 
 def _best(model: PrivateRegression, found: Sequence[Any]) -> tuple[Any, float]:
-    few = coarsened(side_by_side(each_population(model)[:: 1 if model.size <= _MANY else 2]))
+    few = coarsened(side_by_side(each_population(model)[:: 1 if model.size <= MANY else 2]))
     most = max(1, _SIDE_BY_SIDE // (few.count * max(model.size, few.points)))
     parts = [found[at : at + most] for at in range(0, len(found), most)]
     errors = np.concatenate([predicted_excesses(model, part, few, steps=_FIRST_STEPS) for part in parts])
@@ -328,7 +327,7 @@ def ridge_for(model: PrivateRegression, curvature: float) -> float:
 
 @cached
 def _designs(model: PrivateRegression, ridge: float | None, epsilon: float, delta: float) -> list[Design]:
-    shares = _SHARES if model.size <= 1000 else _SHARES[1::2]
+    shares = _SHARES if model.size <= MANY else _SHARES[1::2]
     try:
         ridges = [ridge_for(model, share * epsilon) for share in shares] if ridge is None else [ridge]
     except ArithmeticError:  # losses whose curvature, or an epsilon, is not told from 0
@@ -349,7 +348,7 @@ def design(model: PrivateRegression, epsilon: float, delta: float, ridge: float)
         steps = found.facts.steps(found.radius * found.facts.strong / 2, found.linear + _penalty_size(model))
     except (ArithmeticError, ValueError):
         return None
-    return found if holds and steps <= _MOST_STEPS else None
+    return found if holds and steps <= MOST_STEPS else None
 
 
 def _design(model: PrivateRegression, epsilon: float, delta: float, ridge: float) -> Design | None:

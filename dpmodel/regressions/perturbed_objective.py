@@ -28,15 +28,12 @@ from dpmodel.regressions.sets import Domain
 ULP = 2.0**-53
 NEWTON_STEPS = 10  # on all rows, where there are few
 _SAMPLE = 5000  # rows, or 10 per column, on which the first steps are made where there are more than twice as many
-_SAMPLE_STEPS = 15
 # Steps on all rows after those on a sample, at most: whether each makes a Hessian or has the one before.
 _STEPS = (False, False, True, False, False, False, False)
 _MORE = 15  # pairs of further steps where these did not suffice
 DENSE = 1200  # columns up to which the Hessian is formed
 CONJUGATE = 100  # steps of conjugate gradients in its place
-_INNER = 5000  # accelerated steps to the minimiser of a quadratic over the set
 _CHECK = 50  # accelerated steps between certificates
-_CHUNK = 1 << 14  # rows of a Hessian at a time
 _ROUGH, _FINE = 1e-3, 1e-10  # accuracy of the step for a given Hessian
 _NEAR = 1e-6  # share of the point that a step moves it, after which another would be lost in rounding
 _HALVINGS = 10  # of a step's length
@@ -154,7 +151,7 @@ class PerturbedObjective:
     def _slopes(self, w: Floats, curved: bool = False, step: int | None = None) -> tuple[Floats, Floats | None]:
         """(p,) gradient of all but the l1 term, and where it is asked for the (p, p) second derivative. One pass."""
         task = partial(part_slopes, loss=self.loss, clip=self.facts.clip, w=w, curved=curved)
-        first, *second = self.rows.map_reduce(task, step=_CHUNK if curved else step)
+        first, *second = self.rows.map_reduce(task, step=1 << 14 if curved else step)
         return first + self.h * w + self.linear, second[0] + np.diag(self.h) if curved else None
 
     def gradient(self, w: Floats) -> Floats:
@@ -247,7 +244,7 @@ class PerturbedObjective:
         rows = self.rows.in_memory
         if rows is None or self.facts.stride == 1:
             return self._newton(w, (True,) * NEWTON_STEPS, _FINE, enough=_NEAR, target=target)[0]
-        w, curve = self._sample(rows)._newton(w, (True,) * _SAMPLE_STEPS, _ROUGH, enough=_ROUGH)
+        w, curve = self._sample(rows)._newton(w, (True,) * 15, _ROUGH, enough=_ROUGH)
         return self._newton(w, _STEPS, _FINE, curve, target=target)[0]
 
     def _newton(
@@ -314,7 +311,7 @@ class PerturbedObjective:
         """(p,) to where ``<gradient, v - w> + (v - w)' hessian (v - w) / 2`` with the l1 term is least over the set."""
         v = w
         points = accelerated(w, lambda v: self.shrink(v - step * (gradient + hessian @ (v - w)), step))
-        for after in islice(points, _INNER):
+        for after in islice(points, 5000):
             change, v = float(np.linalg.norm(after - v)), after
             if change <= share * float(np.linalg.norm(v - w)) + 1e-17 * float(np.linalg.norm(v)):
                 break

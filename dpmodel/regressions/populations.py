@@ -21,7 +21,6 @@ from dpmodel.regressions.losses import sigmoid, softmax, softplus
 from dpmodel.regressions.model import PrivateRegression, public_point, shift_of
 
 _TRIES = 80  # of the search for least values; half as many where a projection is a solve of its own
-_SETTLED = 1e-4  # share of what was gained on the public point that no try gained any more
 
 
 _EACH = ("mean", "variance", "common", "truth", "coins", "noise", "tied", "room")
@@ -257,7 +256,7 @@ class Populations:
             if helps.any():
                 w, value = np.where(helps[:, None], moved, w), np.where(helps, found, value)
                 derivative = self.gradients(w) + penalty.subgradient(w)
-            enough = np.maximum(_SETTLED * (nothing - value), 1e-12 * np.abs(value))
+            enough = np.maximum(1e-4 * (nothing - value), 1e-12 * np.abs(value))
             if (gained[: 1 + plain].max(axis=0) <= enough).all():
                 break
         return value

@@ -12,6 +12,7 @@ from dpmodel.contract import Options
 from dpmodel.memo import cached
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.objective_perturbation import (
+    MOST_STEPS,
     Design,
     PerturbedMinimiser,
     _levers,
@@ -180,7 +181,7 @@ def design(model: PrivateRegression, epsilon: float, ridge: float) -> PureDesign
         numbers = (scale, ball, radius, output, facts.smooth)
     except (ArithmeticError, ValueError):
         return None
-    holds = all(0 < number < math.inf for number in numbers) and radius < 1e-3 * ball and steps <= 10_000_000
+    holds = all(0 < number < math.inf for number in numbers) and radius < 1e-3 * ball and steps <= MOST_STEPS
     root = math.sqrt(2)
     found = PureDesign(ridge, 0.0, 0.0, root * scale, linear, radius, root * output, facts, ball, scale, output)
     return found if holds else None

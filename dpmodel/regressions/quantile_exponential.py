@@ -21,7 +21,6 @@ from dpmodel.regressions.synthetic import populations_of
 
 # Points of the grid: about one for each rank that the noise can tell from the next.
 _FEWEST, _MOST = 1_000, 100_000
-_SIMULATED = 257  # points in a forecast
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ def predicted_excess(model: PrivateRegression, scale: float) -> float:
     grid = grid_of(model, 0.0)
     if grid.size == 1:
         return 0.0
-    grid = np.linspace(grid[0], grid[-1], _SIMULATED)
+    grid = np.linspace(grid[0], grid[-1], 257)
     people = populations_of(model)
     rows = people.at(np.repeat(np.arange(people.count), grid.size))
     values = rows.values(np.tile(grid / model.row.lower[0], people.count)[:, None]).reshape(people.count, -1)

@@ -26,6 +26,9 @@ _TABLE = np.concatenate([[0.0], np.geomspace(1e-3, 1e4, 99)])  # predictions, in
 # Derivatives without a bound of their own are tried clipped at these shares of their bound at the labels' size.
 _CLIPPED_LOSSES = ("squared", "huber", "squared_hinge")
 _CLIPS = (1 / 2, 1 / 4, 1 / 8)
+MANY = 1000  # columns beyond which less is tried
+NOISY_NUMBERS = 150_000  # drawn in one run of a descent: with safe samplers these are seconds
+SIDE_BY_SIDE = 500_000  # numbers in the largest arrays of trials side by side
 NEGLIGIBLE = 0.003  # of the excess of knowing nothing: less is as good as none
 
 

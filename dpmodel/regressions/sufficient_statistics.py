@@ -202,7 +202,7 @@ def standard_noise(layout: Layout, normal: Normals) -> Floats:
 
 
 @dataclass(frozen=True)
-class Reach:
+class Sizes:
     """How large (v0, v) can be over the set, in a layout's units: 1-norm and 2-norm of v, size of v0."""
 
     one: float
@@ -210,7 +210,7 @@ class Reach:
     base: float
 
 
-def reach_of(model: PrivateRegression, layout: Layout) -> Reach:
+def sizes_of(model: PrivateRegression, layout: Layout) -> Sizes:
     unit = layout.label_width
     width = float(layout.width.max(initial=0.0)) / unit
     base = np.concatenate([layout.middle, layout.constant])
@@ -219,7 +219,7 @@ def reach_of(model: PrivateRegression, layout: Layout) -> Reach:
         _product(float(np.linalg.norm(base, ord=dual)) if base.size else 0.0, model.domain.norm(order))
         for dual, order in pairs
     ]
-    return Reach(
+    return Sizes(
         _product(width, model.domain.norm(1.0)),
         _product(width, model.domain.norm(2.0)),
         (min(products) + abs(layout.label_middle)) / unit,
@@ -228,7 +228,7 @@ def reach_of(model: PrivateRegression, layout: Layout) -> Reach:
 
 def shrink_cap(model: PrivateRegression, layout: Layout, spread: Spread) -> float:
     """Most that directions of a bounded set are lifted: ten times the noise there is to balance."""
-    two = reach_of(model, layout).two
+    two = sizes_of(model, layout).two
     if not math.isfinite(two) or two == 0:
         return math.inf
     root = math.sqrt(max(layout.count, 1))
@@ -247,7 +247,7 @@ def proved_loss(model: PrivateRegression, layout: Layout, spread: Spread, beta: 
     e^(-t^2/2) (Gordon; concentration of Lipschitz functions, the 2-norm being one in Frobenius units); the five events
     share beta. Laplace and entrywise bounds follow from the largest of all draws.
     """
-    r = reach_of(model, layout)
+    r = sizes_of(model, layout)
     if not (math.isfinite(r.two) and math.isfinite(r.base)):
         return math.inf
     error, off = noise_bounds(model, layout, spread, beta)
@@ -257,7 +257,7 @@ def proved_loss(model: PrivateRegression, layout: Layout, spread: Spread, beta: 
 
 def noise_bounds(model: PrivateRegression, layout: Layout, spread: Spread, beta: float) -> tuple[float, float]:
     """Bounds on sup |E| over a bounded set and on the 2-norm of the noise in S, as ``proved_loss`` says."""
-    r = reach_of(model, layout)
+    r = sizes_of(model, layout)
     k = max(layout.count, 1)
     t = math.sqrt(2 * math.log(10 / beta))
     if layout.pure:

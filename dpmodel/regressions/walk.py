@@ -16,7 +16,7 @@ from dpmodel.privacy.spend import Spend
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import StepNoise, plain_metric
 from dpmodel.regressions.populations import Populations, Trials
-from dpmodel.regressions.search import Compared, clipped
+from dpmodel.regressions.search import SIDE_BY_SIDE, Compared, clipped
 from dpmodel.regressions.synthetic import populations_of, walkers
 
 
@@ -164,15 +164,12 @@ def start_gap(model: PrivateRegression) -> float:
 Excess = Callable[[Sequence[Steps], Populations, Sequence[int]], Floats]
 
 MOST_STEPS = 256
-_FIRST_STEPS = 16
 _SHORT = 64  # walks of fewer steps are simulated several times over, up to so many steps, and try all rates
 _NUMBERS = 10_000  # runs times columns: with many columns the noise averages out
 _RATES = (0.0, 0.3, 1.0, 3.0)  # 0 stands for sizes 2 / (t + 2)
 _CLIPS = (1.0, 1 / 4, 1 / 16, 1 / 64)  # shares of the derivatives' bound
 _NEGLIGIBLE = 0.1  # added to shares of the excess of knowing nothing: differences below it hardly count
 _HOPELESS = math.log(0.97 + _NEGLIGIBLE)
-_TIE = 0.01  # settings stay unless others are better by more: less may be luck
-_SIDE_BY_SIDE = 500_000  # numbers in the largest arrays of walks side by side
 
 
 def trial_walks(settings: Sequence[Steps], trials: Trials, toward: Callable[[Floats], Floats]) -> Floats:
@@ -211,16 +208,17 @@ def chosen_steps(model: PrivateRegression, excess: Excess, given: dict[str, floa
     width = populations.count * max(model.size, populations.points)
 
     def risks(settings: Sequence[Steps]) -> list[float]:
-        at_once = max(1, _SIDE_BY_SIDE // (_runs(model, settings[0].count) * width))
+        at_once = max(1, SIDE_BY_SIDE // (_runs(model, settings[0].count) * width))
         parts = [settings[at : at + at_once] for at in range(0, len(settings), at_once)]
         return [loss for part in parts for loss in settings_losses(model, part, excess)]
 
     compared = Compared(risks)
-    least = partial(compared.least, rank=float, tie=_TIE)
+    # Settings stay unless others are better by more: less may be luck.
+    least = partial(compared.least, rank=float, tie=0.01)
     clips = [share * bound if share < 1 else math.inf for share in _CLIPS] if math.isfinite(bound) else [math.inf]
     clip = given.get("clip", clips[min(2, len(clips) - 1)])
     clips = [clip] if "clip" in given else clips
-    start = Steps(int(given.get("steps", _FIRST_STEPS)), given.get("rate", 0.0), given.get("average", 0.5), clip)
+    start = Steps(int(given.get("steps", 16)), given.get("rate", 0.0), given.get("average", 0.5), clip)
     rates = [start.rate] if "rate" in given else list(_RATES)
     cautious = [
         replace(start, rate=rate, clip=cut)

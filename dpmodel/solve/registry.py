@@ -76,7 +76,7 @@ _HOMES: dict[type, tuple[str, ...]] = {
     ),
     PrivateRegression: (
         # First, so that it is taken where nothing is predicted to beat it:
-        "regressions.public_only:PUBLIC_ONLY_REGRESSION",
+        "regressions.excess:PUBLIC_ONLY_REGRESSION",
         "regressions.sufficient_statistics:SUFFICIENT_STATISTICS",
         "regressions.quantile_exponential:QUANTILE_EXPONENTIAL",
         "regressions.frank_wolfe:FRANK_WOLFE",

@@ -22,10 +22,10 @@ from dpmodel.privacy import SeededSource, gaussian_delta, gaussian_mu, subsample
 from dpmodel.regressions import each_output
 from dpmodel.regressions.descent import NoisyDescent
 from dpmodel.regressions.each_output import EachOutput, _basic, _gaussian
+from dpmodel.regressions.excess import PUBLIC_ONLY_REGRESSION
 from dpmodel.regressions.frank_wolfe import FRANK_WOLFE
 from dpmodel.regressions.model import PrivateOutputs
 from dpmodel.regressions.objective_perturbation import OBJECTIVE_PERTURBATION
-from dpmodel.regressions.public_only import PUBLIC_ONLY_REGRESSION
 from dpmodel.regressions.sufficient_statistics import SUFFICIENT_STATISTICS
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -22,13 +22,13 @@ from dpmodel.privacy import gaussian_mu
 from dpmodel.privacy.spend import Spend
 from dpmodel.programs.classifier import Classification
 from dpmodel.regressions.descent import NOISY_DESCENT, NoisyDescent
+from dpmodel.regressions.excess import PUBLIC_ONLY_REGRESSION
 from dpmodel.regressions.features import RowBounds
 from dpmodel.regressions.losses import Softmax, softmax
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.noisy_gradient import Settings, StepNoise, descend, descent_metric, private_gradient
 from dpmodel.regressions.objective_perturbation import OBJECTIVE_PERTURBATION, ObjectivePerturbation
 from dpmodel.regressions.penalties import Penalty
-from dpmodel.regressions.public_only import PUBLIC_ONLY_REGRESSION
 from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.sets import Box, FreeSpace
 from dpmodel.regressions.synthetic import populations_of

@@ -15,11 +15,10 @@ from scipy.optimize import minimize_scalar
 
 import dpmodel as dpm
 from dpmodel.contract import Options
-from dpmodel.regressions.excess import excess_forecast, known_of
+from dpmodel.regressions.excess import PUBLIC_ONLY_REGRESSION, excess_forecast, known_of
 from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression, objective_range, public_excess, public_point
 from dpmodel.regressions.penalties import Penalty
-from dpmodel.regressions.public_only import PUBLIC_ONLY_REGRESSION
 from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.sets import Box, Domain, L1Ball, L2Ball
 

@@ -34,7 +34,7 @@ from dpmodel.regressions.sufficient_statistics import (
     SUFFICIENT_STATISTICS,
     by_steps,
     noise_bounds,
-    reach_of,
+    sizes_of,
     spread_of,
 )
 from dpmodel.regressions.synthetic import each_population
@@ -272,7 +272,7 @@ def test_bounds_on_the_noise_hold_and_are_not_wild(pure: bool, lower: float) -> 
     model = made(p=8, domain=L2Ball(8, 1.0), lower=lower)
     layout = layout_of(model, pure)
     assert layout is not None
-    source, reach, spread = SeededSource(0), reach_of(model, layout), spread_of(layout, 1.0)
+    source, reach, spread = SeededSource(0), sizes_of(model, layout), spread_of(layout, 1.0)
     bound, off = noise_bounds(model, layout, spread, 0.05)
     found, norms = [], []
     for _ in range(400):
