@@ -9,7 +9,6 @@ from dataclasses import replace
 import cvxpy as cp
 import numpy as np
 import pytest
-from games import Scripted
 from scipy.special import logsumexp
 from scipy.stats import binom
 
@@ -169,34 +168,6 @@ def test_row_range() -> None:
     cover = Cover(np.zeros((3, 4)), "simplex", bounds=[0, 1])
     assert ProductSelection.of(cover.rows, cover.polytope).row_range == pytest.approx(4)  # (a - b)'(2 e_j - 2 e_k)
     assert ListedSelection.of(cover.rows, cover.polytope, np.full((1, 4), 9.0)) is None
-
-
-# ---------------------------------------------------------------------- exact audit
-def distribution(cover, engine, values, promise, task, twin=""):
-    """(k^T,) log probabilities of all sequences of T vertices, from the engine's own run."""
-    theta, out = cover.theta(values), []
-    for script in itertools.product(range(cover.polytope.size), repeat=promise.plan.steps):
-        source = Scripted(script, 0.5 if twin == "range halved" else 1.0)
-        engine.point(task, promise, theta, source, no_progress)
-        out.append(source.log_probability)
-    assert logsumexp(out) == pytest.approx(0, abs=1e-9)
-    return np.array(out)
-
-
-def loss(p, q, delta=0.0):
-    """Least epsilon of two distributions given in logs, for a delta, both ways round: exact."""
-
-    def missing(epsilon):
-        pairs = ((p, q), (q, p))
-        return max(np.maximum(np.exp(a) - np.exp(epsilon + b), 0).sum() for a, b in pairs)
-
-    if delta == 0:
-        return float(np.abs(p - q).max())
-    low, high = 0.0, 60.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if missing(middle) <= delta else (middle, high)
-    return high
 
 
 # ---------------------------------------------------------------------- oracles

@@ -30,10 +30,6 @@ def task_of(model: Any, epsilon: float = 1.0, delta: float = 1e-6, **sensitiviti
     return replace(Task(model, public_polyhedron(model), tilt, spend, epsilon, delta, 0.05), **sensitivities)
 
 
-def accelerated(promise: Promise) -> Promise:
-    return replace(promise, plan=replace(promise.plan, accelerated=True, rate=0.05, kept=promise.plan.steps))
-
-
 class Script(SeededSource):
     """Releases the same numbers whatever the data; remembers the sums and scales that it was given."""
 

@@ -1,11 +1,8 @@
-"""Private Frank-Wolfe: ranges by brute force, scales asked, exact distributions of all paths with broken twins, what it
-says."""
+"""Private Frank-Wolfe: ranges by brute force, scales asked, forecasts and statements against what happens."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -120,34 +117,6 @@ def test_the_published_scales() -> None:
 
 # ------------------------------------------------------------------------------- exact distributions of all paths, and
 # twins
-Run = Callable[[PrivateRegression, Options, Any], None]
-
-
-def distribution_of(kind: str, scores: np.ndarray, scale: float) -> np.ndarray:
-    accept = np.exp((scores - scores.max()) / scale)
-    if kind == "exponential":
-        return np.asarray(accept / accept.sum())
-    distribution = np.zeros(scores.size)
-    orders = list(itertools.permutations(range(scores.size)))
-    for order in orders:
-        left = 1.0
-        for i in order:
-            distribution[i] += left * accept[i] / len(orders)
-            left *= 1 - accept[i]
-    return distribution
-
-
-def paths(run: Run, model: PrivateRegression, options: Options, count: int) -> dict[tuple[int, ...], float]:
-    """Probability of every sequence of answers."""
-    out: dict[tuple[int, ...], float] = {}
-    for script in itertools.product(range(model.domain.vertices or 0), repeat=count):
-        source = Scripted(0, script)
-        run(model, options, source)
-        answers = script[: len(source.asked)]
-        distributions = [distribution_of(*asked) for asked in source.asked]
-        out[answers] = math.prod(float(distribution[i]) for distribution, i in zip(distributions, answers, strict=True))
-    assert sum(out.values()) == pytest.approx(1.0)
-    return out
 
 
 def test_slopes_are_cut_whatever_the_rows_are() -> None:

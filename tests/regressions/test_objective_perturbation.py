@@ -182,24 +182,6 @@ def test_exact_density_catches_broken_twins() -> None:
 
 
 # ---------------------------------------------------------------------- audits of the release
-def release(pair: list[PrivateRegression], plan: Design, runs: int, seed: int, newton: int | None = None) -> list[Any]:
-    """(runs,) released points of both: the minimiser is b_D inverted; ``newton``: that many steps from 0 instead."""
-    out = []
-    for k, model in enumerate(pair):
-        source = SeededSource(seed + k)
-        b = source.gaussian(np.zeros(runs), plan.sigma)
-        if newton is None:
-            w = GRID[::5] * (plan.sigma * 9 + 10) / plan.facts.strong
-            found = np.interp(b, density(model, plan, w)[0][::-1], w[::-1])
-        else:
-            found = np.zeros(runs)
-            for _ in range(newton):
-                step = 1e-6
-                derivative = b - density(model, plan, found)[0]
-                bend = (density(model, plan, found - step)[0] - density(model, plan, found + step)[0]) / (2 * step)
-                found = found - derivative / bend
-        out.append(source.gaussian(found, plan.output))
-    return out
 
 
 def test_run_releases_that_point() -> None:

@@ -1,13 +1,8 @@
-"""What regression mechanisms draw, at every budget: run on data, then on a neighbour that gets the same answers.
-
-A mechanism is private through its draws alone. So with the answers of the first run the second must ask for the same
-noise and release the same point, and what the two ask for may lie apart by no more than the budget pays for.
-"""
+"""The printed epsilon of each step composes at every budget; records are read one at a time, in a random order."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,43 +15,11 @@ from dpmodel.as_printed.frank_wolfe import FrankWolfeAsPrinted
 from dpmodel.as_printed.stochastic_mirror_descent import STOCHASTIC_MIRROR_DESCENT
 from dpmodel.contract import Options
 from dpmodel.privacy import pure_composition_delta, zcdp_rho
-from dpmodel.regressions.model import PrivateRegression
-from dpmodel.regressions.rows import Rows
-from dpmodel.regressions.sets import L1Ball, L2Ball
+from dpmodel.regressions.sets import L2Ball
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 
 # Of few steps: what they draw is the same step for step, and plans take no time.
-
-
-def two(seed: int = 0) -> tuple[PrivateRegression, PrivateRegression]:
-    """A small regression, and the same with the first record's row and label at the opposite ends of their bounds.
-
-    With a ``seed`` bounds are unequal and of both signs, and the record moves between two random corners of them.
-    """
-    if seed:
-        return _lopsided(np.random.default_rng(seed))
-    rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (30, 2)), rng.uniform(-1, 1, 30)
-    X[0], y[0] = 1.0, -1.0
-    A, b = X.copy(), y.copy()
-    A[0], b[0] = 1.0, 1.0
-    one = regression(X, y, "squared", domain=L1Ball(2, 1.0), lower=-1, upper=1)
-    rows = Rows(((A, 0),), b, 2)
-    return one, replace(one, read=lambda: rows)
-
-
-def _lopsided(rng: np.random.Generator) -> tuple[PrivateRegression, PrivateRegression]:
-    low, high = -rng.uniform(0.1, 2.0, 3), rng.uniform(0.1, 2.0, 3)
-    label = (-float(rng.uniform(0.1, 1.0)), float(rng.uniform(0.5, 3.0)))
-    X, y = rng.uniform(low, high, (30, 3)), rng.uniform(*label, 30)
-    A, b = X.copy(), y.copy()
-    X[0], y[0] = np.where(rng.random(3) < 0.5, low, high), label[0]
-    A[0], b[0] = np.where(rng.random(3) < 0.5, low, high), label[1]
-    domain = L1Ball(3, float(rng.uniform(0.5, 2.0)))
-    one = regression(X, y, "squared", domain=domain, lower=low, upper=high, label=label)
-    rows = Rows(((A, 0),), b, 3)
-    return one, replace(one, read=lambda: rows)
 
 
 # --------------------------------------------------------------------------- the published choice's printed epsilon

@@ -11,11 +11,9 @@ import pytest
 import scipy.sparse as sp
 from descents import replayed
 from regressions import objective, regression
-from scipy.special import ndtr
 
 from dpmodel.as_printed.stochastic_mirror_descent import (
     STOCHASTIC_MIRROR_DESCENT,
-    Descent,
     applicable_rows,
     fresh_pattern,
     largest_epsilon,
@@ -152,31 +150,6 @@ def test_pattern_of_fresh_steps() -> None:
         lengths.append(pattern.size)
     # Variance of the number of draws: sum (k/n) / (1 - k/n)^2 = about 0.307 n; 20 runs, six standard deviations.
     assert abs(np.mean(lengths) - n * math.log(2)) < 6 * math.sqrt(0.307 * n / 20)
-
-
-# ---------------------------------------------------------------------- audit of the whole
-N = 250
-
-
-def releases(value: float, plan: Descent, runs: int, seed: int) -> np.ndarray:
-    """(runs,) what ``run`` releases in one dimension (hinge, |w| <= 1) if the first record is (value, 1) and all
-    others are 0: all runs at once."""
-    source = SeededSource(seed)
-    rng = np.random.default_rng(seed)
-    where = rng.integers(0, N, runs)  # place of the first record in the order
-    seen = np.zeros(runs, dtype=int)
-    live = np.ones(runs, dtype=bool)
-    w, total = np.zeros(runs), np.zeros(runs)
-    for _ in range(plan.steps):
-        fresh = live & (ndtr(source.gaussian(np.zeros(runs), 1.0)) < 1 - seen / N)
-        total += fresh * w
-        g = np.where(fresh & (seen == where) & (value * w < 1), -value, 0.0)
-        seen += fresh
-        w = np.where(live, np.clip(w - plan.rate * source.gaussian(g, plan.sigma), -1, 1), w)
-        live = live & (seen < plan.fresh)
-        if not live.any():
-            break
-    return np.clip(total / plan.fresh, -1, 1)
 
 
 # ---------------------------------------------------------------------- forecast
