@@ -12,6 +12,7 @@ from dpmodel.contract import Feasibility, Options
 from dpmodel.errors import SpecificationError
 from dpmodel.numerics.cone_program import installed_solvers
 from dpmodel.privacy import validate_privacy
+from dpmodel.text import number
 
 
 def basic_options(
@@ -129,3 +130,18 @@ def finite_number(name: str, value: Any) -> float | None:
         pass
     shown = repr(value) if isinstance(value, str | float | bool) else type(value).__name__
     raise SpecificationError(f"{name}={shown}", why=f"{name} is a finite number", remedy=f"{name}=0.1, say")
+
+
+def checked_clip(clip: Any) -> float:
+    """``clip`` as a positive number, inf for None.
+
+    Raises
+    ------
+    SpecificationError
+        For anything that is not a positive number between 1e-100 and 1e100: noise to hide others cannot be drawn.
+    """
+    value = finite_number("clip", clip)
+    if value is not None and not 1e-100 <= value <= 1e100:
+        why = "derivatives are cut to [-clip, clip], and noise is drawn for sizes from 1e-100 to 1e100"
+        raise SpecificationError(f"clip={number(value)}", why=why, remedy="clip=1.0, say")
+    return math.inf if value is None else value

@@ -8,33 +8,28 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import cvxpy as cp
 
 from dpmodel.compile.bridge import forget_cached_forms, forget_solution
-from dpmodel.compile.form import public_key
-from dpmodel.compile.refusals import warn_of_leaves, warn_of_no_private
-from dpmodel.compile.written import model_html, model_latex, model_text
+from dpmodel.compile.refusals import warn_of_leaves
+from dpmodel.compile.written import model_html, model_latex, model_line, model_text
 from dpmodel.contract import AllBut, Exact, Model, Options, Penalty, Search, Target
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
-from dpmodel.marks.private import Private
-from dpmodel.memo import latest
-from dpmodel.options import checked_solver_options
+from dpmodel.options import checked_clip
 from dpmodel.privacy import Budget
-from dpmodel.programs.classifier import Classification
-from dpmodel.programs.expressions import ExpressionTree, expression_tree
-from dpmodel.regressions.build import checked_clip
-from dpmodel.release import Accuracy, Guarantee, Release, values_of
-from dpmodel.show.explain import Explanation, explain, refusal
-from dpmodel.show.feasible_set import feasible_picture
-from dpmodel.solve.execute import Executed, execute, refuse_misplaced
+from dpmodel.release import Release
+from dpmodel.solve.execute import Executed, execute, refuse_misplaced, solve_public
 from dpmodel.solve.plan import Plan
 from dpmodel.solve.planner import Compared, make_plan
 from dpmodel.solve.progress import shown
 from dpmodel.solve.registry import AnyMechanism, family_of
-from dpmodel.solve.wall import check_budget
-from dpmodel.text import shortened
+
+if TYPE_CHECKING:
+    from dpmodel.programs.classifier import Classification
+    from dpmodel.programs.expressions import ExpressionTree
+    from dpmodel.show.explain import Explanation
 
 Feasible = str | AllBut | Exact
 Goal = str | Target | Search | Penalty
@@ -89,17 +84,14 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self.facts: dict[str, tuple[Hashable, Any]] = {}
         self._release: Release | None = None
         self.last_plan: Plan | None = None  # of the last ``solve`` that came as far as a plan
-        self._warned: set[int] = set()
+        self.warned: set[int] = set()
 
     # ------------------------------------------------------------------ what it is
     def __str__(self) -> str:
         return model_text(self)
 
     def __repr__(self) -> str:
-        private = ", ".join(p.name() for p in self.parameters() if isinstance(p, Private))
-        aim = "minimises" if isinstance(self.objective, cp.Minimize) else "maximises"
-        rows = f"{len(self.constraints)} constraint{'s' * (len(self.constraints) != 1)}"
-        return f"<Problem: {aim} under {rows}; private: {shortened(private) or 'nothing'}>"
+        return model_line(self)
 
     def _repr_latex_(self) -> str:
         return model_latex(self)
@@ -140,7 +132,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         UnsupportedModelError
             For problems that are not convex or not DPP, and regressions with a term that is not recognised.
         """
-        classification: Classification = self._family().classified(self)
+        classification: Classification = family_of(self).classified(self)
         return classification
 
     @_alone
@@ -193,10 +185,14 @@ class Problem(cp.Problem):  # type: ignore[misc]
         tree : the expression tree instead, node by node with shape, sign, curvature and sensitivity, and the first node
             that breaks a rule; also for a model that is refused.
         """
+        from dpmodel.show.explain import explain, refusal
+
         if tree:
+            from dpmodel.programs.expressions import expression_tree
+
             by_record = False
             with contextlib.suppress(DPModelError):  # a model that is refused has a tree too
-                by_record = self._family().by_record
+                by_record = family_of(self).by_record
             return expression_tree(self, regression=by_record)
         plan = self.last_plan if self._release is not None else None
         unplanned: dict[str, Any] = {}
@@ -206,7 +202,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             except (ImpossibilityError, InfeasibleError, UnsupportedModelError) as error:
                 plan, unplanned = None, {"unplanned": refusal(error)}
         choice = None if plan is None else plan.explain()
-        return replace(explain(self, self._family(), self._release), choice=choice, **unplanned)
+        return replace(explain(self, family_of(self), self._release), choice=choice, **unplanned)
 
     @_alone
     def plot(self, epsilon: float | None = None, delta: float = 0.0, *, ax: Any = None, **options: Any) -> Any:
@@ -236,9 +232,12 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 why=f"this is a {model.words}",
                 remedy="release.plot_values() and plan.plot()",
             )
+
         solved = epsilon is None and self._release is not None
         plan = self.plan(epsilon, delta, **options) if epsilon is not None else self.last_plan if solved else None
         chosen, planned = (None, None) if plan is None else (plan.chosen, plan.options)
+        from dpmodel.show.feasible_set import feasible_picture
+
         return feasible_picture(model, chosen, planned, self._release, ax)
 
     # ------------------------------------------------------------------ solving
@@ -311,19 +310,17 @@ class Problem(cp.Problem):  # type: ignore[misc]
             model = self._model(solver)
             compiled = time.perf_counter() - started
             if model.is_public:
-                check_budget(budget)
-                given = epsilon is not None or budget is not None
-                if given and not any(isinstance(parameter, Private) for parameter in self.parameters()):
-                    warn_of_no_private()
-                self._forget()
-                return self._solve_public(model, solver, checked_solver_options(solver_options))
+                given = {"epsilon": epsilon, "budget": budget, "solver": solver, "solver_options": solver_options}
+                self._release = solve_public(self, model, self._forget, **given)
+                return self._release.value
             arguments: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "beta": beta, "feasibility": feasibility}
             arguments |= {"solver": solver, "solver_options": solver_options, "mechanism": mechanism, "goal": goal}
             model, options = model.check(Options(**arguments))
 
             def announce(plan: Plan) -> None:
                 self.last_plan = plan
-                self._warn_of_leaves(self._family())  # again: a value given after compiling may share memory
+                # Again: a value given after compiling may share memory.
+                warn_of_leaves(self, by_record=family_of(self).by_record)
                 if verbose:
                     print(self.classify(), plan, sep="\n\n")
 
@@ -366,40 +363,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._release = None
         forget_solution(self)
 
-    def _solve_public(self, model: Model, solver: str | None, options: Mapping[str, Any] | None) -> float | None:
-        """Nothing private reaches c, b or A: solve as CVXPY does and say so. Nothing is read, nothing is spent."""
-        if not any(isinstance(parameter, Private) for parameter in self.parameters()):
-            super().solve(solver=solver, **dict(options or {}))
-            note = "nothing is private: solved as CVXPY does, without noise"
-        else:  # CVXPY would ask for the values of private parameters that the solution does not depend on
-            note = model.solve_public(solver, options)
-        self._release = Release(
-            mechanism="none",
-            guarantee=Guarantee(0.0, 0.0, record="nothing in this problem is private"),
-            accuracy=Accuracy(alpha=0.0, beta=0.0, proved=True, statement="solved exactly"),
-            status=str(self.status),
-            value=None if self._value is None else float(self._value),
-            variables={k: v for k, v in values_of(self).items() if v is not None},
-            notes=(note,),
-        )
-        return self._release.value
-
-    def _family(self) -> type[Model]:
-        """The family that it is of."""
-
-        def found() -> type[Model]:
-            family = family_of(self)
-            self._warn_of_leaves(family)
-            return family
-
-        return latest(self, "family", public_key(self), found)
-
     def _model(self, solver: str | None = None) -> Model:
         """Its model at the present values of public parameters. ``solver`` : of public questions."""
-        return self._family().of(self, solver)
-
-    def _warn_of_leaves(self, family: type[Model]) -> None:
-        warn_of_leaves(self, self._warned, by_record=family.by_record)
+        return family_of(self).of(self, solver)
 
     # ------------------------------------------------------------------ CVXPY's own arithmetic keeps the class
     def copy(self, args: list[Any] | None = None, id_objects: dict[int, Any] | None = None) -> Problem:
@@ -409,7 +375,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             return found
         objective, constraints = args if args is not None else (self.objective, self.constraints)
         new = Problem(objective, constraints, clip=self.clip)
-        new._warned = set(self._warned)  # the same leaves
+        new.warned = set(self.warned)  # the same leaves
         return new
 
     def get_data(self) -> list[Any]:

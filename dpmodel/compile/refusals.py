@@ -172,18 +172,18 @@ def _roots(problem: cp.Problem) -> Iterator[tuple[str, Any]]:
 _hinted = False
 
 
-def warn_of_leaves(problem: cp.Problem, warned: set[int], *, by_record: bool) -> None:
+def warn_of_leaves(problem: Any, *, by_record: bool) -> None:
     """Warn of public numbers in the memory of a private value; once a process, hint at constants of a private shape.
 
     Numbers are not compared: a warning that depends on them would tell something. CVXPY copies arrays that enter as
     constants (not pandas' columns, and not values of parameters), so most forgotten ones show by their shape alone, as
     do most public ones: a hint that came with each of these would not be read.
 
-    ``warned`` : ids of leaves that were warned of already; it grows. ``by_record`` : whether row i of a private
+    ``problem.warned`` : ids of leaves that were warned of already; it grows. ``by_record`` : whether row i of a private
     parameter is record i, as in regressions: then constants of as many rows are hinted at, such as labels that were not
     marked.
     """
-    private = [p for p in problem.parameters() if isinstance(p, Private)]
+    private, warned = [p for p in problem.parameters() if isinstance(p, Private)], problem.warned
     for leaf in (*problem.constants(), *problem.parameters()):
         if id(leaf) in warned or leaf.size < 2 or isinstance(leaf, Private) or leaf.sparse_idx is not None:
             continue

@@ -15,7 +15,7 @@ import cvxpy as cp
 import numpy as np
 
 from dpmodel.marks.private import Private
-from dpmodel.text import cell_text, escaped, number, wrapped
+from dpmodel.text import cell_text, escaped, number, shortened, wrapped
 
 # How tightly a piece binds: sums, products, powers and transposes, single symbols.
 _SUM, _PRODUCT, _POWER, _WHOLE = range(4)
@@ -359,6 +359,14 @@ def model_latex(problem: cp.Problem) -> str:
     lines += [rf"& {told} & &" for told in _declared(problem, _SETS, LATEX)]
     body = " \\\\\n".join(lines)
     return f"$$\\begin{{aligned}}\n{body}\n\\end{{aligned}}$$"
+
+
+def model_line(problem: Any) -> str:
+    """A line on the problem."""
+    private = ", ".join(p.name() for p in problem.parameters() if isinstance(p, Private))
+    aim = "minimises" if isinstance(problem.objective, cp.Minimize) else "maximises"
+    rows = f"{len(problem.constraints)} constraint{'s' * (len(problem.constraints) != 1)}"
+    return f"<Problem: {aim} under {rows}; private: {shortened(private) or 'nothing'}>"
 
 
 def model_text(problem: cp.Problem) -> str:

@@ -16,7 +16,6 @@ from dpmodel.compile.affine_map import ThetaBlock
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.records import DEFAULT_RECORDS, record_words, refuse_unnamed
 from dpmodel.memo import key_of
-from dpmodel.options import finite_number
 from dpmodel.programs.classifier import Cell, Classification
 from dpmodel.regressions.features import Features, Label, RowBounds
 from dpmodel.regressions.model import PrivateOutputs, PrivateRegression
@@ -25,27 +24,11 @@ from dpmodel.regressions.read import Outputs, Recognised
 from dpmodel.regressions.read_sets import ConvexSet, domain_of
 from dpmodel.regressions.rows import reader, reader_of_all
 from dpmodel.regressions.sets import Domain
-from dpmodel.text import number
 
 _NORMS = (1.0, 2.0, math.inf)
 _KEYS = ("l1", "l2", "linf")
 # Norms are sums of squares, which vanish or overflow outside this range.
 _LEAST, _MOST = 1e-100, 1e100
-
-
-def checked_clip(clip: Any) -> float:
-    """``clip`` as a positive number, inf for None.
-
-    Raises
-    ------
-    SpecificationError
-        For anything that is not a positive number between 1e-100 and 1e100: noise to hide others cannot be drawn.
-    """
-    value = finite_number("clip", clip)
-    if value is not None and not _LEAST <= value <= _MOST:
-        why = f"derivatives are cut to [-clip, clip], and noise is drawn for sizes from {_LEAST:g} to {_MOST:g}"
-        raise SpecificationError(f"clip={number(value)}", why=why, remedy="clip=1.0, say")
-    return math.inf if value is None else value
 
 
 def regression_of(recognised: Recognised | Outputs, clip: float, problem: Any) -> PrivateRegression | PrivateOutputs:

@@ -19,7 +19,7 @@ from dpmodel.forecast import ExcessRisk
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
 from dpmodel.memo import cached, latest
-from dpmodel.options import public_options
+from dpmodel.options import checked_clip, public_options
 from dpmodel.programs.classifier import Classification
 from dpmodel.regressions.features import RowBounds
 from dpmodel.regressions.losses import Loss
@@ -71,7 +71,7 @@ class AnyRegression(Model):
 
     @classmethod
     def of(cls, problem: Any, solver: str | None = None) -> AnyRegression:
-        from dpmodel.regressions.build import checked_clip, regression_of
+        from dpmodel.regressions.build import regression_of
 
         found = cls.recognise(problem)
         assert found is not None

@@ -8,15 +8,21 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import cvxpy as cp
+
+from dpmodel.compile.refusals import warn_of_no_private
 from dpmodel.contract import STOPPED, Model, Options, Ran
 from dpmodel.errors import NoGuaranteeWarning, SpecificationError
 from dpmodel.forecast import Forecast
 from dpmodel.marks.rows import watched
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
 from dpmodel.numerics.solvers import SOLVER_ERROR
-from dpmodel.privacy import Budget, NoiseSource, noise_source
+from dpmodel.options import checked_solver_options
+from dpmodel.privacy import Budget, noise_source
+from dpmodel.release import Accuracy, Guarantee, Release, private_parameters, values_of
 from dpmodel.solve.plan import Plan
 from dpmodel.solve.planner import make_plan
 from dpmodel.solve.progress import Report, shown
@@ -65,9 +71,8 @@ def refuse_misplaced(function: Callable[..., Any], positional: Mapping[str, Any]
                 why=f"the first arguments of {function.__name__} are epsilon and delta",
                 remedy=f"{function.__name__}(epsilon=1.0, {right})",
             )
-    parameters = inspect.signature(function).parameters if unknown else ()
-    own = [name for name in parameters if name not in ("self", "unknown")]
     for name, value in unknown.items():
+        own = [name for name in inspect.signature(function).parameters if name not in ("self", "unknown")]
         shown = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
         near = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else difflib.get_close_matches(name, own, 1, 0.8)
         if name in _CVXPYS:
@@ -131,8 +136,8 @@ def execute(
     rng: Any = None,
     progress: Any = None,
     verbose: bool = False,
-    announce: Callable[[Plan], None] = lambda plan: None,
-    charged: Callable[[Executed], None] = lambda standing: None,
+    announce: Callable[[Plan], None] | None = None,
+    charged: Callable[[Executed], None] | None = None,
 ) -> Executed:
     """Plan, charge, run, in this order; nothing private is read before the charge.
 
@@ -157,76 +162,96 @@ def execute(
     check_budget(budget)
     source = noise_source(rng if model.reads else None)
     with shown(progress, verbose and model.reads) as report:
-        return _executed(model, options, mechanism, label, budget, source, report, announce, charged)
+        started = time.perf_counter()
+        plan = make_plan(model, options, mechanism, report=report)
+        name = plan.chosen.mechanism
+        algorithm: Any = by_name(name, model.kind) if plan._algorithm is None else plan._algorithm
+        model.ready(plan.chosen, algorithm.serves)
+        seconds = time.perf_counter() - started
+        if announce is not None:
+            announce(plan)
+        if plan._first:
+            # What would help takes more plans, so it is left to those who ask.
+            more = plan._forecaster is not None and plan._forecaster.without_answer(plan)
+            words = f"{plan._first}{'; plan(...) with the same arguments tells what would help' if more else ''}"
+            warnings.warn(words, NoGuaranteeWarning, stacklevel=users_line())
+        forecast = plan.chosen.forecast
+        assert forecast is not None
+        spends = f" (epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)} charged)"
+        spends = "" if forecast.spends_nothing else spends
+
+        def run(told: Report) -> Any:
+            # How many passes a mechanism makes may be found in the data (a search, a certificate), so that of the
+            # passes between two of its own steps, whose number is public, only the first is told.
+            told_since, telling = False, False
+
+            def step(stage: str, done: float) -> None:
+                nonlocal told_since
+                told_since = False
+                told(f"{stage}{spends}", done)
+
+            def passes(block: int, count: int) -> None:
+                nonlocal told_since, telling
+                if block == 0:
+                    telling, told_since = not told_since, True
+                if telling:
+                    told(f"a pass over {count} blocks{spends}", block / count)
+
+            with watched(passes):
+                return model.checked(algorithm.run(model, options, source, step))
+
+        spent = "nothing was spent" if forecast.spends_nothing else "the budget of this solve is spent"
+        stopped = model.stopped(STOPPED, f"the run ended with an error; {spent}")
+        standing = Executed(plan, stopped, None, seconds, source.is_private, report)
+        outcome, failure = charge_then_run(
+            run,
+            name=name,
+            budget=budget,
+            epsilon=forecast.epsilon,
+            delta=forecast.delta,
+            label=f"{label} by {name}",
+            report=report,
+            charged=None if charged is None else partial(charged, standing),
+            public=not model.reads,
+        )
+        if isinstance(failure, SolverFailure):
+            outcome = model.stopped(SOLVER_ERROR, f"{failure.what}; {spent}")
+            failure = None if outcome is not None else failure
+        elif failure is not None:
+            outcome = stopped
+        return Executed(plan, outcome, failure, seconds, source.is_private, report)
 
 
-def _executed(
+def solve_public(
+    problem: Any,
     model: Model,
-    options: Options,
-    mechanism: str | AnyMechanism,
-    label: str,
-    budget: Budget | None,
-    source: NoiseSource,
-    report: Report,
-    announce: Callable[[Plan], None],
-    charged: Callable[[Executed], None],
-) -> Executed:
-    started = time.perf_counter()
-    plan = make_plan(model, options, mechanism, report=report)
-    name = plan.chosen.mechanism
-    algorithm: Any = by_name(name, model.kind) if plan._algorithm is None else plan._algorithm
-    model.ready(plan.chosen, algorithm.serves)
-    seconds = time.perf_counter() - started
-    announce(plan)
-    if plan._first:
-        # What would help takes more plans, so it is left to those who ask.
-        more = plan._forecaster is not None and plan._forecaster.without_answer(plan)
-        words = f"{plan._first}{'; plan(...) with the same arguments tells what would help' if more else ''}"
-        warnings.warn(words, NoGuaranteeWarning, stacklevel=users_line())
-    forecast = plan.chosen.forecast
-    assert forecast is not None
-    spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)} charged"
+    forget: Callable[[], None],
+    *,
+    epsilon: Any,
+    budget: Any,
+    solver: Any,
+    solver_options: Any,
+) -> Release:
+    """Nothing private reaches c, b or A: solve as CVXPY does and say so. Nothing is read, nothing is spent.
 
-    def run(told: Report) -> Any:
-        # How many passes a mechanism makes may be found in the data (a search, a certificate), so that of the passes
-        # between two of its own steps, whose number is public, only the first is told.
-        told_since, telling = False, False
-
-        def say(stage: str, done: float) -> None:
-            told(stage if forecast.spends_nothing else f"{stage} ({spends})", done)
-
-        def step(stage: str, done: float) -> None:
-            nonlocal told_since
-            told_since = False
-            say(stage, done)
-
-        def passes(block: int, count: int) -> None:
-            nonlocal told_since, telling
-            if block == 0:
-                telling, told_since = not told_since, True
-            if telling:
-                say(f"a pass over {count} blocks", block / count)
-
-        with watched(passes):
-            return model.checked(algorithm.run(model, options, source, step))
-
-    spent = "nothing was spent" if forecast.spends_nothing else "the budget of this solve is spent"
-    stopped = model.stopped(STOPPED, f"the run ended with an error; {spent}")
-    standing = Executed(plan, stopped, None, seconds, source.is_private, report)
-    outcome, failure = charge_then_run(
-        run,
-        name=name,
-        budget=budget,
-        epsilon=forecast.epsilon,
-        delta=forecast.delta,
-        label=f"{label} by {name}",
-        report=report,
-        charged=lambda: charged(standing),
-        public=not model.reads,
+    ``forget`` drops an earlier solution, once what was given is checked."""
+    check_budget(budget)
+    options = checked_solver_options(solver_options)
+    private = private_parameters(problem)
+    if not private and not (epsilon is None and budget is None):
+        warn_of_no_private()
+    forget()
+    if not private:
+        cp.Problem.solve(problem, solver=solver, **options)
+        note = "nothing is private: solved as CVXPY does, without noise"
+    else:  # CVXPY would ask for the values of private parameters that the solution does not depend on
+        note = model.solve_public(solver, options)
+    return Release(
+        mechanism="none",
+        guarantee=Guarantee(0.0, 0.0, record="nothing in this problem is private"),
+        accuracy=Accuracy(alpha=0.0, beta=0.0, proved=True, statement="solved exactly"),
+        status=str(problem.status),
+        value=None if problem.value is None else float(problem.value),
+        variables={k: v for k, v in values_of(problem).items() if v is not None},
+        notes=(note,),
     )
-    if isinstance(failure, SolverFailure):
-        outcome = model.stopped(SOLVER_ERROR, f"{failure.what}; {spent}")
-        failure = None if outcome is not None else failure
-    elif failure is not None:
-        outcome = stopped
-    return Executed(plan, outcome, failure, seconds, source.is_private, report)

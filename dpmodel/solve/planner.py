@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 from dpmodel.contract import ARITHMETIC, Candidate, Model, Options, Progress, Verdict, no_progress
@@ -72,10 +73,7 @@ def make_plan(
         )
     everything = compare == "all" or as_printed
     load_entry_points()
-
-    def build() -> Plan:
-        return _plan(model, options, mechanism, everything, as_printed, report)
-
+    build = partial(_plan, model, options, mechanism, everything, as_printed, report)
     try:
         if not isinstance(mechanism, str):  # settings of its own need not be part of what makes it equal to another
             return build()
@@ -260,6 +258,9 @@ def _compared(
     none is predicted to help), or the public point is best, and plans tell what would help the others, those that were
     left are asked too.
     """
+    if len(mechanisms) == 1:
+        report(f"plan: forecast of {mechanisms[0].name}", 0.0)
+        return [model.capped(options, _candidate(mechanisms[0], model, options))]
     bounds = {} if everything else {each.name: _bound(each, model, options) for each in mechanisms}
     turns = sorted(mechanisms, key=lambda each: (bounds.get(each.name) or 0.0, each.serves.reads_nothing))
     found: dict[str, Candidate] = {}

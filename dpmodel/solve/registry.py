@@ -12,10 +12,13 @@ from importlib.metadata import entry_points
 from itertools import chain
 from typing import Any, ClassVar
 
+from dpmodel.compile.form import public_key
+from dpmodel.compile.refusals import warn_of_leaves
 from dpmodel.contract import Mechanism, Model, Outcome, Serves, Verdict
 from dpmodel.errors import SpecificationError
 from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.forecast import Forecast
+from dpmodel.memo import latest
 from dpmodel.options import nearest
 from dpmodel.programs.model import Program
 from dpmodel.programs.taxonomy import CELLS, Taxonomy
@@ -31,7 +34,8 @@ FAMILIES: tuple[type[Model], ...] = (Postprocessing, AnyRegression, Program)
 
 
 def family_of(problem: Any) -> type[Model]:
-    """The first of ``FAMILIES`` that recognises a ``Problem``.
+    """The first of ``FAMILIES`` that recognises a ``Problem``; kept with it while its public parameters stay. Warns of
+    what looks like private data among its public leaves.
 
     Raises
     ------
@@ -40,8 +44,13 @@ def family_of(problem: Any) -> type[Model]:
     UnsupportedModelError
         As ``Model.recognise``.
     """
+    return latest(problem, "family", public_key(problem), lambda: _first_that_recognises(problem))
+
+
+def _first_that_recognises(problem: Any) -> type[Model]:
     *first, last = FAMILIES
     family = next((each for each in first if each.recognise(problem) is not None), last)
+    warn_of_leaves(problem, by_record=family.by_record)
     if problem.clip is not None and not family.clips:
         raise SpecificationError(
             f"clip={problem.clip!r}",

@@ -56,7 +56,7 @@ def charge_then_run(
     delta: float,
     label: str,
     report: Report,
-    charged: Callable[[], None] = lambda: None,
+    charged: Callable[[], None] | None = None,
     public: bool = False,
     remedy: str = "another mechanism",
 ) -> tuple[T | None, BaseException | None]:
@@ -102,7 +102,8 @@ def charge_then_run(
             if payer is not None:
                 payer.charge(epsilon, delta, label=label)
             taken = True
-            charged()
+            if charged is not None:
+                charged()
             return run(guarded), None
         except BaseException as error:
             if not taken and not isinstance(error, _ENDINGS):
@@ -119,7 +120,8 @@ def charge_then_run(
     if not taken:
         if payer is None or not _charged(payer, before, (epsilon, delta, label)):
             raise failure
-        charged()
+        if charged is not None:
+            charged()
     return None, failure
 
 

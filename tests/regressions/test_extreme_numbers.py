@@ -13,8 +13,8 @@ from regressions import regression
 
 import dpmodel as dpm
 from dpmodel.contract import Options
+from dpmodel.options import checked_clip
 from dpmodel.privacy import SeededSource
-from dpmodel.regressions.build import checked_clip
 from dpmodel.regressions.descent import NoisyDescent
 from dpmodel.regressions.frank_wolfe import FrankWolfe
 from dpmodel.regressions.gaussian_frank_wolfe import GaussianFrankWolfe

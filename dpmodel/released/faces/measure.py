@@ -181,7 +181,7 @@ def measure(
     # One scalar variable: as many rows as entries, and few coefficients.
     equation = (expression == cp.Variable(name="measured")).set_label(_LABEL)
     problem = Problem(cp.Minimize(0), [equation])
-    warn_of_leaves(problem, set(), by_record=False)
+    warn_of_leaves(problem, by_record=False)
     plan = DirectMeasurement.of(lower(problem).affine)
     _refuse_unbounded(plan, loss.epsilon, loss.delta)
     if not plan.moves:
