@@ -15,7 +15,6 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from families import PORTFOLIO
-from families import verdict as verdict_of
 from replaying import Transcript
 from scipy.stats import norm
 
@@ -25,9 +24,6 @@ from dpmodel.marks.private import Private
 from dpmodel.programs import goals as routes
 from dpmodel.programs import nearly_feasible as engines
 from dpmodel.programs.nearly_feasible import NearlyFeasible
-from dpmodel.regressions import each_output
-from dpmodel.regressions.model import PrivateOutputs
-from dpmodel.solve.registry import KINDS
 
 SIZE, BUDGETS = 12, [(epsilon, delta) for epsilon in (0.3, 1.0, 8.0) for delta in (1e-6, 1e-2)]
 ENGINES = [each for each in PORTFOLIO if isinstance(each, NearlyFeasible)]
@@ -88,37 +84,6 @@ def test_delta_spent_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(routes, "design", twice)
     assert min(spent(each, "sides", 1.0, 1e-6) for each in ENGINES) > 1.4
-
-
-@pytest.mark.parametrize("mechanism", KINDS[PrivateOutputs].mechanisms, ids=lambda each: each.name)
-def test_outputs_add_up(mechanism: Any, outputs: int = 3) -> None:
-    """Regressions of several outputs: what each is asked with, by basic composition, or mu in squares."""
-    rng = np.random.default_rng(0)
-    X = Private(rng.uniform(-1, 1, (300, 2)) / 2, name="X", unit="row", bounds=[-1, 1], max_l2=1)
-    Y = Private(rng.uniform(-1, 1, (300, outputs)), name="Y", unit="row", bounds=[-1, 1], records=X.records)
-    W = cp.Variable((2, outputs), name="W")
-    made = dpm.Problem(cp.Minimize(cp.sum_squares(X @ W - Y) / 300), [cp.norm(W, axis=0) <= 1])._model(None)
-    options = Options(1.0, 1e-6)
-    if not verdict_of(mechanism, made, options).eligible:
-        return
-    share, found = mechanism._shared(made, options)
-    asked = [share] * len(made.parts)
-    assert len(asked) == outputs and len(found) == outputs
-    if each_output._composes(share, options):
-        mu = [1 / _sigma(each.epsilon, each.delta) for each in asked]
-        total = math.sqrt(sum(value**2 for value in mu))
-        assert delta_of(1 / total, 1.0, options.epsilon) <= options.delta * (1 + 1e-6)
-        return
-    assert sum(each.epsilon for each in asked) <= options.epsilon and sum(each.delta for each in asked) <= options.delta
-
-
-def _sigma(epsilon: float, delta: float) -> float:
-    """The least deviation of Gaussian noise for a change of 1, by bisection."""
-    low, high = 1e-3, 1e6
-    for _ in range(200):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if delta_of(middle, 1.0, epsilon) <= delta else (middle, high)
-    return high
 
 
 def test_bounded_noise_shares_delta_between_sides_and_coefficients() -> None:
