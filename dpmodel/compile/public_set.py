@@ -282,12 +282,6 @@ class PublicSet:
         high = upper if np.isfinite(upper) else self._maximise(unit, *box)
         return low, high
 
-    @property
-    def start(self) -> ConeSolution | None:
-        """Where HiGHS ended in ``weighted_norm``, if all rows are public and there was something to solve: programs
-        with another objective begin there. A public fact."""
-        return self.__dict__.get("vertex")
-
     def _maximise(self, objective: Floats, lower: Floats, upper: Floats, then: bool = False) -> float:
         """``then`` : whether a program with the same rows, if all are public, is solved afterwards."""
         ours = self._linear and not (self.program.boolean.size or self.program.integer.size)
@@ -308,7 +302,6 @@ class PublicSet:
         solution = self._least(-objective, lower, upper)
         if solution.status not in _OPTIMA or solution.value is None:  # a point at a solver's limit bounds nothing
             return np.inf
-        self.__dict__["vertex"] = solution if alike else None
         if alike and solution.x is not None and solution.status == OPTIMAL:
             self._learn(objective, solution.x)
         return -solution.value + _OPTIMA[solution.status] * (1 + abs(solution.value))

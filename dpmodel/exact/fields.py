@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dpmodel._types import Array, Integers, Mask
 from dpmodel.errors import SpecificationError
-from dpmodel.exact import entries
+from dpmodel.exact.arguments import grid_step, integers, matrix, no_floats, on_grid, rational, refused
 from dpmodel.exact.subspaces import Basis, Field, spanning_basis
 from dpmodel.marks.domain import EXACT_INTEGERS
 
@@ -86,7 +86,7 @@ class _Finite(Field):
                 why="a finite field has no small numbers, so rounding means nothing in it",
                 remedy="integers without a grid, or field=QQ",
             )
-        array = entries.matrix(data, what, self)
+        array = matrix(data, what, self)
         if array.dtype.kind == "f":
             raise self._floats(what)
         if array.dtype.kind in "OUS":
@@ -102,7 +102,7 @@ class _Finite(Field):
         return np.asarray(elements, dtype=np.int64)
 
     def _floats(self, what: str) -> SpecificationError:
-        return entries.refused(what, f"{self.name} has no floating-point numbers", "convert them to integers yourself")
+        return refused(what, f"{self.name} has no floating-point numbers", "convert them to integers yourself")
 
     def _plain(self, value: Any, what: str) -> int:
         if isinstance(value, numbers.Integral | np.bool_):
@@ -115,7 +115,7 @@ class _Finite(Field):
         own = self._from_flint(kind, value)
         if own is None:
             why = f"entries of type {kind} are no elements of {self.name}"
-            raise entries.refused(what, why, "integers 0 .. q - 1")
+            raise refused(what, why, "integers 0 .. q - 1")
         return own
 
     def _from_flint(self, kind: str, value: Any) -> int | None:
@@ -142,7 +142,7 @@ class PrimeField(_Finite):
     degree: int = 1
 
     def _reduced(self, array: Array, what: str) -> Integers:
-        return np.asarray(entries.integers(array) % self.order, dtype=np.int64)
+        return np.asarray(integers(array) % self.order, dtype=np.int64)
 
     def _from_flint(self, kind: str, value: Any) -> int | None:
         if kind == "nmod" and int(value.modulus()) == self.order:
@@ -232,7 +232,7 @@ class ExtensionField(_Finite):
 
     def _reduced(self, array: Array, what: str) -> Integers:
         if array.size and (int(array.min()) < 0 or int(array.max()) >= self.order):
-            raise entries.refused(what, f"elements of {self.name} are the integers 0 .. {self.order - 1}")
+            raise refused(what, f"elements of {self.name} are the integers 0 .. {self.order - 1}")
         return array.astype(np.int64)
 
     def _from_flint(self, kind: str, value: Any) -> int | None:
@@ -340,8 +340,8 @@ class Rationals:
         SpecificationError
             For floats without a grid, NaN, complex numbers, text that is no number, ragged rows. No value is shown.
         """
-        step = None if grid is None else entries.grid_step(grid)
-        array = entries.matrix(data, what, self)
+        step = None if grid is None else grid_step(grid)
+        array = matrix(data, what, self)
         if array.dtype.kind in "US" and step is not None:
             raise SpecificationError(
                 f"{what}: an array of text with a grid",
@@ -349,19 +349,19 @@ class Rationals:
                 remedy="lists, or an array of objects, in which every entry keeps its own type",
             )
         if array.dtype.kind in "biu" and (step is None or step.numerator == 1):  # integers are on such a grid
-            whole = entries.integers(array)
+            whole = integers(array)
             return _with(whole, 1, 1) if ones else whole
         if array.dtype.kind == "f":
             if step is None:
-                raise entries.no_floats(what)
-            whole = entries.on_grid(array, step, what)
+                raise no_floats(what)
+            whole = on_grid(array, step, what)
             return _with(whole, step.numerator, step.denominator) if ones else whole
         return _cleared(_fractions(array, step, what), ones)
 
     def fractions(self, data: Any, grid: Any = None, what: str = "vectors") -> Array:
         """(n, d) Fractions of ``data``, as ``exact_rows`` reads it, not scaled; the errors are the same."""
-        step = None if grid is None else entries.grid_step(grid)
-        return _fractions(entries.matrix(data, what, self).astype(object), step, what)
+        step = None if grid is None else grid_step(grid)
+        return _fractions(matrix(data, what, self).astype(object), step, what)
 
     def elements(self, rows: Any) -> Array:
         array = np.asarray(rows)
@@ -424,15 +424,15 @@ def _fractions(array: Array, step: Fraction | None, what: str) -> Array:
         whole = isinstance(value, int | np.integer) and abs(int(value)) <= EXACT_INTEGERS
         if isinstance(value, float | np.floating) or (whole and step is not None):
             if step is None:
-                raise entries.no_floats(what)
-            flat[i] = step * int(entries.on_grid(np.array([value]), step, what)[0])
+                raise no_floats(what)
+            flat[i] = step * int(on_grid(np.array([value]), step, what)[0])
             continue
         if isinstance(value, str | bytes | int):
             if value not in known:
-                known[value] = entries.rational(value, what)
+                known[value] = rational(value, what)
             flat[i] = known[value]
         else:
-            flat[i] = entries.rational(value, what)
+            flat[i] = rational(value, what)
     return out
 
 

@@ -24,14 +24,17 @@ from dpmodel.exact.arguments import (
     EXPECTED,
     each_of,
     expected_of,
+    integers,
     is_real,
+    matrix,
     not_finite,
     rank_of,
+    rational,
+    refuse_other_fields,
     require_levels,
     require_neighbors,
     share_of,
 )
-from dpmodel.exact.entries import integers, matrix, rational, refuse_other_fields
 from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors, VectorTask
 from dpmodel.exact.subspaces import ExactRows, Field
 from dpmodel.marks.domain import EXACT_INTEGERS, array_of

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.dataset.declared import Declared
-from dpmodel.marks.dataset.encoder import Encoder
+from dpmodel.marks.dataset.matrices import Encoder
 from dpmodel.marks.dataset.reading import placed
 from dpmodel.marks.dataset.table import computed
 

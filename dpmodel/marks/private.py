@@ -31,10 +31,9 @@ from dpmodel.marks.bounds import (
     within_norms,
 )
 from dpmodel.marks.layout import UNITS, Layout, Unit, canonical, layout_of, spread
-from dpmodel.marks.magnitude import sensitivity_bounds
 from dpmodel.marks.records import DEFAULT_RECORDS, Records
 from dpmodel.marks.rows import Limits, SourceRows
-from dpmodel.marks.values import checked_entries, checked_rows, limit_entries, limit_rows
+from dpmodel.marks.values import checked_entries, checked_rows, limit_entries, limit_rows, sensitivity_bounds
 from dpmodel.users_line import users_line
 
 Positions = Literal["public", "private"]

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers
 from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.numerics.array_program import Answer, ArrayProgram, ConeBlock, ConeKind, rows_of
-from dpmodel.numerics.solvers import SOLVER_ERROR, Vertex, ask, patience
+from dpmodel.numerics.solvers import SOLVER_ERROR, ask, patience
 
 
 @cache
@@ -64,8 +64,7 @@ class ConeProgram:
 @dataclass(frozen=True)
 class ConeSolution:
     """``status`` : "optimal", "infeasible" or "unbounded" (CVXPY's words), or ``SOLVER_ERROR`` when no solver had an
-    answer; ``x`` (n,), ``dual`` (m,) or None; ``notes`` : which solvers had none; ``vertex``, ``arrays`` : where HiGHS
-    ended in a linear program, and what it was given."""
+    answer; ``x`` (n,), ``dual`` (m,) or None; ``notes`` : which solvers had none."""
 
     status: str
     value: float | None
@@ -74,8 +73,6 @@ class ConeSolution:
     seconds: float
     slack: float = 0.0
     notes: tuple[str, ...] = ()
-    vertex: Vertex | None = None
-    arrays: _Arrays | None = None
 
     @property
     def solved(self) -> bool:
@@ -91,7 +88,6 @@ def solve_cone_program(
     weights: Any = None,
     solver: str | None = None,
     options: Mapping[str, Any] | None = None,
-    start: ConeSolution | None = None,
 ) -> ConeSolution:
     """Solve a cone program. Every answer of a solver is handled, and none raises: after one that has no answer (or an
     exception) the next of ``_solvers`` is asked, and at the end the status is ``SOLVER_ERROR``.
@@ -104,26 +100,20 @@ def solve_cone_program(
     weights : (m x n) sparse W; adds ``W @ |x|`` to the left side of the rows (robust rows).
     solver, options : as CVXPY's; by default HiGHS for linear programs, else what CVXPY chooses: SCS where matrices are
         semidefinite, Clarabel for other cones.
-    start : a solution of this program with another objective, from whose ``vertex`` HiGHS begins.
     """
     lower, upper = program.lower, program.upper
     if (lower > upper + 1e-9 * (1 + np.abs(lower))).any():
         return ConeSolution(str(cp.INFEASIBLE), None, None, None, 0.0)  # solvers take no crossed bounds
     started = time.perf_counter()
-    vertex, arrays = (None, None) if start is None else (start.vertex, start.arrays)
-    if arrays is None:
-        arrays = _in_arrays(program, direction, slack_limit, minimise_slack, weights)
-    else:
-        assert direction is None and weights is None  # it is the same program
-        arrays = replace(arrays, program=replace(arrays.program, c=program.c))
+    arrays = _in_arrays(program, direction, slack_limit, minimise_slack, weights)
     mute: list[str] = []
     attempts: list[tuple[str | None, dict[str, Any]]] = [(each, {}) for each in _solvers(program, solver)]
     attempts[0] = attempts[0][0], dict(options or {})
     quick = None
     if attempts[0] == (cp.HIGHS, {}) and solver is None and arrays.program.continuous:
-        quick = _quick(arrays.program, vertex)
+        quick = _quick(arrays.program)
     for each, own in attempts:
-        answer, quick = quick or ask(arrays.program, each, own, vertex), None
+        answer, quick = quick or ask(arrays.program, each, own), None
         # A limit that the user set is kept; a solver's own is a reason to ask another.
         mine = answer.status == cp.USER_LIMIT and answer.x is None and not own
         if answer.status != SOLVER_ERROR and not mine:
@@ -138,14 +128,13 @@ def solve_cone_program(
     point = answer.x[: program.c.size]
     used = float(answer.x[program.c.size]) if direction is not None else 0.0
     value = float(program.c @ point + program.d)
-    dual, kept = arrays.dual(answer), None if answer.vertex is None else arrays
-    return ConeSolution(answer.status, value, point, dual, seconds, used, notes, answer.vertex, kept)
+    return ConeSolution(answer.status, value, point, arrays.dual(answer), seconds, used, notes)
 
 
-def _quick(program: ArrayProgram, vertex: Vertex | None) -> Answer | None:
+def _quick(program: ArrayProgram) -> Answer | None:
     """What HiGHS says of a linear program within some steps, else the optimum from another solver. Nothing but that is
     taken from it: it calls empty sets with a ray unbounded, and programs of numbers of many sizes empty."""
-    answer = ask(program, cp.HIGHS, patience(program.R), vertex)
+    answer = ask(program, cp.HIGHS, patience(program.R))
     if answer.status != cp.USER_LIMIT or answer.x is None:
         return answer
     answer = ask(program, cp.CLARABEL, {})

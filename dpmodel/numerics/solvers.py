@@ -1,9 +1,9 @@
-"""The solvers that take a program in arrays: straight (HiGHS, Clarabel) or through CVXPY (OSQP, SCS and all others).
+"""The solvers that take a program in arrays: straight (HiGHS, Clarabel) or through CVXPY (all others).
 
 What comes out is the same by either way: CVXPY's words for the status, and multipliers with its signs. The straight
 way leaves out CVXPY's compiling, which takes longer than HiGHS does on most linear programs. Options that are CVXPY's
 own (``verbose``, ``warm_start``) or that a table here does not know, and other solvers, go through CVXPY. Clarabel is
-given sums of squares as such (``squares.py``).
+given sums of squares as such (``array_program.squares``).
 
 Every number here is public or released, so all of it is post-processing.
 """
@@ -14,7 +14,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import cvxpy as cp
@@ -25,8 +25,7 @@ import scipy.sparse as sp
 from highspy._core import _Highs
 
 from dpmodel._types import Floats, Integers
-from dpmodel.numerics.array_program import Answer, ArrayProgram
-from dpmodel.numerics.squares import squares
+from dpmodel.numerics.array_program import Answer, ArrayProgram, squares
 
 # CVXPY's word for it, in solutions and releases: no solver that was tried had an answer.
 SOLVER_ERROR = str(cp.SOLVER_ERROR)
@@ -42,15 +41,10 @@ _WITH_POINT = frozenset((cp.OPTIMAL, cp.OPTIMAL_INACCURATE, cp.USER_LIMIT))
 _ROOT = math.sqrt(2.0)
 
 
-def ask(program: ArrayProgram, solver: str | None, options: Mapping[str, Any], start: Vertex | None = None) -> Answer:
-    """One attempt. Exceptions, and statuses and points that say nothing, come out as ``SOLVER_ERROR``.
-
-    ``start`` : the ``vertex`` of the answer to a program with the same rows and bounds, for HiGHS.
-    """
+def ask(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
+    """One attempt. Exceptions, and statuses and points that say nothing, come out as ``SOLVER_ERROR``."""
     way = _straight(program, solver, options) or _by_cvxpy
     try:
-        if way is _by_highs and start is not None and options.keys() <= {_STEPS_LIMIT}:
-            way = partial(_from_vertex, start)
         answer = way(program, solver, options)
     except Exception:  # the interfaces of solvers raise more than cp.SolverError
         return Answer(SOLVER_ERROR)
@@ -178,43 +172,8 @@ def _by_highs(program: ArrayProgram, solver: str | None, options: Mapping[str, A
     return _told(program, *_run_highs(program, {**at_once, **options}))
 
 
-class Vertex:
-    """Where HiGHS ended in a program: its ``basis``, and for one more run with another objective HiGHS itself, which
-    has the rows still. Later runs begin with the basis alone, and so not where that run ended."""
-
-    def __init__(self, program: ArrayProgram, highs: highspy.Highs) -> None:
-        self.basis, self._program, self._highs = highs.getBasis(), program, highs
-
-    def begin(self, program: ArrayProgram) -> highspy.Highs:
-        """HiGHS with this program, at this vertex if its rows and bounds are the same."""
-        same = all(getattr(program, name) is getattr(self._program, name) for name in _POLYHEDRON)
-        highs = (same and vars(self).pop("_highs", None)) or _passed(program)
-        highs.clearSolver()  # all but the program, or the first run would not go the way of later ones
-        highs.changeColsCost(program.size, np.arange(program.size, dtype=np.int32), program.c)
-        highs.setBasis(self.basis)
-        return highs
-
-
-_POLYHEDRON = ("R", "low", "high", "lower", "upper")
-
-
-def _from_vertex(start: Vertex, program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
-    """The primal simplex method from a vertex of the same polyhedron; anew where the optimum is far from it."""
-    # As many steps as rows, or a hundred: where more are needed, beginning anew is quicker.
-    steps = _PRIMAL | _SCALED_ANEW | {_STEPS_LIMIT: max(program.R.shape[0], 100)}
-    highs, status = _run_highs(program, steps, start)
-    return _told(program, highs, status) if status == cp.OPTIMAL else _by_highs(program, solver, options)
-
-
-# By the largest entry of each column. HiGHS keeps scales, which depend on the last objective, until it is given another
-# strategy.
-_SCALED_ANEW = {"simplex_scale_strategy": 4}
-
-
-def _run_highs(
-    program: ArrayProgram, options: Mapping[str, Any], start: Vertex | None = None
-) -> tuple[highspy.Highs, str]:
-    highs = _passed(program) if start is None else start.begin(program)
+def _run_highs(program: ArrayProgram, options: Mapping[str, Any]) -> tuple[highspy.Highs, str]:
+    highs = _passed(program)
     set_options(highs, {**(CONTINUOUS if program.continuous else {}), **options})
     highs.run()
     return highs, _HIGHS_SAYS.get(highs.getModelStatus().name, SOLVER_ERROR)
@@ -240,7 +199,7 @@ def _told(program: ArrayProgram, highs: highspy.Highs, status: str) -> Answer:
     if x.size != program.size:
         return Answer(SOLVER_ERROR)
     rows = -np.array(found.row_dual, dtype=np.float64) if program.continuous and found.dual_valid else None
-    return Answer(status, x, rows, np.zeros(0), Vertex(program, highs) if program.continuous else None)
+    return Answer(status, x, rows, np.zeros(0))
 
 
 # ---------------------------------------------------------------------- Clarabel

@@ -523,7 +523,7 @@ def solve_released(
     give way as ``give_way`` says. ``unit`` : (m,) public, in what multiples of it; equal for all by default."""
     private = model.form.private_rows
     solve = partial(solve_cone_program, solver=options.solver, options=options.solver_options, weights=weights)
-    solution = solve(program, start=None if private.any() else model.public.start)
+    solution = solve(program)
     stays = not (may_give_way and private.any())
     without_point = "infeasible" in solution.status or solution.status == SOLVER_ERROR
     if solution.solved or not without_point or stays:

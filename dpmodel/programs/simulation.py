@@ -21,7 +21,7 @@ from dpmodel.compile.public_set import base_program
 from dpmodel.contract import Candidate, Options
 from dpmodel.errors import NotPrivateWarning, SpecificationError
 from dpmodel.forecast import Forecast, Violation
-from dpmodel.marks.magnitude import scale_units
+from dpmodel.marks.values import scale_units
 from dpmodel.memo import cached
 from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import PublicGenerator, SeededSource, public_generator

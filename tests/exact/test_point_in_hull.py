@@ -13,7 +13,7 @@ import pytest
 from hull_membership import in_hull
 
 from dpmodel.errors import SpecificationError, UnsupportedModelError
-from dpmodel.exact.entries import matrix
+from dpmodel.exact.arguments import matrix
 from dpmodel.exact.inputs import _positions
 from dpmodel.exact.tukey_depth import TUKEY_DEPTH
 from dpmodel.linalg import point_in_hull as _point_in_hull

@@ -115,7 +115,7 @@ def test_a_large_matrix_is_copied_once(given: dict[str, Any]) -> None:
 
 
 def blocks_forced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpmodel.marks.magnitude._BLOCK", 5)
+    monkeypatch.setattr("dpmodel.marks.values._BLOCK", 5)
     monkeypatch.setattr("dpmodel.marks.values._BLOCK", 5)
 
 

@@ -12,9 +12,8 @@ import pytest
 import dpmodel as dpm
 from dpmodel.compile.public_set import base_program
 from dpmodel.numerics import solvers
-from dpmodel.numerics.array_program import ArrayProgram
+from dpmodel.numerics.array_program import ArrayProgram, squares
 from dpmodel.numerics.cone_program import ConeProgram, _in_arrays, solve_cone_program
-from dpmodel.numerics.squares import squares
 
 RNG = np.random.default_rng(0)
 F, SHIFT = RNG.normal(size=(7, 6)), RNG.normal(size=7)

@@ -10,7 +10,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.marks.dataset import aggregates, matrices
 from dpmodel.marks.dataset.aggregates import Means
 from dpmodel.marks.dataset.declared import Declared, refuse_unknown
-from dpmodel.marks.dataset.encoder import Term
+from dpmodel.marks.dataset.matrices import Term
 from dpmodel.marks.dataset.open_table import open_table, scan_file
 from dpmodel.marks.dataset.table import People, Table, is_positive
 from dpmodel.marks.domain import Domain, Outside
