@@ -348,7 +348,6 @@ def feasible_point(
         for the binary fractions they are.
     b : (n,) or one number for all rows. None: zeros, and x is a direction: x = 0 is no answer (unless a public
         right-hand side is not zero).
-    epsilon, delta : the budget.
     margin : a public promise that the system has room, in one of two forms. A number rho0 in (0, 1]: with rows
         ``(b_i, -a_i)`` (``-a_i`` without b) scaled to unit norm, some unit vector z, which satisfies the public
         constraints, has ``row_i z >= rho0`` for all i. Or ``dict(radius=r, within=R)``: all points within r of some
@@ -360,12 +359,8 @@ def feasible_point(
     nonneg : whether x >= 0 (standard form).
     bound : U, where all private numbers are integers and at most U in size, which is public, and checked. Such systems
         need no margin (``dp-lp``): equations may hide in them.
-    neighbors : "replace-one" (their number is public) or "add-remove" (one row more or less; their number is private).
-    budget : a ``Budget`` to charge.
-    expected : a public guess of the number of rows, for forecasts under "add-remove"; never taken from A.
-    beta : probability with which the accuracy statement may fail.
-    mechanism : "auto" for the plan's choice, a mechanism's name, or an object with settings of its own.
-    rng : a seed, for tests only and not private. ``progress`` : True, or a function (stage, share done).
+
+    The other arguments are those of ``span``.
 
     Returns
     -------
@@ -375,7 +370,7 @@ def feasible_point(
     ------
     SpecificationError
         Before anything is spent: NaN, wrong shapes, an empty system, neither margin nor bound, a margin outside
-        (0, 1], numbers beyond the bound, a bad epsilon, delta, beta, budget or neighbor relation.
+        (0, 1], numbers beyond the bound, and for what ``span`` refuses.
     InfeasibleError
         Before anything is spent: the public constraints have no solution.
     UnsupportedModelError, BudgetExceededError
@@ -432,13 +427,8 @@ def point_in_hull(
     step : > 0, public: the grid has the points ``lower + step * i`` up to ``upper``. Write "0.1", ``Decimal`` or
         ``Fraction``: as a float 0.1 is not a tenth. The points are moved to the nearest grid point of the box (public
         policy), and the hull is that of the moved points.
-    epsilon, delta : the budget. ``tukey-depth`` spends no delta.
-    neighbors : "replace-one" (their number is public) or "add-remove" (one point more or less; it is private).
-    budget : a ``Budget`` to charge.
-    expected : a public guess of the number of points, for forecasts under "add-remove"; never taken from the points.
-    beta : probability with which the accuracy statement may fail.
-    mechanism : "auto" for the plan's choice, "tukey-depth", "pin-hull", or an object with settings of its own.
-    rng : a seed, for tests only and not private. ``progress`` : True, or a function (stage, share done).
+
+    The other arguments are those of ``span``.
 
     Returns
     -------
@@ -447,16 +437,15 @@ def point_in_hull(
     Raises
     ------
     SpecificationError
-        Before anything is spent: no points, NaN, wrong shapes, upper < lower, step <= 0, a bad epsilon, delta, beta,
-        budget or neighbor relation.
+        Before anything is spent: no points, NaN, wrong shapes, upper < lower, step <= 0, and for what ``span`` refuses.
     UnsupportedModelError, BudgetExceededError
         As ``Problem.solve``: more than 5 coordinates, for one, or a public number of points that is too small for any
         statement, with the number needed.
 
     Notes
     -----
-    ``tukey-depth`` (up to four coordinates, a grid of up to two million points) is proved; ``pin-hull`` (KMMST24,
-    Algorithm 7) serves larger grids with far more points, by prediction.
+    ``tukey-depth`` (up to four coordinates, a grid of up to two million points) is proved and spends no delta;
+    ``pin-hull`` (KMMST24, Algorithm 7) serves larger grids with far more points, by prediction.
     """
     request = Request("point_in_hull", epsilon, delta, neighbors, budget, expected, beta, mechanism, rng, progress)
     model = points_model(points, lower=lower, upper=upper, step=step, neighbors=neighbors, expected=expected)

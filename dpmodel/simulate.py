@@ -27,9 +27,7 @@ def simulate(mechanism: Mechanism[Any], model: Model, options: Options, runs: in
     return out
 
 
-def runs_on(
-    mechanism: Mechanism[Any], databases: Iterable[Model], options: Options
-) -> Iterator[tuple[Model, Any]]:
+def runs_on(mechanism: Mechanism[Any], databases: Iterable[Model], options: Options) -> Iterator[tuple[Model, Any]]:
     """Each synthetic model with the outcome of one run on it, whose noise has the model's place as its seed."""
     for seed, drawn in enumerate(databases):
         with warnings.catch_warnings():

@@ -425,11 +425,6 @@ def public_noise(kind: str, seed: int) -> Draw:
     return lambda values, scale: values + distribution(0.0, scale, np.shape(values))
 
 
-def instance(model: PrivateInequalities, seed: int, count: int, kind: Kind = "uniform") -> Floats:
-    """The rows of ``synthetic``."""
-    return synthetic(model, seed, count, kind)[0]
-
-
 def synthetic(model: PrivateInequalities, seed: int, count: int, kind: Kind = "uniform") -> tuple[Floats, Floats]:
     """(count, D) unit rows with the margin ``model.margin`` (0 where none is promised) inside ``model.cone``, and the
     (D,) unit vector z that keeps it."""
@@ -486,7 +481,7 @@ def forecast_missed(
         for kind in kinds:
             missed = np.empty(seeds)
             for seed in range(seeds):
-                rows = instance(model, seed, count, kind)
+                rows, _ = synthetic(model, seed, count, kind)
                 y = run(rows, weight, seed)
                 missed[seed] = weight * (np.count_nonzero(rows @ y < 0) if np.any(y) else count)
                 if np.count_nonzero(missed[: seed + 1] + (weight - 1) >= nothing) >= few:

@@ -398,7 +398,6 @@ class Schedule:
     first: float = 0.1
     last: float = 3e-4
     depth: float = 0.25
-    damping: float = 1.0
 
     def later(self) -> Schedule:
         """The schedule of later rounds, which start at a good point."""
@@ -519,7 +518,7 @@ def descend(
     w = on_grid(start, radius)
     ratio = (schedule.last / schedule.first) ** (1 / max(schedule.steps - 1, 1))
     length = schedule.first * radius
-    least_norm = schedule.damping * sigma * math.sqrt(q)
+    least_norm = sigma * math.sqrt(q)
     for _ in range(schedule.steps):
         noisy = noisy_pull(np.asarray(rows.slack(w) < schedule.depth * length))
         w = w + length * noisy / max(float(np.linalg.norm(noisy)), least_norm)

@@ -25,7 +25,6 @@ from dpmodel.numerics.solvers import (
     CONTINUOUS,
     DUAL,
     FROM_VERTEX,
-    SMALL,
     ask,
     from_bounds,
     pass_to_highs,
@@ -156,9 +155,9 @@ T = TypeVar("T")
 # HiGHS stops within 1e-7 of feasibility and optimality; bounds on maxima are widened to stay bounds.
 _SOLVER_SLACK = 1e-6
 # Properties without a solver in them.
-_KNOWN = ("evident", "empty", "box", "l1", "linf", "diameter", "product", "_only_row")
-# From so many entries on, a point is looked for by at most so many steps of least squares before a linear program.
-_LARGE, _STEPS = SMALL, 500
+_KNOWN = ("empty", "box", "l1", "linf", "diameter", "product", "_only_row")
+# Steps of least squares towards a point.
+_STEPS = 500
 
 
 @dataclass(frozen=True)
@@ -324,19 +323,6 @@ class Polyhedron:
         """Whether ``direction'x`` is seen to be at least ``value`` somewhere: a quick look at ``support``."""
         return any(float(direction @ x) >= value for x in self.furthest.values())
 
-    @cached_property
-    def evident(self) -> bool:
-        """Whether a point next to zero lies within the constraints: a quick proof that the set is not empty. Epigraph
-        variables are raised; or the equalities are met, tried where a linear program would take long. False says
-        nothing."""
-        start = np.clip(0.0, self.lower, self.upper)
-        if self.violation(start) <= 0 or self.violation(self._raised(start)) <= 0:
-            return True
-        if self.A_eq.nnz + self.A_ub.nnz < _LARGE:
-            return False
-        x = self.next_to_zero()
-        return self.violation(x) <= 1e-9 * (1 + float(np.abs(x).max(initial=0.0)))
-
     def next_to_zero(self) -> Floats:
         """(n,) of the points that meet the equalities, the one that least squares tell from zero, or from the bounds
         next to it; columns may pass their bounds."""
@@ -350,22 +336,11 @@ class Polyhedron:
         step = lsqr(sp.csr_array(scale @ free), missing, atol=1e-13, btol=1e-13, iter_lim=_STEPS)[0]
         return np.asarray(start + step)
 
-    def _raised(self, x: Floats) -> Floats:
-        """``x`` (n,) with columns without an upper bound, which only help the inequalities, at where those hold."""
-        A, n = self.A_ub, self.size
-        helps = np.isinf(self.upper) & (np.bincount(A.indices[A.data > 0], minlength=n) == 0)
-        helps &= np.bincount(self.A_eq.indices, minlength=n) == 0
-        missing = np.repeat(A @ x - self.b_ub, np.diff(A.indptr))
-        used = helps[A.indices] & (missing > 0) & (A.data < 0)
-        step = np.zeros(n)
-        np.maximum.at(step, A.indices[used], missing[used] / -A.data[used])
-        return x + step * (1 + _SOLVER_SLACK)
-
     @cached_property
     def empty(self) -> bool:
         if (self.lower > self.upper + 1e-9 * (1 + np.abs(self.lower))).any():
             return True
-        if self.furthest or self.evident:
+        if self.furthest or self.violation(np.clip(0.0, self.lower, self.upper)) <= 0:
             return False
         try:
             self.minimise(np.zeros(self.size))

@@ -25,7 +25,7 @@ from dpmodel.contract import (
 )
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.memo import cached
-from dpmodel.numerics.diagonal_qp import DiagonalQP, QPSolution, solve_diagonal_qp
+from dpmodel.numerics.nearest_point import DiagonalQP, solve_diagonal_qp
 from dpmodel.privacy import Gaussian, NoiseSource
 from dpmodel.programs.model import Program, refuse_high
 from dpmodel.programs.noise_design import (
@@ -42,7 +42,7 @@ from dpmodel.programs.public import declared_range, largest_violation
 from dpmodel.text import number
 
 # The fit stops at residuals of this share of the least noise; public rows are then met to the finer one.
-_PRECISION, _PUBLIC = 3e-3, 1e-6
+_PRECISION = 3e-3
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class MeasureAndFit(Mechanism[Program]):
         far smaller as a rule; that part is not proved. When no point inside the band is found (probability at most
         beta if the true program is feasible, or a solve that stopped early) the outcome says by how much it was left.
     Cost
-        One noise draw per distinct number; some hundred products with A (``diagonal_qp``), twice when the band binds.
+        One noise draw per distinct number; some hundred products with A (``solve_diagonal_qp``), twice when the band binds.
     """
 
     serves: ClassVar[Serves] = Serves(Program, ("scalar low",))
@@ -176,22 +176,22 @@ def _fit(model: Program, noised: NoisyPart, b: Floats) -> Outcome:
     started = time.perf_counter()
     n = model.affine.variables
     setup = _Setup(model, noised, b)
-    solution, z = setup.solve(band=False, start=None)
+    z, ended = setup.solve(band=False, start=None)
     if setup.excess(z) > setup.tolerance:
-        inside, z_inside = setup.solve(band=True, start=z)
-        if inside.converged or setup.excess(z_inside) < setup.excess(z):
-            solution, z = inside, z_inside
+        inside, inside_ended = setup.solve(band=True, start=z)
+        if inside_ended or setup.excess(inside) < setup.excess(z):
+            z, ended = inside, inside_ended
     x = np.clip(z[:n], setup.lower, setup.upper)
     excess = setup.excess(z)
     dual = np.zeros(model.affine.rows)
     dual[setup.rows] = setup.precision * (b[setup.rows] - setup.W @ x)
     notes: tuple[str, ...] = ()
-    if not solution.converged:
+    if not ended:
         notes += ("the fit stopped at its step limit: public constraints hold approximately",)
     if excess > setup.tolerance:
         notes += ("some released numbers are further from the fit than the noise is expected to reach",)
     return Outcome(
-        status="optimal" if solution.converged else "optimal_inaccurate",
+        status="optimal" if ended else "optimal_inaccurate",
         x=x,
         dual=dual,
         value=model.form.d0,
@@ -230,7 +230,7 @@ class _Setup:
         """How far the fit leaves the band at most."""
         return max(0.0, float((np.abs(self.W @ z[: self.n] - self.b) - self.reach).max(initial=0.0)))
 
-    def solve(self, *, band: bool, start: Floats | None) -> tuple[QPSolution, Floats]:
+    def solve(self, *, band: bool, start: Floats | None) -> tuple[Floats, bool]:
         several = np.flatnonzero(~self.single)
         h, k, n = several.size, self.unequal.size, self.n
         weight, target = np.zeros(n), np.zeros(n)
@@ -264,20 +264,7 @@ class _Setup:
             upper=np.concatenate([upper, wide, np.full(k, np.inf)]),
         )
         start = np.zeros(n + h + k) if start is None else start
-        rough = solve_diagonal_qp(program, start=start, tolerance=_PRECISION * self.scale)
-        return self._meet_public_rows(program, rough, h)
-
-    def _meet_public_rows(self, program: DiagonalQP, rough: QPSolution, h: int) -> tuple[QPSolution, Floats]:
-        """The nearest point that meets the public rows to a finer tolerance: close by, so a few steps."""
-        if not program.b.size - h:
-            return rough, rough.z
-        kept = np.r_[0 : self.n, self.n + h : rough.z.size]
-        A = sp.csr_array(sp.csr_array(program.A[h:])[:, kept])
-        near = DiagonalQP(A, program.b[h:], np.ones(kept.size), rough.z[kept], program.lower[kept], program.upper[kept])
-        exact = solve_diagonal_qp(near, start=near.target, tolerance=_PUBLIC * self.scale)
-        z = rough.z.copy()
-        z[kept] = exact.z
-        return replace(exact, converged=exact.converged and rough.converged), z
+        return solve_diagonal_qp(program, start=start, tolerance=_PRECISION * self.scale)
 
 
 MEASURE_AND_FIT = MeasureAndFit()

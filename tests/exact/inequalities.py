@@ -8,7 +8,7 @@ import numpy as np
 from replaying import Transcript
 
 from dpmodel.contract import Options
-from dpmodel.exact.cones import instance
+from dpmodel.exact.cones import synthetic
 from dpmodel.exact.model import PrivateInequalities
 
 
@@ -37,7 +37,7 @@ def system(
 
 def planted_system(size: int, margin: float, count: int, kind: Any, seed: int, **facts: Any) -> PrivateInequalities:
     """A system of synthetic rows that keep the margin."""
-    return system(instance(system(np.zeros((0, size)), margin, **facts), seed, count, kind), margin, **facts)
+    return system(synthetic(system(np.zeros((0, size)), margin, **facts), seed, count, kind)[0], margin, **facts)
 
 
 def unit(rows: np.ndarray) -> np.ndarray:

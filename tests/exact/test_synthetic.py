@@ -9,7 +9,7 @@ from inequalities import system
 from scipy.special import betainc
 
 from dpmodel.contract import Options
-from dpmodel.exact.cones import KINDS, forecast_missed, instance, least_seen, synthetic
+from dpmodel.exact.cones import KINDS, forecast_missed, least_seen, synthetic
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -23,7 +23,6 @@ def test_unit_rows_with_the_margin_in_the_cone(kind: str, size: int, margin: flo
     assert (rows @ z).min() >= margin - 1e-9
     assert z.min() >= 0
     assert np.linalg.norm(z) == pytest.approx(1)
-    assert np.array_equal(rows, instance(model, 3, 400, kind))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", [2, 3, 20])

@@ -7,66 +7,10 @@ import contextlib
 import cvxpy as cp
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 import dpmodel as dpm
 from dpmodel.compile import public_set as public_sets
-from dpmodel.numerics import polyhedron
 from dpmodel.numerics.cone_program import ConeSolution
-from dpmodel.numerics.polyhedron import Polyhedron
-
-
-@pytest.fixture(autouse=True)
-def _small_sets_count_as_large(monkeypatch):
-    monkeypatch.setattr(polyhedron, "_LARGE", 0)
-
-
-def drawn(seed, feasible):
-    """A random polyhedron around a point, or with an equality that contradicts the others."""
-    rng = np.random.default_rng(seed)
-    n, q, p = int(rng.integers(2, 12)), int(rng.integers(1, 4)), int(rng.integers(0, 4))
-    x = rng.uniform(0, 5, n)
-    x[rng.random(n) < 0.3] = 0.0
-    equal, below = rng.integers(-1, 2, (q, n)) * 1.0, rng.integers(-1, 2, (p, n)) * 1.0
-    b = equal @ x
-    if not feasible:
-        equal, b = np.vstack([equal, equal[:1]]), np.append(b, b[0] + 1.0)
-    upper = np.where(rng.random(n) < 0.3, x, np.inf)  # some are fixed at zero
-    return Polyhedron(sp.csr_array(below), below @ x + 0.1, sp.csr_array(equal), b, np.zeros(n), upper)
-
-
-def test_an_empty_set_is_never_evidently_not_empty():
-    for seed in range(60):
-        assert not drawn(seed, feasible=False).evident
-    found = [drawn(seed, feasible=True) for seed in range(60)]
-    assert any(polytope.evident for polytope in found)
-    assert not any(polytope.empty for polytope in found)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_epigraph_variables_are_raised(seed, monkeypatch):
-    """``|x - a| <= s`` and ``max x <= t`` hold somewhere: no program is asked; with room for s alone it may be none."""
-    rng = np.random.default_rng(seed)
-    n, a = 4, rng.normal(size=4)
-    eye, none = np.eye(n), np.zeros((n, 1))
-    rows = np.block([[eye, -eye, none], [-eye, -eye, none], [eye, 0 * eye, -np.ones((n, 1))]])
-    lower = np.r_[rng.normal(size=n), np.full(n + 1, -np.inf)]
-    open_above = np.r_[lower[:n] + 1, np.full(n + 1, np.inf)]
-    b, nothing = np.r_[a, -a, np.zeros(n)], (sp.csr_array((0, 2 * n + 1)), np.zeros(0))
-    found = Polyhedron(sp.csr_array(rows), b, *nothing, lower, open_above)
-    below = float(np.maximum(np.abs(lower[:n] - a), np.abs(lower[:n] + 1 - a)).min()) / 4
-    capped = Polyhedron(sp.csr_array(rows), b, *nothing, lower, np.r_[open_above[:-1], lower[0] - 1])
-    tied = Polyhedron(
-        sp.csr_array(rows),
-        b,
-        sp.csr_array(np.r_[np.zeros(n), np.ones(n), 0][None]),
-        np.array([-below]),
-        lower,
-        open_above,
-    )
-    assert capped.empty and tied.empty and not (capped.evident or tied.evident)
-    monkeypatch.setattr(Polyhedron, "minimise", None)
-    assert found.evident and not found.empty
 
 
 def squares(limit):

@@ -21,7 +21,7 @@ import numpy as np
 
 from dpmodel.contract import Options
 from dpmodel.errors import NotPrivateWarning
-from dpmodel.exact.cones import KINDS, instance
+from dpmodel.exact.cones import KINDS, synthetic
 from dpmodel.exact.model import PrivateInequalities
 from dpmodel.privacy import SeededSource
 
@@ -79,7 +79,7 @@ def main() -> None:
                 for kind in settings.kinds:
                     counts, start = [], 0.0
                     for seed in range(settings.runs):
-                        rows = instance(known, 10_000 + seed, settings.records, kind)
+                        rows, _ = synthetic(known, 10_000 + seed, settings.records, kind)
                         model = replace(known, _rows=lambda rows=rows: (-rows, np.zeros(len(rows))))
                         began = time.perf_counter()
                         found = mechanism.run(model, options, SeededSource(seed))
