@@ -15,7 +15,7 @@ from cvxpy import CLARABEL, OPTIMAL
 from scipy.sparse.linalg import lsqr
 from scipy.sparse.linalg import norm as sparse_norm
 
-from dpmodel._types import Floats, Integers, Mask
+from dpmodel._types import Floats, Integers
 from dpmodel.numerics.array_program import ArrayProgram, rows_of
 from dpmodel.numerics.cone_program import ConeProgram, SolverFailure
 from dpmodel.numerics.implied_bounds import tighten
@@ -32,27 +32,6 @@ from dpmodel.numerics.solvers import (
     set_options,
     silent_highs,
 )
-
-
-def without_implied(A: sp.csr_array, b: Floats, lower: Floats) -> Mask:
-    """(rows,) the rows of ``A x <= b, x >= lower`` to keep: the others follow from one of these."""
-    keep, count = np.ones(b.size, dtype=bool), np.diff(A.indptr)
-    if b.size < 2 or not (lower >= 0).all() or not count.all():
-        return keep
-    least = np.minimum.reduceat(A.data, A.indptr[:-1])
-    budgets = np.flatnonzero((least > 0) & (b >= 0) & (count == A.shape[1]))
-    for k in budgets[:8]:  # tried, of rows with an entry in every column
-        if not keep[k]:
-            continue
-        row = slice(A.indptr[k], A.indptr[k + 1])
-        budget = np.empty(A.shape[1])
-        budget[A.indices[row]] = A.data[row]
-        most = np.maximum(np.maximum.reduceat(A.data / budget[A.indices], A.indptr[:-1]), 0.0)
-        implied = most * b[k] <= b
-        implied[k] = False
-        keep &= ~implied
-    return keep
-
 
 # ------------------------------------------------------------------
 # Linear minimisation over one polyhedron, again and again
@@ -213,8 +192,7 @@ class Polyhedron:
 
     @staticmethod
     def of(program: ConeProgram) -> Polyhedron:
-        """The kept rows of a linear program (zero and nonneg cones only); single-entry inequalities become bounds, and
-        those that another implies go."""
+        """The kept rows of a linear program (zero and nonneg cones only); single-entry inequalities become bounds."""
         A, keep = sp.csr_array(program.A), np.asarray(program.keep, dtype=bool)
         ub, eq = np.zeros_like(keep), np.zeros_like(keep)
         for block in program.cones:
@@ -222,9 +200,7 @@ class Polyhedron:
                 (ub if block.kind == "nonneg" else eq)[block.rows] = keep[block.rows]
         ub, eq = np.flatnonzero(ub), np.flatnonzero(eq)
         rows = rows_of(A, ub), program.b[ub], rows_of(A, eq), program.b[eq]
-        found = _fold(Polyhedron(*rows, program.lower, program.upper))
-        needed = without_implied(found.A_ub, found.b_ub, found.lower)
-        return found if needed.all() else replace(found, A_ub=found.A_ub[needed], b_ub=found.b_ub[needed])
+        return _fold(Polyhedron(*rows, program.lower, program.upper))
 
     def with_row(self, a: Floats, b: float) -> Polyhedron:
         """The part where ``a'x <= b``."""

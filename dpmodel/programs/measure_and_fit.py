@@ -68,7 +68,7 @@ class MeasureAndFit(Mechanism[Program]):
         far smaller as a rule; that part is not proved. When no point inside the band is found (probability at most
         beta if the true program is feasible, or a solve that stopped early) the outcome says by how much it was left.
     Cost
-        One noise draw per distinct number; some hundred products with A (``solve_diagonal_qp``), twice when the band binds.
+        One noise draw per distinct number; some hundred products with A, twice when the band binds.
     """
 
     serves: ClassVar[Serves] = Serves(Program, ("scalar low",))
