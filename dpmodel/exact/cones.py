@@ -380,12 +380,6 @@ def cone_forecast(
     )
 
 
-def nothing(model: PrivateInequalities, proved: float) -> float:
-    """Missed rows from which on simulations say nothing, where what is proved says nothing either."""
-    least = model.known.missed
-    return least if proved >= least else math.inf
-
-
 def noise_lower_bound(model: PrivateInequalities, options: Options) -> float:
     """Twice the square root of D / (2 rho), over the margin: rows that outweigh the noise that descent in D dimensions
     cannot average away."""
@@ -457,7 +451,6 @@ def forecast_missed(
     seeds: int = SEEDS,
     kinds: tuple[Kind, ...] = KINDS,
     most: int | None = None,
-    nothing: float = math.inf,
 ) -> tuple[float, float]:
     """Rows that simulated runs miss: the median and the quantile ``1 - beta``, each for the worst kind of instance.
 
@@ -470,48 +463,27 @@ def forecast_missed(
         as missed where ``<a, y> < 0`` or y is zero; the quantile is that of counts in steps of ``weight``, at its upper
         end.
     steps : products with the rows and their transpose in one run.
-    nothing : a quantile of so many rows says nothing. No more runs are made once it cannot be less.
     """
-    seeds, count = _runs(model, steps, seeds, kinds, most)
+    # With few rows per dimension nearly any direction fits; many dimensions get fewer runs instead.
+    size = model.cone_dimension
+    seeds = seeds if size <= 100 else min(seeds, 7)
+    cap = most or max(int(_WORK / (seeds * len(kinds) * max(steps, 1) * size)), _FEWEST, 8 * size)
+    count = max(min(model.expected, cap), 1)
 
     def build() -> tuple[float, float]:
         weight = max(model.expected, 1) / count
         median = high = 0.0
-        few = seeds - math.ceil((1 - options.beta) * (seeds - 1))  # of the runs, that place the quantile above theirs
         for kind in kinds:
             missed = np.empty(seeds)
             for seed in range(seeds):
                 rows, _ = synthetic(model, seed, count, kind)
                 y = run(rows, weight, seed)
                 missed[seed] = weight * (np.count_nonzero(rows @ y < 0) if np.any(y) else count)
-                if np.count_nonzero(missed[: seed + 1] + (weight - 1) >= nothing) >= few:
-                    missed = missed[: seed + 1]
-                    break
             median = max(median, float(np.median(missed)))
             high = max(high, float(np.quantile(missed, 1 - options.beta, method="higher")) + (weight - 1))
-            if high >= nothing:
-                break
         return median, high
 
     return model.cached(("missed", key, options.epsilon, options.delta, options.beta), build)
-
-
-def least_seen(model: PrivateInequalities, *, steps: int, seeds: int = SEEDS, kinds: tuple[Kind, ...] = KINDS) -> float:
-    """What the quantile of ``forecast_missed`` cannot fall below, whatever is run: it counts rows in steps of
-    ``weight`` and takes the upper end of a step, ``weight k + weight - 1`` with k >= 0."""
-    return max(model.expected, 1) / _runs(model, steps, seeds, kinds, None)[1] - 1
-
-
-def _runs(
-    model: PrivateInequalities, steps: int, seeds: int, kinds: tuple[Kind, ...], most: int | None
-) -> tuple[int, int]:
-    """Simulated runs for each kind, and rows of each."""
-    # With few rows per dimension nearly any direction fits; many dimensions get fewer runs instead.
-    size = model.cone_dimension
-    seeds = seeds if size <= 100 else min(seeds, 7)
-    work = seeds * len(kinds) * max(steps, 1) * size
-    cap = max(int(_WORK / work), _FEWEST, 8 * size) if most is None else most
-    return seeds, max(min(model.expected, cap), 1)
 
 
 def _direction(model: PrivateInequalities, draw: PublicGenerator) -> Floats:

@@ -23,7 +23,6 @@ from dpmodel.exact.cones import (
     forecast_missed,
     grid_point,
     into_ball,
-    least_seen,
     lift,
     projector,
     public_noise,
@@ -69,20 +68,12 @@ class HingeDescent(Mechanism[PrivateInequalities]):
     def eligible(self, model: PrivateInequalities, options: Options) -> Verdict:
         return cones.cone_eligible(model) or YES
 
-    def bound(self, model: PrivateInequalities, options: Options) -> float:
-        """The forecast is the smaller of what is proved and of what simulations count, at least ``least_seen``. None
-        where it may say nothing, and tells with how many records it would."""
-        plan = plan_hinge(model, options)
-        steps, seeds = _simulations(plan)
-        least = min(proved_missed(model, options, plan), least_seen(model, steps=steps, seeds=seeds))
-        return least if least < model.known.missed else 0.0
-
     def forecast(self, model: PrivateInequalities, options: Options) -> Forecast:
         plan = plan_hinge(model, options)
-        proved, (steps, seeds) = proved_missed(model, options, plan), _simulations(plan)
+        proved, steps = proved_missed(model, options, plan), min(plan.steps, _SIMULATED_STEPS)
         median, high = forecast_missed(
             model, options, self.name, lambda rows, weight, seed: _simulate(model, plan, rows, weight, seed),
-            steps=steps, seeds=seeds, nothing=cones.nothing(model, proved),
+            steps=steps, seeds=_MANY_SEEDS if plan.steps <= _SIMULATED_STEPS // 4 else _FEW_SEEDS,
         )  # fmt: skip
         return cones.cone_forecast(
             model, options, proved, median, high,
@@ -123,11 +114,6 @@ def _search(rows: GridRows, model: PrivateInequalities, plan: HingePlan, draw: D
     """Steps and choice, on real rows and synthetic ones alike."""
     points = list(map(cones.finisher(model), descend(rows, model, plan, draw, progress)))
     return plan.counts.choose(points, draw(cones.missed_counts(rows, points), plan.counts.scale))
-
-
-def _simulations(plan: HingePlan) -> tuple[int, int]:
-    """Steps of a simulated run, and how many runs there are."""
-    return min(plan.steps, _SIMULATED_STEPS), _MANY_SEEDS if plan.steps <= _SIMULATED_STEPS // 4 else _FEW_SEEDS
 
 
 def _simulate(model: PrivateInequalities, plan: HingePlan, rows: Floats, weight: float, seed: int) -> Floats:

@@ -9,7 +9,7 @@ from inequalities import system
 from scipy.special import betainc
 
 from dpmodel.contract import Options
-from dpmodel.exact.cones import KINDS, forecast_missed, least_seen, synthetic
+from dpmodel.exact.cones import KINDS, forecast_missed, synthetic
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,39 +52,3 @@ def test_forecasts_scale_the_rows_and_are_remembered() -> None:
     number = len(calls)
     assert forecast_missed(model, Options(1.0, 1e-6), "x", run, steps=1000) == (median, high)
     assert len(calls) == number
-
-
-@pytest.mark.parametrize("expected", [100, 5_000, 1_000_000])
-def test_no_run_is_seen_to_miss_less(expected: int) -> None:
-    """A mechanism that knows the planted vector, which misses nothing, is seen to miss exactly that. It is the same for
-    every kind of instance."""
-    model = system(np.zeros((0, 4)), 0.1, expected=expected)
-    knows = lambda rows, weight, seed: synthetic(model, seed, 1)[1]  # noqa: E731
-    about = {"steps": 40_000, "seeds": 3}
-    least = least_seen(model, **about)
-    assert forecast_missed(model, Options(1.0, 1e-6), "knows", knows, **about) == (0.0, least)
-    assert (least > 0) == (expected > 277)  # rows that work allows: 4e8 / (3 seeds, 3 kinds, steps, 4 columns)
-
-
-@pytest.mark.parametrize("beta", [0.05, 0.3])
-@pytest.mark.parametrize("share", [0.0, 0.02, 0.06, 0.3, 0.5, 1.0])
-def test_runs_that_cannot_say_anything_any_more_are_not_made(share: float, beta: float) -> None:
-    """With runs that miss everything ever so often: the same verdict as of all runs, the same numbers where it says
-    something, and a few runs where all of them miss everything."""
-    options = Options(1.0, 1e-6, beta=beta)
-
-    def run(rows: np.ndarray, weight: float, seed: int) -> np.ndarray:
-        calls.append(seed)
-        fails = np.random.default_rng(seed).uniform() < share
-        return np.zeros(4) if fails else synthetic(model, seed, 1)[1]
-
-    found = {}
-    for nothing in (np.inf, 50.0):
-        model, calls = system(np.zeros((0, 4)), 0.1, expected=100), []
-        found[nothing] = (*forecast_missed(model, options, "x", run, seeds=60, nothing=nothing), len(calls))
-    (median, high, runs), (cut_median, cut_high, cut_runs) = found[np.inf], found[50.0]
-    assert (cut_high >= 50) == (high >= 50) and runs == 60 * len(KINDS)
-    if high < 50:
-        assert (cut_median, cut_high, cut_runs) == (median, high, runs)
-    assert cut_runs <= (60 if high >= 50 else runs)
-    assert share < 1 or cut_runs == 60 - np.ceil((1 - beta) * 59)
