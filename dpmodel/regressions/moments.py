@@ -25,6 +25,7 @@ from scipy.optimize import minimize
 
 from dpmodel._types import Floats
 from dpmodel.compile.rows import added
+from dpmodel.memo import cached
 from dpmodel.regressions.features import RowBounds
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.rows import Rows, Table
@@ -83,11 +84,6 @@ class Layout:
         return k * (k + 1) // 2 + k + (k + 1 if self.shifted else 0)
 
 
-def layout_of(model: PrivateRegression, pure: bool) -> Layout | None:
-    """The layout of least noise, a public fact; None where rows or labels are unbounded."""
-    return model.cached(("statistics layout", pure), lambda: _build(model, pure))
-
-
 @dataclass(frozen=True)
 class _Option:
     middle: Floats
@@ -97,7 +93,9 @@ class _Option:
     acute: bool  # rows have non-negative entries, so <u, v> >= 0
 
 
-def _build(model: PrivateRegression, pure: bool) -> Layout | None:
+@cached
+def layout_of(model: PrivateRegression, pure: bool) -> Layout | None:
+    """The layout of least noise, a public fact; None where rows or labels are unbounded."""
     row = model.row
     lower, upper = row.lower.copy(), row.upper.copy()
     if row.absent:  # the row of an absent record is allowed too
@@ -309,7 +307,8 @@ def part_summed(layout: Layout, part: Rows) -> _Sums:
     loose = any(sp.issparse(m) for m, _ in part.blocks) and layout.amplification <= MOST_AMPLIFICATION
     shift = part.labels if part.offset is None else part.labels - part.offset
     residual = np.clip((shift - layout.label_middle) / layout.label_width, -1, 1)
-    gram, first, cross = (_add_raw if loose else _add_centred)(layout, part, residual)
+    raw = (part.gram(), part.combine(np.ones(part.count)), part.combine(residual)) if loose else None
+    gram, first, cross = raw or _centred(layout, part, residual)
     labels = float(residual.sum() if part.weights is None else residual @ part.weights)
     return gram, first, cross, labels, float(part.count if part.weights is None else part.weights.sum()), loose
 
@@ -318,11 +317,7 @@ def _together(a: _Sums, b: _Sums) -> _Sums:
     return (*added(a[:-1], b[:-1]), a[-1])
 
 
-def _add_raw(layout: Layout, rows: Rows, residual: Floats) -> tuple[Floats, Floats, Floats]:
-    return rows.gram(), rows.combine(np.ones(rows.count)), rows.combine(residual)
-
-
-def _add_centred(layout: Layout, rows: Rows, residual: Floats) -> tuple[Floats, Floats, Floats]:
+def _centred(layout: Layout, rows: Rows, residual: Floats) -> tuple[Floats, Floats, Floats]:
     first: Any = rows.blocks[0][0]
     if rows.own and not sp.issparse(first) and first.shape[1] == layout.size:
         x = first  # memory asked for anew, part by part, may cost as much as the sums
@@ -388,14 +383,6 @@ _SHARE = 1 / 3  # expected standard deviation of predictions, as a share of the 
 _LADDER = np.exp(np.linspace(-6.0, 6.0, 61))
 
 
-@dataclass(frozen=True)
-class Quadratic:
-    """``w' P w - 2 q'w``: (p, p) and (p,), in the original coefficients, for the sum of squares."""
-
-    P: Floats
-    q: Floats
-
-
 def shrunk(layout: Layout, s: Statistics, spread: Spread, ridge: Floats, cap: float = math.inf) -> Floats:
     """(k, k) the matrix B to add to the released gram.
 
@@ -444,8 +431,9 @@ def normal_equations(layout: Layout, s: Statistics) -> tuple[Floats, Floats, Flo
     return S, z, shift, middle
 
 
-def quadratic(layout: Layout, s: Statistics, added: Floats) -> Quadratic:
-    """The sum of squares as a function of the original coefficients, with ``added`` (k, k) on the gram.
+def quadratic(layout: Layout, s: Statistics, added: Floats) -> tuple[Floats, Floats]:
+    """(p, p) P and (p,) q: the sum of squares is ``w' P w - 2 q'w`` in the original coefficients, but for a constant.
+    ``added`` : (k, k) on the gram.
 
     A prediction minus offset and label middle is ``label_width (v0 + v'u)`` with ``v = width w / label_width`` on
     columns that vary and ``v0 = (middle'w + constant'w - label_middle) / label_width``.
@@ -459,4 +447,4 @@ def quadratic(layout: Layout, s: Statistics, added: Floats) -> Quadratic:
     P = s.total * np.outer(base, base) + np.outer(base, first) + np.outer(first, base)
     P[np.ix_(layout.moving, layout.moving)] += np.outer(layout.width, layout.width) * (s.gram + added)
     q = unit * (base * s.labels + cross) + layout.label_middle * (s.total * base + first)
-    return Quadratic(P, q)
+    return P, q

@@ -401,8 +401,8 @@ def _solved(
     s, spread = from_vector(layout, released, model.total), spread_of(layout, scale)
     inverse = layout.label_width / layout.width
     ridge = model.penalty.ridge[layout.moving] * inverse**2 / (model.scale * layout.label_width**2)
-    got = quadratic(layout, s, shrunk(layout, s, spread, ridge, shrink_cap(model, layout, spread)))
-    return minimise(model, model.scale * got.P, model.scale * got.q, accuracy)
+    P, q = quadratic(layout, s, shrunk(layout, s, spread, ridge, shrink_cap(model, layout, spread)))
+    return minimise(model, model.scale * P, model.scale * q, accuracy)
 
 
 def _restricted(layout: Layout, columns: Floats) -> Layout:

@@ -90,15 +90,20 @@ def each_population(model: PrivateRegression) -> tuple[Populations, ...]:
             )
         )
 
+    # Columns of short rows exclude each other; uniform ones have a third of their largest square on average.
+    short = length(model.row.magnitudes[~model.row.constant]) > math.sqrt(3) * model.row.l2 * (1 + 1e-9)
     for decay, share, tied in ((0.0, _LITTLE, False), (1.0, _MUCH, False), (1.0, _MUCH, True)):
         mean, variance = _row_distribution(model, decay)
         room = 3.0 if decay else 1.0  # of a uniform column, up to one at the ends of its bounds
         for support in _SUPPORTS[: 1 if tied else None]:
-            order = generator.permutation(model.row.size)
-            chosen = _chosen(variance, order, support)
-            if tied and not _may_tie(model, chosen):
+            order, moving = generator.permutation(model.row.size), np.flatnonzero(variance > 0)
+            chosen = moving[np.argsort(order[moving])[:support]]
+            if tied and (chosen.size <= 1 or short):
                 continue
-            own, common = _tie(variance, chosen if tied else chosen[:0])
+            own, common = variance.copy(), np.zeros(variance.size)
+            if tied:
+                common[chosen] = np.sqrt(_TIED * variance[chosen])
+                own[chosen] *= 1 - _TIED
             if scores > 1:
                 directions = generator.standard_normal((scores, chosen.size))
                 truth = class_truths(model, mean, own, common, chosen, directions)
@@ -308,28 +313,6 @@ def synthetic_of(model: PrivateRegression, seed: int) -> SyntheticRegression:
 
 
 # ------------------------------------------------------------------------------------------ columns and coefficients
-def _chosen(variance: Floats, order: Integers, support: int) -> Integers:
-    """The columns that labels depend on."""
-    moving = np.flatnonzero(variance > 0)
-    out: Integers = moving[np.argsort(order[moving])[:support]]
-    return out
-
-
-def _may_tie(model: PrivateRegression, chosen: Integers) -> bool:
-    """Whether these columns can move together: not one alone, nor those of short rows, which exclude each other."""
-    sizes = model.row.magnitudes[~model.row.constant]
-    # Uniform columns have a third of their largest square on average.
-    return chosen.size > 1 and length(sizes) <= math.sqrt(3) * model.row.l2 * (1 + 1e-9)
-
-
-def _tie(variance: Floats, tied: Integers) -> tuple[Floats, Floats]:
-    """(p,) variances of their own and (p,) the common factor of columns of which ``tied`` ones move together."""
-    own, common = variance.copy(), np.zeros(variance.size)
-    common[tied] = np.sqrt(_TIED * variance[tied])
-    own[tied] *= 1 - _TIED
-    return own, common
-
-
 def _row_distribution(model: PrivateRegression, decay: float) -> tuple[Floats, Floats]:
     """Mean and variance of the columns: at the ends of their bounds (no decay) or uniform between them, with a
     spectrum that falls like k^-decay; where the 2-norm does not allow that, mostly zero."""
