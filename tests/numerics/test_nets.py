@@ -191,17 +191,6 @@ def test_all_near_centres_are_kept_and_projected() -> None:
         assert error <= 1e-3 * 0.3
 
 
-def test_finer_nets_for_more_points() -> None:
-    """Five columns of a simplex, 2e5 points: drift about 1/40 for approvals."""
-    polyhedron = polytope([0] * 5, [INF] * 5, None, (), [[1] * 5], [1])
-    net = net_of(polyhedron, RowBounds(-np.ones(5), np.zeros(5), 5.0, 5**0.5))
-    assert net is not None
-    size, drift = net.levels[-1]
-    assert 150_000 < size <= 200_000 and drift < 0.029
-    points, _ = net.points(len(net.levels) - 1)
-    assert points.shape == (size, 5) and np.allclose(points.sum(axis=1), 1)
-
-
 @pytest.mark.parametrize(
     "polyhedron",
     [

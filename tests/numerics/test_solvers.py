@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -271,13 +269,6 @@ def test_sizes_of_entries_stand_for_absolute_values() -> None:
         truth.solve(solver=cp.CLARABEL)
         assert found.status == truth.status == "optimal"
         assert found.slack == pytest.approx(truth.value, abs=1e-5)
-
-
-def test_highs_writes_nothing_of_its_own() -> None:
-    """A version of it did, the first time in a process and past Python's ``sys.stdout``: ``--json`` was no JSON."""
-    code = "from dpmodel.numerics.solvers import silent_highs; silent_highs(); print('done')"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout == "done\n"
 
 
 def inequalities(seed: int) -> ConeProgram:
