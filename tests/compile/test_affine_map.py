@@ -1,4 +1,4 @@
-"""The affine map against CVXPY itself: number by number, and by solving what it says."""
+"""The affine map against CVXPY itself: number by number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Algorithms 9 and 10 as published: the noisy average, the constants, what is spent, and that small ones run."""
+"""Algorithms 9 and 10 as published: the noisy average, the constants, what is drawn, and that small ones run."""
 
 from __future__ import annotations
 

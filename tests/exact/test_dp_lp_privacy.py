@@ -1,4 +1,4 @@
-"""dp-lp: what follows a release depends on releases alone, and each release moves as little as was paid for."""
+"""dp-lp: what is drawn is what is paid for, and a row has the same numbers alone and among others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hinge descent: sensitivities by brute force, an audit with broken twins, and the steps of its proof."""
+"""Hinge descent: sensitivities by brute force and the steps of its proof."""
 
 from __future__ import annotations
 

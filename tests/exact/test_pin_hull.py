@@ -1,4 +1,4 @@
-"""pin-hull: degenerate points, rates of success, the sensitivity of its scores, audits with broken twins."""
+"""pin-hull: degenerate points, rates of success, the sensitivity of its scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rescaling perceptron: sensitivities, what it spends, audits with broken twins, and when it ends."""
+"""The rescaling perceptron: sensitivities, what it spends, and what is forecast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stable span: exact divergences, audits, broken twins (how stable the partition is: test_partition.py)."""
+"""The stable span: exact divergences, broken twins (how stable the partition is: test_partition.py)."""
 
 from __future__ import annotations
 

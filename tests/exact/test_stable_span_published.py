@@ -1,4 +1,4 @@
-"""Algorithm 2 as printed: its constants, an exact divergence, an audit, and the yardstick that it is."""
+"""Algorithm 2 as printed: its constants, an exact divergence, and the yardstick that it is."""
 
 from __future__ import annotations
 

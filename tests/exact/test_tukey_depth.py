@@ -1,4 +1,4 @@
-"""tukey-depth: the distribution of the choice, what it promises, and audits with broken twins."""
+"""tukey-depth: the distribution of the choice and what it promises."""
 
 from __future__ import annotations
 

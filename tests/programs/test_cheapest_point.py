@@ -1,4 +1,4 @@
-"""The cheapest point that passes: its exact distribution on neighbours, a broken twin, and what it promises."""
+"""The cheapest point that passes: whom it serves and what it promises."""
 
 from __future__ import annotations
 

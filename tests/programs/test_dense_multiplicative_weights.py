@@ -1,4 +1,4 @@
-"""Dense multiplicative weights: sensitivity by brute force, exact audits with broken twins, oracles, plans, utility."""
+"""Dense multiplicative weights: sensitivity by brute force, oracles, plans, utility."""
 
 from __future__ import annotations
 

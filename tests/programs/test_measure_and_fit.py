@@ -1,4 +1,4 @@
-"""measure-and-fit: sensitivity by brute force, its privacy from outside, its statement; its fit by another solver."""
+"""measure-and-fit: sensitivity by brute force, its statement, its fit by another solver."""
 
 from __future__ import annotations
 

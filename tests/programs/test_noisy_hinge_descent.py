@@ -1,4 +1,4 @@
-"""Noisy descent on the mean hinge: what each step's sums can move by, the whole transcript, and the proved error."""
+"""Noisy descent on the mean hinge: what each step's sums can move by, and the proved error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simplex form of public sets, weights in the log domain, regret, selections in two stages, lengths of games."""
+"""The simplex form of public sets, weights in the log domain, regret, selections in two stages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The choice among vertices: what is recognised, how far scores move, the exact distribution, and the published
-yardstick."""
+"""The choice among vertices: what is recognised, how far scores move, and what is refused."""
 
 from __future__ import annotations
 

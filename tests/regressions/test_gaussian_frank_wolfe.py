@@ -1,4 +1,4 @@
-"""Frank-Wolfe with a noisy gradient: what it asks of the noise against neighbours, what it promises, broken twins."""
+"""Frank-Wolfe with a noisy gradient: the printed noise, and what it promises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multinomial regressions: bounds on the derivative, sensitivity by brute force, spending, an audit, and forecasts."""
+"""Multinomial regressions: bounds on the derivative, sensitivity by brute force, spending and forecasts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noisy descent: sensitivities, composition, settings, utility, and what an attacker sees."""
+"""Noisy descent: sensitivities, composition, settings and utility."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objective perturbation: exact densities of the minimiser, certificates, audits of the release, forecasts."""
+"""Objective perturbation: exact densities of the minimiser, certificates, forecasts."""
 
 from __future__ import annotations
 

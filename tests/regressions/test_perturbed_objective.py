@@ -1,4 +1,4 @@
-"""The perturbed objective's solver: certificates hold, the proved number of steps is enough, work is as forecast."""
+"""The perturbed objective's solver: certificates hold, the proved number of steps is enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descent on samples: what a record can add, what noise it gets, and an audit with the rate forgotten."""
+"""Descent on samples: what a record can add, and what noise it gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``measure``: captured scales against brute-force neighbours, audits with broken twins, shapes, refusals, silence."""
+"""``measure``: captured scales against brute-force neighbours, laws, shapes, rounding."""
 
 from __future__ import annotations
 
