@@ -172,15 +172,18 @@ def shown(progress: Any = None, verbose: bool = False) -> Iterator[Report]:
     SpecificationError
         For anything else, and functions of other arguments.
     """
-    report = reporter(progress, verbose)
+    _check(progress)
     inner = _inside.get()
     token = _inside.set(True)
     bar = None
     try:
-        if report in (_bar_or_lines, _bar_or_nothing):
+        report: Report = silent
+        if callable(progress):
+            report = progress
+        elif progress is not False:
             display = None if inner or verbose else screen()
             bar = None if display is None else Bar(display)
-            report = bar or (_Lines() if report is _bar_or_lines and not inner else silent)
+            report = bar or (_Lines() if (progress or verbose) and not inner else silent)
         yield report
     finally:
         _inside.reset(token)
@@ -188,10 +191,14 @@ def shown(progress: Any = None, verbose: bool = False) -> Iterator[Report]:
             bar.close()
 
 
-def reporter(progress: Any, verbose: bool) -> Report:
-    """``progress`` checked: a function as it is, else a mark for what ``shown`` makes of it."""
-    # What ``shown`` mostly hands to work inside needs no check, which takes long.
-    if callable(progress) and progress is not silent:
+def _check(progress: Any) -> None:
+    if not callable(progress):
+        if progress is not None and not isinstance(progress, bool):
+            raise SpecificationError(
+                f"progress={type(progress).__name__}",
+                remedy="progress=True or False, or a function (stage, share done)",
+            )
+    elif progress is not silent:  # what ``shown`` mostly hands to work inside needs no check, which takes long
         try:
             inspect.signature(progress).bind("stage", 0.0)
         except TypeError:
@@ -202,24 +209,6 @@ def reporter(progress: Any, verbose: bool) -> Report:
             ) from None
         except ValueError:  # builtins that do not tell their arguments
             pass
-    if callable(progress):
-        report: Report = progress
-        return report
-    if progress is not None and not isinstance(progress, bool):
-        raise SpecificationError(
-            f"progress={type(progress).__name__}", remedy="progress=True or False, or a function (stage, share done)"
-        )
-    if progress or (progress is None and verbose):
-        return _bar_or_lines
-    return silent if progress is False else _bar_or_nothing
-
-
-def _bar_or_lines(stage: str, done: float) -> None:
-    """Stands for ``progress=True``."""
-
-
-def _bar_or_nothing(stage: str, done: float) -> None:
-    """Stands for ``progress=None``."""
 
 
 class _Lines:

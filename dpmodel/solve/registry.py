@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -292,8 +291,8 @@ def named(mechanism: str | AnyMechanism, kind: type | None = None) -> AnyMechani
     return mechanism
 
 
-# ---------------------------------------------------------------------------------------------- tables of mechanisms
-_BEYOND: dict[str, tuple[type, ...]] = {
+# Groups of kinds beside programs, as documents name them.
+BEYOND: dict[str, tuple[type, ...]] = {
     "regressions": (PrivateRegression,),
     "postprocessing": (Postprocessing,),
     "systems": (PrivateVectors, PrivateInequalities, PrivatePoints),
@@ -308,26 +307,7 @@ def taxonomy() -> Taxonomy:
         replace(cell, mechanisms=tuple(m.name for m in programs if f"{cell.part} {cell.level}" in m.serves.cells))
         for cell in CELLS
     ]
-    beyond = {name: tuple(m.name for kind in kinds for m in KINDS[kind].mechanisms) for name, kinds in _BEYOND.items()}
+    beyond = {name: tuple(m.name for kind in kinds for m in KINDS[kind].mechanisms) for name, kinds in BEYOND.items()}
     table = Taxonomy(cells)
     table.beyond = beyond
     return table
-
-
-def mechanism_table(family: str) -> str:
-    """The mechanisms of "programs", "regressions", "postprocessing" or "systems" as a Markdown table, and those with
-    their paper's constants below it.
-
-    The words are the first sentence of each mechanism's docstring, the source its own.
-    """
-    mechanisms = [each for model in {"programs": (Program,), **_BEYOND}[family] for each in KINDS[model].mechanisms]
-    cells = any(each.serves.cells for each in mechanisms)
-    head = ["mechanism", *(["cells of Table 1"] if cells else []), "what it does", "source"]
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    for each in (each for each in mechanisms if not each.serves.as_printed):
-        text = inspect.getdoc(type(each)) or ""
-        words = " ".join(text.split("\n\n")[0].split()).removesuffix(".")
-        told = [f"`{each.name}`", *([", ".join(each.serves.cells)] if cells else []), words, each.source]
-        lines.append(f"| {' | '.join(part.replace('|', chr(92) + '|').replace('``', '`') for part in told)} |")
-    printed = ", ".join(f"`{each.name}`" for each in mechanisms if each.serves.as_printed)
-    return "\n".join([*lines, "", f"With the constants of their papers, as yardsticks: {printed}."])

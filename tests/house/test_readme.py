@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -62,10 +63,10 @@ def test_set_up_commands() -> None:
 
 def test_the_tables_of_mechanisms_are_those_of_the_registry() -> None:
     """Write them anew with ``python docs/write_tables.py``."""
-    from dpmodel.solve.registry import mechanism_table
-
-    for family in ("programs", "regressions", "postprocessing", "systems"):
-        assert f"<!-- mechanisms: {family} -->\n{mechanism_table(family)}\n<!-- end -->" in README, family
+    if not (ROOT / "docs").exists():
+        pytest.skip("docs are not shipped with this copy")
+    assert runpy.run_path(str(ROOT / "docs" / "write_tables.py"))["with_tables"](README) == README
+    assert README.count("<!-- mechanisms: ") == 4
 
 
 def test_every_mechanism_and_doc_named_in_the_readme_exists() -> None:

@@ -13,7 +13,7 @@ import dpmodel as dpm
 from dpmodel import problem as problem_module
 from dpmodel.numerics import cone_program
 from dpmodel.programs import noise_once
-from dpmodel.solve.progress import reporter
+from dpmodel.solve.progress import shown
 
 # Where times and forecasts stand beside: four digits in the middle of another number say nothing.
 NUMBERS = re.compile(r"(?<![\d.])(7321|5128|4375|8125)(?!\d)")
@@ -175,7 +175,8 @@ def test_the_callers_own_error_in_progress_is_passed_on_without_frames(x):
 
 @pytest.mark.parametrize("progress", [lambda *said: None, lambda stage, share=0: None, dict, print])
 def test_a_progress_that_can_be_called_is_not_refused(progress):
-    assert reporter(progress, False) is progress
+    with shown(progress) as report:
+        assert report is progress
 
 
 def test_interrupts_pass(x):
