@@ -7,7 +7,6 @@ lies in this set, and every bound found here is a public fact.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,13 +20,11 @@ from dpmodel.errors import InfeasibleError
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
 from dpmodel.numerics.implied_bounds import implied_bounds
 from dpmodel.numerics.polyhedron import Polyhedron
-from dpmodel.numerics.solvers import SMALL, SOLVER_ERROR
+from dpmodel.numerics.solvers import SOLVER_ERROR
 
 # Solvers stop near the optimum; bounds are widened by this to stay bounds.
 _SOLVER_SLACK = 1e-6
 _OPTIMA = {OPTIMAL: _SOLVER_SLACK, OPTIMAL_INACCURATE: 1e-3}
-# What equalities may miss of their side, relative to it.
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -73,21 +70,7 @@ class PublicSet:
     def polyhedron(self) -> Polyhedron:
         """The linear rows of ``program`` over continuous variables; its solver keeps a basis from one question to the
         next."""
-        polyhedron = Polyhedron.of(self.program)
-        for direction, x in self._learned:
-            polyhedron.learn(direction, x)
-        return polyhedron
-
-    @cached_property
-    def _learned(self) -> list[tuple[Floats, Floats]]:
-        """Directions in which points were found furthest before there was a ``polyhedron``: many plans need none."""
-        return []
-
-    def _learn(self, direction: Floats, x: Floats) -> None:
-        if "polyhedron" in self.__dict__:
-            self.polyhedron.learn(direction, x)
-        else:
-            self._learned.append((direction, x))
+        return Polyhedron.of(self.program)
 
     @property
     def endless(self) -> bool:
@@ -146,13 +129,8 @@ class PublicSet:
         program = self.program
         if not program.keep.any():
             return True
-        start = np.clip(0.0, lower, upper)
-        if self.holds(start):
-            return True
         whole = program.boolean.size or program.integer.size
         if self._linear and not whole and not self.polyhedron.empty:
-            return True
-        if not self._linear and self.holds(np.clip(self.polyhedron.next_to_zero(), lower, upper)):
             return True
         solution = solve_cone_program(program, solver=self.solver)
         if solution.status == SOLVER_ERROR:
@@ -162,41 +140,6 @@ class PublicSet:
                 remedy="public numbers of moderate size (change the units), or fewer constraints; nothing was spent",
             )
         return "infeasible" not in solution.status
-
-    def holds(self, x: Floats) -> bool:
-        """Whether x, a point of the box, satisfies the public rows; False for power cones and the faces of exponential
-        ones: nobody looks."""
-        program = self.program
-        if any((x[whole] % 1 != 0).any() for whole in (program.boolean, program.integer)):
-            return False
-        gap = program.b - program.A @ x
-        for block in program.cones:
-            rows = np.arange(block.start, block.start + block.size)
-            rows = rows[program.keep[rows]]
-            if rows.size == 0:
-                continue
-            if block.kind == "nonneg":
-                if gap[rows].min() < 0:
-                    return False
-            elif block.kind == "soc":
-                heads = np.cumsum(block.sizes) - np.asarray(block.sizes)
-                squares = np.add.reduceat(gap[rows] ** 2, heads)
-                if (gap[rows][heads] < 0).any() or not (squares <= 2 * gap[rows][heads] ** 2).all():
-                    return False
-            elif block.kind == "psd" and rows.size == block.size:
-                for part in np.split(gap[rows], np.cumsum(block.sizes)[:-1]):
-                    square = part.reshape(math.isqrt(part.size), -1)
-                    eigenvalues = np.linalg.eigvalsh(square + square.T)
-                    if eigenvalues[0] < 0:
-                        return False
-            elif block.kind == "exp" and rows.size == block.size:
-                power, base, top = gap[rows].reshape(-1, 3).T
-                with np.errstate(over="ignore"):
-                    if (base <= 0).any() or (base * np.exp(power / base) > top).any():
-                        return False
-            elif block.kind != "zero" or (np.abs(gap[rows]) > _ROUNDING * (1 + np.abs(program.b[rows]))).any():
-                return False
-        return True
 
     def weighted_norm(self, weights: Floats) -> float:
         """Upper bound on ``max sum_j weights_j |x_j|`` over the public set (inf when there is none).
@@ -235,7 +178,7 @@ class PublicSet:
         slope = weights * derivative
         if np.isfinite(box_bound) and float(np.abs(slope[used]) @ (upper - lower)[used]) <= _SOLVER_SLACK * box_bound:
             return box_bound  # nothing is left for the rows to tell
-        best = self._maximise(slope, lower, upper, then=True)
+        best = self._maximise(slope, lower, upper)
         return min(box_bound, best + constant)
 
     def support(self, direction: Floats) -> float:
@@ -246,28 +189,10 @@ class PublicSet:
         by_box = float((direction[used] * ends[used]).sum())
         return min(by_box, self._maximise(direction, lower, upper)) if self.program.keep.any() else by_box
 
-    def cheapest(self, c: Floats, *, released: bool = False) -> Floats | None:
-        """(n,) a point of least ``c'x``, or None; one that is known, or from the last basis where the program is small.
-        ``released`` : from a solver that knows nothing yet:
-        of several such points, which one it is does not depend on what was asked before."""
-        program = self.program
-        if released:
-            return solve_cone_program(program.with_(c=c), solver=self.solver).x
-        seen: Polyhedron | None = self.__dict__.get("polyhedron")
-        continuous = program.boolean.size + program.integer.size == 0
-        linear = continuous and self._linear
-        x = seen.furthest_in(-c) if linear and seen is not None else None
-        if x is not None:
-            return x
-        if linear and program.A.nnz < SMALL:
-            x = self.polyhedron.minimise(c)
-        elif continuous and not self._linear:
-            x = self._least(c, *self.box).x
-        else:
-            x = solve_cone_program(program.with_(c=c), solver=self.solver).x
-        if x is not None:
-            self.__dict__["feasible"] = True
-        return x
+    def cheapest(self, c: Floats) -> Floats | None:
+        """(n,) a point of least ``c'x``, or None. Solved from nothing: of several such points, which one it is does not
+        depend on what was asked before."""
+        return solve_cone_program(self.program.with_(c=c), solver=self.solver).x
 
     def magnitudes(self) -> Floats:
         """(n,) bounds on |x_j| from the box (inf where the box has none)."""
@@ -282,28 +207,19 @@ class PublicSet:
         high = upper if np.isfinite(upper) else self._maximise(unit, *box)
         return low, high
 
-    def _maximise(self, objective: Floats, lower: Floats, upper: Floats, then: bool = False) -> float:
-        """``then`` : whether a program with the same rows, if all are public, is solved afterwards."""
-        ours = self._linear and not (self.program.boolean.size or self.program.integer.size)
-        alike = then and ours and not self.form.private_rows.any() and self.solver in (None, "HIGHS")
-        known = self.__dict__.get("polyhedron")
-        answered = known is not None and known.knows(objective)
-        if alike and not answered:
-            lower, upper = self.program.lower, self.program.upper  # as solved afterwards; rows say the rest of the box
-        # Without integrality the maximum is an upper bound, and one linear program away.
-        elif self._linear:
+    def _maximise(self, objective: Floats, lower: Floats, upper: Floats) -> float:
+        """Without integrality the maximum is an upper bound, and one linear program away."""
+        if self._linear:
             try:
                 best = self.polyhedron.support(objective)
-                if ours:
+                if not (self.program.boolean.size or self.program.integer.size):
                     self.__dict__["feasible"] = True
                 return best
-            except SolverFailure:  # others are asked, between other bounds than afterwards
-                alike = False
+            except SolverFailure:
+                pass  # others are asked
         solution = self._least(-objective, lower, upper)
         if solution.status not in _OPTIMA or solution.value is None:  # a point at a solver's limit bounds nothing
             return np.inf
-        if alike and solution.x is not None and solution.status == OPTIMAL:
-            self._learn(objective, solution.x)
         return -solution.value + _OPTIMA[solution.status] * (1 + abs(solution.value))
 
     def _least(self, c: Floats, lower: Floats, upper: Floats) -> ConeSolution:

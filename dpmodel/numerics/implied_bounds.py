@@ -28,13 +28,6 @@ def implied_bounds(program: ConeProgram) -> tuple[Floats, Floats]:
     entry ij by the root of the largest values of entries ii and jj. Of other cones their signs are used.
     """
     lower, upper = program.lower.copy(), program.upper.copy()
-    for _ in narrowing(program, lower, upper):
-        pass
-    return lower, upper
-
-
-def narrowing(program: ConeProgram, lower: Floats, upper: Floats) -> Iterator[None]:
-    """The same step by step: after each, ``lower`` and ``upper`` are bounds, and tighter ones than before."""
     A, keep = sp.csr_array(program.A), np.asarray(program.keep, dtype=bool)
     rows: dict[str, Any] = {"zero": np.zeros(keep.size, bool), "nonneg": np.zeros(keep.size, bool)}
     curved = []
@@ -51,13 +44,12 @@ def narrowing(program: ConeProgram, lower: Floats, upper: Floats) -> Iterator[No
         before = lower.copy(), upper.copy()
         for matrix, side in parts:
             tighten(matrix, side, lower, upper)
-            yield
         for block in curved:
             for matrix, side in _tails(block, A, program.b, lower, upper):
                 tighten(matrix, side, lower, upper)
-                yield
         if np.array_equal(before[0], lower) and np.array_equal(before[1], upper):
             break
+    return lower, upper
 
 
 def _signed_rows(block: ConeBlock) -> Any:

@@ -291,10 +291,6 @@ class Polyhedron:
         """Points at which ``support`` was attained, by direction."""
         return {}
 
-    def furthest_in(self, direction: Floats) -> Floats | None:
-        """(n,) where ``support(direction)`` was attained, if that is known."""
-        return self.furthest.get(_unit(direction)[0])
-
     def reaches(self, direction: Floats, value: float) -> bool:
         """Whether ``direction'x`` is seen to be at least ``value`` somewhere: a quick look at ``support``."""
         return any(float(direction @ x) >= value for x in self.furthest.values())

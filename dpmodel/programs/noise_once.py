@@ -10,12 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.compile.footprint import AlikeView, record_blocks, sensitivity_under
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast, Violation
-from dpmodel.kernels.direct_measurement import ROUNDING
-from dpmodel.marks.layout import all_equal
-from dpmodel.privacy import Gaussian, Laplace, NoiseSource, gaussian_mu
+from dpmodel.privacy import NoiseSource
 from dpmodel.programs.feasibility import (
     LEAST_VIOLATION,
     Treatment,
@@ -48,7 +45,6 @@ from dpmodel.programs.public import (
     declared_range,
     largest_violation,
     leaves_a_point,
-    noise_hides_costs,
     objective_span,
 )
 from dpmodel.text import number, shortened
@@ -143,9 +139,6 @@ class NoiseOnce(Mechanism[Program]):
         if "matrix" not in model.private_parts() or (options.feasibility == "centred" and linear_where_private(model)):
             return YES
         return bounded_variables(model)
-
-    def bound(self, model: Program, options: Options) -> float:
-        return missed_at_least(model, options, self.kind)
 
     def forecast(self, model: Program, options: Options) -> Forecast:
         noise = design(model, options, dict.fromkeys(model.private_parts(), self.kind))
@@ -257,9 +250,6 @@ def _constant_factors(model: Program) -> Floats | None:
 def objective_loss(model: Program, noise: NoiseDesign) -> float:
     """Public bound on the loss in objective value from noise on c, at most what any public point loses; nan when c is
     not noised."""
-    part = noise.parts.get("objective")
-    if part is not None and noise_hides_costs(model, part.measurement.positions, part.reach):
-        return objective_span(model)
     loss = objective_noise(model, noise)
     return min(loss, objective_span(model)) if loss > 0 else loss
 
@@ -403,36 +393,3 @@ def caveats(model: Program, noise: NoiseDesign, *, split: bool) -> tuple[str, ..
 
 LAPLACE_ONCE = NoiseOnce()
 GAUSSIAN_ONCE = NoiseOnce("gaussian", "gaussian-once", "HRRU14, sections 4.2-4.5; Gaussian mechanism")
-
-
-# With fewer private entries a forecast takes less than the bounds of others, and tells what they have to beat.
-FEW = 5_000
-
-
-def missed_at_least(model: Program, options: Options, kind: Kind) -> float:
-    """What a private row is missed by on average, without the noise on single rows; 0 where entries are few or differ.
-
-    On average a row is missed by half of the noise's mean size at the largest x (``treatment.missed_on_average``).
-    Forecasts round another way, by less than one part in 1e9.
-    """
-    form, affine = model.form, model.affine
-    if form.matrix.nnz < FEW or model.private_parts() != ("matrix",) or model.split_rows:
-        return 0.0
-    if options.feasibility not in ("relaxed", "centred") or len(affine.private_blocks) != 1 or not affine.is_linear():
-        return 0.0
-    (group,) = record_blocks(affine)
-    if AlikeView.of(group.blocks[0], form.matrix) is None or not all(map(all_equal, declared_range(model, "matrix"))):
-        return 0.0
-    moved = sensitivity_under(group, form.matrix, affine, matrix=True)
-    if not 0 < moved.l1 < math.inf:
-        return 0.0
-    grow = (1 + ROUNDING) * (1 - 1e-9)
-    if kind == "gaussian":
-        noise: Gaussian | Laplace = Gaussian(moved.l2 * grow / gaussian_mu(options.epsilon, options.delta))
-    else:
-        noise = Laplace(moved.l1 * grow / options.epsilon)
-    sigma = noise.standard_deviation * np.sqrt(
-        form.sums_by_column(np.minimum(model.public.magnitudes(), x_bound(model)) ** 2)
-    )
-    average = sigma * math.sqrt(2 / math.pi) * np.where(affine.equalities(), 1.0, 0.5)
-    return float(average[form.private_rows].mean())

@@ -16,15 +16,16 @@ from itertools import islice
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats
 from dpmodel.compile.affine_map import LinearMap, joined
 from dpmodel.compile.form import entry_ends, value_range, widened
-from dpmodel.compile.public_set import base_program
+from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.errors import InfeasibleError
-from dpmodel.forecast import Forecast, Known, Violation, capped, stated
+from dpmodel.forecast import Forecast, Known, Violation, capped
 from dpmodel.marks.layout import each, same_for_all
 from dpmodel.memo import cached
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
+from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.programs.fewer_records import fewer_records
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import (
@@ -37,14 +38,11 @@ from dpmodel.programs.noise_design import (
 )
 from dpmodel.programs.rows import matrix_range, plain_linear, private_rows, public_polyhedron
 
-# What counts as equal of two bounds (``forecast._EQUAL``), and more.
-_EQUAL = 1e-5
 # Violations up to this are a solver's own: HiGHS keeps rows to 1e-7, whatever the size of their numbers. It does not
 # grow with declared bounds, whose size says nothing of how well a row is kept.
 _SOLVER = 1e-6
 # What sums of ten thousand numbers are rounded by, as a share of them; ranges are widened by as much.
 _ROUNDING = 1e-12
-_CHEAPEST = "the cheapest public point"
 MIDDLE = "the optimum for private numbers at the middle of their ranges"
 
 
@@ -56,10 +54,10 @@ def private_objective(model: Program) -> bool:
 def objective_span(model: Program) -> float:
     """Public bound on ``max c'x - min c'x`` over the public set, so on what any public point loses (inf when there is
     none)."""
-    low, high = cost_range(model)
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+    if costs_are_open(model):
         return math.inf
-    polytope = public_polyhedron(model) if plain_linear(model) is None else model.public
+    low, high = cost_range(model)
+    polytope = _linear_set(model)
     bottom, top = polytope.box
     if np.array_equal(low, high) or (bottom >= 0).all():
         try:
@@ -77,11 +75,11 @@ def objective_span(model: Program) -> float:
 def objective_ceiling(model: Program) -> float:
     """Public bound on ``c'x + d`` over the public set, in minimisation form: what no target is missed beyond (inf when
     there is none)."""
-    low, high = cost_range(model)
-    polytope = public_polyhedron(model) if plain_linear(model) is None else model.public
-    bottom, top = polytope.box
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+    if costs_are_open(model):
         return math.inf
+    low, high = cost_range(model)
+    polytope = _linear_set(model)
+    bottom, top = polytope.box
     if np.array_equal(low, high) or (bottom >= 0).all():
         return polytope.support(high) + model.form.d0
     with np.errstate(invalid="ignore"):
@@ -90,14 +88,9 @@ def objective_ceiling(model: Program) -> float:
     return most + model.form.d0
 
 
-def noise_hides_costs(model: Program, positions: Integers, reach: Floats) -> bool:
-    """Whether noise of size ``reach`` (k,) on these coefficients is so large that twice ``reach'|x|`` comes to all that
-    the objective can vary by: entry by entry it is as large as the coefficient, or half of it where no sign changes."""
-    low, high = cost_range(model)
-    one_sign = ((low >= 0).all() or (high <= 0).all()) and (model.public.box[0] >= 0).all()
-    size = np.maximum(np.abs(low), np.abs(high)) / (2 if one_sign else 1)
-    size[positions] -= reach
-    return bool((size <= 0).all())
+def _linear_set(model: Program) -> Polyhedron | PublicSet:
+    """The public set, as a polyhedron where it is one."""
+    return public_polyhedron(model) if plain_linear(model) is None else model.public
 
 
 def cost_range(model: Program) -> tuple[Floats, Floats]:
@@ -130,65 +123,39 @@ def held_against_public_points(model: Program, forecast: Forecast) -> Forecast:
     vary, both public, to weigh one against the other: all compare alike."""
     error = forecast.error
     assert isinstance(error, Violation)
-    known = _known(model, error, forecast.spends_nothing)
+    if error.centred and math.isinf(error.violation) and not math.isfinite(x_bound(model)):
+        return capped(forecast, Known())  # it is stated as a multiple of x
+    loses = not math.isnan(error.objective)
+    known = known_without_data(model, centred=error.centred, loses=loses)
+    if forecast.spends_nothing:
+        known = replace(known, points=())
     without = math.isnan(error.width) and not math.isnan(error.violation)
     rows = model.form.private_rows.any()
     if without and math.isfinite(known.violation) and not (rows and private_rows(model).relative):
-        span = _span(model, error.objective)
+        span = known.objective if loses else math.nan
         forecast = replace(forecast, error=replace(error, width=known.violation, span=span))
     return capped(forecast, known)
 
 
-def _known(model: Program, error: Violation, unread: bool) -> Known:
-    """What a statement of this error has to be held against. Points are looked for where neither declarations nor
-    what holds for all points tells, and not for one that is ``unread``."""
-    loss, violation = error.objective, error.violation
-    if error.centred and math.isinf(violation) and not math.isfinite(x_bound(model)):
-        return Known()  # it is stated as a multiple of x
-    if costs_are_open(model) and not (math.isinf(loss) and model.form.private_rows.any()):
-        return Known(violation=largest_violation(model))
-    if sides_are_open(model) and math.isnan(loss) and math.isnan(error.width) and not math.isinf(violation):
-        return Known()
-    lost, missed, width = stated(error, largest_violation(model))
-    everything = missed >= width * (1 - _EQUAL)  # all that any row can be violated by
-    if unread or (everything and lost > 0 and math.isnan(error.tightening) and lost >= objective_span(model)):
-        span = _span(model, loss, unread)
-        if not unread:
-            model.public.require_feasible()  # known by now, where something was solved
-        return Known(math.inf if math.isnan(span) else span, largest_violation(model))
-    # Equal is equal within less than ``_EQUAL``.
-    most = math.inf if everything else missed * (1 + _EQUAL)
-    return known_without_data(model, centred=error.centred, loses=not math.isnan(loss), most=most)
-
-
-def _span(model: Program, loss: float, unread: bool = False) -> float:
-    """How far the objective can vary; nan where none is lost, or, ``unread``, as good as none."""
-    if math.isnan(loss) or (unread and loss <= np.finfo(np.float64).tiny):
-        return math.nan
-    return objective_span(model)
-
-
-def known_without_data(model: Program, *, centred: bool = False, loses: bool = True, most: float = math.inf) -> Known:
+def known_without_data(model: Program, *, centred: bool = False, loses: bool = True) -> Known:
     """What statements about ``model`` are held against; points are solved for one by one, until one keeps a statement.
 
-    ``loses`` : whether statements state a loss; ``most`` : the largest violation that they leave open, which points
-    beyond do not keep, whatever they lose. ``centred`` : a loss is one against the best that the released constraints
-    allow. The point for the middle of the ranges has none under a public objective, and its promise is of the same kind
-    as that of noise.
+    ``loses`` : whether statements state a loss. ``centred`` : a loss is one against the best that the released
+    constraints allow. The point for the middle of the ranges has none under a public objective, and its promise is of
+    the same kind as that of noise.
     """
     span = objective_span(model) if loses else math.inf  # which tells on its way whether there is a public point
     # Where no loss is stated, points that lose something keep nothing, as those that are solved for in cones do.
     few = not (loses or model.affine.is_linear()) and model.form.c0.any()
 
-    def kept() -> Iterator[tuple[float, float]]:
+    def found() -> Iterator[tuple[float, float]]:
         for point in islice(public_points(model), 1 if few else None):
-            if point.violation <= most:
-                yield point.loss, point.violation
+            yield point.loss, point.violation
             if centred and point.words == MIDDLE and not private_objective(model):
                 yield 0.0, point.violation
 
     model.public.require_feasible()
-    return Known(span, largest_violation(model), kept(), tightening=spread_of_sides(model))
+    return Known(span, largest_violation(model), found(), tightening=float(spread_of_rows(model).max(initial=0.0)))
 
 
 def public_points(model: Program) -> Iterator[PublicPoint]:
@@ -205,12 +172,6 @@ def public_points(model: Program) -> Iterator[PublicPoint]:
             return
         if point is not None:
             yield point
-
-
-def as_released(model: Program, point: PublicPoint) -> PublicPoint:
-    """``point``, or the one of several equals that is found whatever was asked of the public set before."""
-    again = _cheapest(model, released=True) if point.words.startswith(_CHEAPEST) else None
-    return point if again is None else again
 
 
 @cached
@@ -260,16 +221,16 @@ def leaves_a_point(model: Program) -> bool:
 
 
 @cached
-def _cheapest(model: Program, released: bool = False) -> PublicPoint | None:
+def _cheapest(model: Program) -> PublicPoint | None:
     """The optimum over the public set for the middle of the objective's range."""
     c = middle_cost(model)
     if c is None:
         return None
-    x = model.public.cheapest(c, released=released)
+    x = model.public.cheapest(c)
     if x is None:
         return None
     private = private_objective(model)
-    words = _CHEAPEST + (" for the middle of the objective's range" if private else "")
+    words = "the cheapest public point" + (" for the middle of the objective's range" if private else "")
     return PublicPoint(x, worst_violation(model, x), words, partial(regret, model, x) if private else float)
 
 
@@ -376,11 +337,7 @@ def half_ranges(model: Program) -> tuple[Floats, sp.csr_array | None]:
 def spread(model: Program, half: Floats) -> tuple[sp.csr_array, Floats]:
     """Half ranges of entries of A as weights on |x| in linear rows, and as public bounds on ``|N_i x|`` in cones."""
     rows, columns = model.form.matrix_positions()
-    linear = np.zeros(model.affine.rows, dtype=bool)
-    for block in model.affine.cones:
-        if block.kind in ("zero", "nonneg"):
-            linear[block.rows] = True
-    keep = linear[rows]
+    keep = (model.affine.equalities() | model.affine.inequalities())[rows]
     shape = (model.affine.rows, model.affine.variables)
     weights = sp.csr_array((half[keep], (rows[keep], columns[keep])), shape=shape)
     return weights, np.zeros(model.affine.rows) if keep.all() else box_reach(model, np.where(keep, 0.0, half))
@@ -470,19 +427,13 @@ def largest_violation(model: Program) -> float:
     if sides_are_open(model) or plain_linear(model) is not None or public_polyhedron(model).empty:
         return math.inf
     rows = private_rows(model)
-    if not private_objective(model):
-        model.public.support(-model.form.c0)  # asked for anyway, and its point may spare a larger program
     return math.inf if rows.relative else rows.residual_range(public_polyhedron(model))[1]
-
-
-def spread_of_sides(model: Program) -> float:
-    """How far the right-hand sides of private rows lie apart between the best and the worst data."""
-    return float(spread_of_rows(model).max(initial=0.0))
 
 
 @cached
 def spread_of_rows(model: Program) -> Floats:
-    """(m,) the same of every row, in cones along the interior direction; inf where ranges are not declared."""
+    """(m,) how far the right-hand side of every private row lies apart between the best and the worst data, in cones
+    along the interior direction; inf where ranges are not declared."""
     if not model.form.private_rows.any():
         return np.zeros(model.affine.rows)
     low, high = model.form.side_range

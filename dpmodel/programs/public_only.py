@@ -22,12 +22,12 @@ from dpmodel.contract import (
     no_progress,
 )
 from dpmodel.forecast import Forecast, Violation
+from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.model import Program
 from dpmodel.programs.public import (
     MIDDLE,
     PublicPoint,
-    as_released,
     largest_violation,
     objective_span,
     private_objective,
@@ -74,7 +74,7 @@ class PublicOnly(Mechanism[Program]):
         return YES
 
     def forecast(self, model: Program, options: Options) -> Forecast | Verdict:
-        point = _point(model, options)
+        point = choose(model, options.feasibility)
         if point is None and options.feasibility in ("safe", "strict"):
             why = "the public bounds do not leave a point that is feasible for every allowed database"
             return Verdict(False, why, "infeasible")
@@ -110,27 +110,18 @@ class PublicOnly(Mechanism[Program]):
         )
 
     def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        point = _point(model, options)
+        point = choose(model, options.feasibility)
         assert point is not None
         value = None if private_objective(model) else float(model.form.c0 @ point.x) + model.form.d0
         notes = ("no private data was read: this point is the same for all data",)
         return Outcome("optimal", np.array(point.x), None, value, notes=notes)
 
 
-def _point(model: Program, options: Options) -> PublicPoint | None:
-    """The point that a request gets: for safe and strict ones one that is feasible for every allowed database; for
-    centred ones with an objective the one for the middle of all ranges (nothing is shifted); else the feasible one if
-    it exists, or the least larger share of the objective's span lost or of the width violated."""
-    mode = options.feasibility
-
-    def find() -> PublicPoint | None:
-        point = _choose(model, mode)
-        return None if point is None else as_released(model, point)
-
-    return model.cached(("public point", mode), find)
-
-
-def _choose(model: Program, mode: Feasibility) -> PublicPoint | None:
+@cached
+def choose(model: Program, mode: Feasibility) -> PublicPoint | None:
+    """The point of a request: under "safe" and "strict" one that is feasible for every allowed database; under
+    "centred" with an objective the one for the middle of all ranges (nothing is shifted); else the feasible one if it
+    exists, or the least larger share of the objective's span lost or of the width violated."""
     points, strict = list(islice(public_points(model), 2)), mode in ("safe", "strict")
     # The safest costs least on average of all that violate nothing, and so does not lose more under a public objective.
     if mode == "centred" or private_objective(model) or all(point.violation > 0 for point in points):

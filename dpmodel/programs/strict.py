@@ -15,9 +15,9 @@ from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.feasibility import solve_released, tightened_program, treat
 from dpmodel.programs.model import Program, refuse_high
-from dpmodel.programs.noise_design import Kind, clamp, design, interior_direction, margin
+from dpmodel.programs.noise_design import Kind, clamp, design, interior_direction
 from dpmodel.programs.noise_once import caveats, objective_loss, released_constant, released_parts
-from dpmodel.programs.public import half_ranges, middle_program, spread_of_sides
+from dpmodel.programs.public import robust_program, spread_of_rows
 from dpmodel.text import number
 
 
@@ -125,7 +125,7 @@ class StrictTruncatedLaplace(Mechanism[Program]):
     def forecast(self, model: Program, options: Options) -> Forecast:
         noise = design(model, options, self._kinds(model))
         loss = objective_loss(model, noise)
-        done, most = treat(model, options, noise), spread_of_sides(model)
+        done, most = treat(model, options, noise), float(spread_of_rows(model).max(initial=0.0))
         # Right-hand sides end at their public lower bound: the robust optimum, which is free.
         useless = done.tightening >= most * (1 - 1e-9)
         finite = math.isfinite(done.tightening)
@@ -163,18 +163,17 @@ class StrictTruncatedLaplace(Mechanism[Program]):
         case row by row. Linear rows are never harder than that (``tightened_program``); in cones the tightening comes
         on top, along their direction.
         """
-        affine, middle = model.affine, middle_program(model)
-        if middle is None:
+        robust = robust_program(model)
+        if robust is None:
             return False
+        program, weights = robust
         done = treat(model, options, design(model, options, self._kinds(model)))
-        half, weights = half_ranges(model)
-        on_top = np.where(affine.inequalities(), 0.0, done.relax)
-        worst = middle.b - (margin(affine, half) - on_top) * interior_direction(affine)
-        if not np.isfinite(worst).all():
+        on_top = np.where(model.affine.inequalities(), 0.0, done.relax * interior_direction(model.affine))
+        if not np.isfinite(on_top).all():
             return False
-        program = middle.with_(c=np.zeros(affine.variables), d=0.0, b=worst)
-        solution = solve_cone_program(program, weights=weights, solver=options.solver, options=options.solver_options)
-        return solution.solved
+        program = program.with_(c=np.zeros(model.affine.variables), d=0.0, b=program.b + on_top)
+        solver, how = options.solver, options.solver_options
+        return solve_cone_program(program, weights=weights, solver=solver, options=how).solved
 
 
 STRICT_TRUNCATED_LAPLACE = StrictTruncatedLaplace()

@@ -18,7 +18,6 @@ from dpmodel.contract import Candidate
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
-from dpmodel.numerics.implied_bounds import narrowing
 from dpmodel.programs.model import Program
 from dpmodel.programs.rows import plain_linear
 from dpmodel.text import number
@@ -93,10 +92,6 @@ def _unbounded(model: Program, bounded: bool) -> UnsupportedModelError | None:
     if stays() or (form.private_rows.any() and plain_linear(model) is None):
         return None
     cone = _recession(base, lower, upper)
-    for _ in narrowing(cone, lower, upper):  # what rows and cones imply, as far as it is needed
-        if stays():
-            return None
-    cone = cone.with_(lower=lower, upper=upper)
     fixed = cone.with_(lower=np.where(private, 0.0, lower), upper=np.where(private, 0.0, upper))
     names = _escapes(model, fixed, form.c0)
     if names:

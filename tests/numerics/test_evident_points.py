@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.compile import public_set as public_sets
 from dpmodel.numerics.cone_program import ConeSolution
 
 
@@ -32,36 +31,6 @@ def test_a_set_without_whole_points_is_empty_before_anything_is_charged():
     with pytest.raises(dpm.errors.InfeasibleError):
         problem.solve(1, 1e-6, budget=budget)
     assert budget.spent.epsilon == 0
-
-
-def test_a_whole_point_next_to_zero_is_seen(monkeypatch):
-    x = cp.Variable(3, integer=True, bounds=[0, 5])
-    monkeypatch.setattr(public_sets, "solve_cone_program", None)
-    found = public_set(-cp.sum(x), [cp.sum(x) <= 2.5])
-    assert found.feasible and not found.holds(np.full(found.form.affine.variables, 0.5))
-
-
-def correlations(n, most):
-    """Matrices with ones on their diagonal and a first pair that correlates by at least ``most``."""
-    X, c = cp.Variable((n, n), symmetric=True), dpm.Private(np.ones(n), name="c", linf=0.1, bounds=[0, 1])
-    rules = [X >> 0, cp.diag(X) == 1, X[0, 1] >= most]
-    return dpm.Problem(cp.Minimize(c @ X[0]), rules)._model(None).public
-
-
-def test_a_semidefinite_set_may_show_without_a_program_that_it_is_not_empty(monkeypatch):
-    assert not correlations(4, 1.5).feasible
-    assert correlations(4, 0.9).feasible
-    monkeypatch.setattr("dpmodel.compile.public_set.solve_cone_program", None)
-    assert correlations(4, -0.5).feasible
-
-
-@pytest.mark.parametrize("eigenvalue", [-1e-6, 1e-6])
-def test_points_of_semidefinite_sets_are_told_by_their_eigenvalues(eigenvalue):
-    public = correlations(2, -2.0)
-    x = public.polyhedron.next_to_zero()
-    assert public.holds(x)
-    off = x != 0
-    assert public.holds(np.where(off, x, 1 - eigenvalue)) == (eigenvalue > 0)
 
 
 def public_set(objective, constraints):

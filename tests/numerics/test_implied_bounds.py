@@ -88,11 +88,3 @@ def test_bounds_may_cross_where_nothing_is_feasible() -> None:
     public, _ = public_set([x[0] + x[1] <= -1])
     lower, upper = implied_bounds(base_program(public.form))
     assert (lower > upper).any() and not public.feasible
-
-
-def test_a_bound_takes_no_polyhedron() -> None:
-    """Plans for private objectives ask for nothing else, and to build one takes a share of theirs."""
-    x = cp.Variable(3, nonneg=True)
-    public, _ = public_set([x[0] + x[1] <= 1, x[1] + x[2] <= 1])
-    assert public.weighted_norm(np.ones(3)) == pytest.approx(2.0, abs=1e-5) and "polyhedron" not in vars(public)
-    assert public.polyhedron.knows(np.ones(3))

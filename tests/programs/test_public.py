@@ -21,7 +21,7 @@ from dpmodel.privacy import SeededSource
 from dpmodel.programs import public as points
 from dpmodel.programs.noise_once import LAPLACE_ONCE
 from dpmodel.programs.public import known_without_data, public_points, worst_violation
-from dpmodel.programs.public_only import PUBLIC_ONLY, _choose
+from dpmodel.programs.public_only import PUBLIC_ONLY, choose
 from dpmodel.programs.rows import public_polyhedron
 
 PLAIN = Forecast(statement="a bound", epsilon=1.0, delta=0.0, beta=0.05, error=Violation())
@@ -212,7 +212,7 @@ def test_of_points_that_violate_nothing_the_one_that_loses_least_is_chosen(build
     for seed in range(6):
         model = build(np.random.default_rng(seed))[0]._model(None)
         safe = [point.loss for point in public_points(model) if point.violation == 0]
-        point = _choose(model, mode)
+        point = choose(model, mode)
         if safe:
             assert point is not None and point.violation == 0
             assert point.loss <= min(safe) + 1e-6
