@@ -49,7 +49,7 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
     known = {line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()} | set(ROOMS)
     for name in ROOMS:
         room = importlib.import_module(name)
-        for each in {*room.__all__, *getattr(room, "_CLASSES", ())}:  # mechanisms are looked up when asked for
+        for each in {*room.__all__, *getattr(room, "_classes", dict)()}:  # mechanisms are looked up when asked for
             module = getattr(getattr(room, each), "__name__", "")
             if inspect.ismodule(getattr(room, each)) and any(line.startswith(f"{module}.") for line in known):
                 continue

@@ -12,14 +12,13 @@ from cases import CASES, Case, Opened, Truth, cone_gap, direction_of, violation
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.contract import Options, no_progress
+from dpmodel.contract import no_progress
 from dpmodel.marks import Private, Records
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.privacy import Gaussian, Laplace, SeededSource, TruncatedLaplace, gaussian_mu
 from dpmodel.programs.feasibility import relaxed_program
 from dpmodel.programs.noise_design import NoiseDesign, design, margin, measurements, row_margins
-from dpmodel.programs.noise_once import objective_loss, objective_noise, released_parts
-from dpmodel.programs.public import noise_hides_costs, objective_span
+from dpmodel.programs.noise_once import released_parts
 from dpmodel.solve.registry import by_name
 
 FALSE_ALARM = 1e-7
@@ -252,21 +251,3 @@ def test_theorem_34_uses_the_papers_scale() -> None:
     printed = mechanism.forecast(opened.model, opened.options).noise["printed_alpha_for_unit_norm"]
     assert printed == pytest.approx(4 * measured.l1 * math.sqrt(8 * 4 * math.log(4e6)))
     assert part.reach.max() == pytest.approx(part.distribution.scale * math.log(4 / opened.options.beta))
-
-
-@pytest.mark.parametrize("low", [-3.0, 0.0])
-@pytest.mark.parametrize("bounds", [[0, 2], [-2, 0], [-1, 2]])
-def test_noise_that_hides_all_costs_loses_what_points_differ_by(bounds: list[float], low: float) -> None:
-    hidden = []
-    for epsilon in (0.01, 0.5, 4, 60):
-        rng = np.random.default_rng(3)
-        c = dpm.Private(shape=6, name="c", unit="entry", linf=0.1, bounds=bounds)
-        x = cp.Variable(6, bounds=[low, 5])
-        rows = [rng.uniform(-1, 2, (3, 6)) @ x <= 4, cp.sum(x) >= 1, x[0] + x[1] == 1]
-        model = dpm.Problem(cp.Minimize(c @ x), rows)._model(None)
-        noise = design(model, Options(epsilon, 0.0), {"objective": "laplace"})
-        part = noise.parts["objective"]
-        hidden.append(noise_hides_costs(model, part.measurement.positions, part.reach))
-        loss = min(objective_noise(model, noise), objective_span(model))
-        assert objective_loss(model, noise) == pytest.approx(loss, rel=1e-5)
-    assert hidden[0] and not hidden[-1]
