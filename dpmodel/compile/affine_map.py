@@ -14,6 +14,7 @@ every multiplier mu >= 0 of the 1-norm gives an upper bound (weak duality); the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -205,6 +206,19 @@ class ThetaBlock:
     @property
     def name(self) -> str:
         return str(self.parameter.name())
+
+    @property
+    def why_not_integer(self) -> str:
+        """Why the parameter may hold fractions, after its own clipping; "" where it holds integers by declaration."""
+        parameter = self.parameter
+        if parameter.attributes["integer"] is not True and parameter.attributes["boolean"] is not True:
+            grid = "Private(..., integer=True), after multiplying decimals by the inverse of their grid"
+            return f"{self.name} is not declared whole; {grid}"
+        if any(math.isfinite(parameter.magnitude[key]) for key in ("max_l1", "max_l2")):
+            return f"{self.name} is scaled to max_l1 or max_l2"
+        ends = np.concatenate(parameter.entry_range)  # bounds and max_linf
+        whole = (ends == np.rint(ends)) | ~np.isfinite(ends)
+        return "" if whole.all() else f"{self.name} has bounds that are not whole"
 
 
 @dataclass(frozen=True)

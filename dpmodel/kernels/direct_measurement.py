@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.compile.affine_map import AffineMap, LinearMap, ThetaBlock
+from dpmodel.compile.affine_map import AffineMap, LinearMap
 from dpmodel.compile.footprint import largest, most_touched, sensitivity_of
 from dpmodel.compile.form import private_theta, public_theta
 from dpmodel.errors import SpecificationError
@@ -261,7 +261,7 @@ def _why_not_integer(affine: AffineMap, queries: LinearMap, constant: Floats) ->
     used = np.zeros(affine.theta_size, dtype=bool)
     used[queries.column] = True
     for block in affine.private_blocks:
-        if used[block.columns].any() and not declared_integer(block):
+        if used[block.columns].any() and block.why_not_integer:
             return f"{block.name} is not declared whole (integer=True, with whole bounds and no max_l1 or max_l2)"
     for what, values in (("coefficient", queries.coefficient), ("constant", constant)):
         if (values != np.rint(values)).any():
@@ -271,15 +271,3 @@ def _why_not_integer(affine: AffineMap, queries: LinearMap, constant: Floats) ->
     if queries.nnz and _row_sum(queries) > _LARGEST_ROW:
         return f"the coefficients of an entry add up to more than {_LARGEST_ROW} in size"
     return ""
-
-
-def declared_integer(block: ThetaBlock) -> bool:
-    """Whether every value that the parameter can hold is whole, after its own clipping; public."""
-    parameter = block.parameter
-    if parameter.attributes["integer"] is not True and parameter.attributes["boolean"] is not True:
-        return False
-    magnitude = parameter.magnitude
-    scaled = math.isfinite(magnitude["max_l1"]) or math.isfinite(magnitude["max_l2"])
-    ends = np.concatenate(parameter.entry_range)  # bounds and max_linf
-    ends = ends[np.isfinite(ends)]
-    return not scaled and bool((ends == np.rint(ends)).all())

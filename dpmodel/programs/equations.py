@@ -47,10 +47,6 @@ from dpmodel.programs.rows import (
 
 # Whole private numbers beyond this are cut to it (public policy), so that rows are computed exactly in 64 bits.
 LARGEST = 2**40
-_MOST_COEFFICIENTS = 2**20
-
-
-# The public constraints, which need not bound x.
 
 
 def why_not_equations(model: Program) -> Verdict:
@@ -75,17 +71,8 @@ def why_not_integer(model: Program) -> str:
     """Why the private rows do not hold integers by public declaration; "" if they do."""
     form = model.form
     for block in model.affine.private_blocks:
-        parameter = block.parameter
-        if parameter.attributes["integer"] is not True and parameter.attributes["boolean"] is not True:
-            return (
-                f"exactness needs integers: {block.name} is not declared whole; Private(..., integer=True), after "
-                "multiplying decimals by the inverse of their grid"
-            )
-        if any(math.isfinite(parameter.magnitude[key]) for key in ("max_l1", "max_l2")):
-            return f"exactness needs integers: {block.name} is scaled to max_l1 or max_l2"
-        ends = np.concatenate(parameter.entry_range)
-        if (ends[np.isfinite(ends)] != np.rint(ends[np.isfinite(ends)])).any():
-            return f"exactness needs integers: {block.name} has bounds that are not whole"
+        if block.why_not_integer:
+            return f"exactness needs integers: {block.why_not_integer}"
     rows = form.private_rows
     public = (form.matrix.coefficient, form.scalar.coefficient, sp.csr_array(form.A0[rows]).data, form.b0[rows])
     for values in public:
@@ -94,7 +81,7 @@ def why_not_integer(model: Program) -> str:
     sums = [
         np.bincount(part.row, weights=np.abs(part.coefficient)).max(initial=0.0) for part in (form.matrix, form.scalar)
     ]
-    if max(sums) > _MOST_COEFFICIENTS or max(np.abs(v).max(initial=0.0) for v in public[2:]) > LARGEST:
+    if max(sums) > 2**20 or max(np.abs(v).max(initial=0.0) for v in public[2:]) > LARGEST:
         return "the public coefficients of the private rows are too large to compute with exactly"
     return ""
 
@@ -246,6 +233,19 @@ class ExactEquations(Mechanism[Program]):
     name: str = "exact-equations"
     source: str = "KMMST24, Algorithm 4, tightened"
 
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        system = exact_equations(model)
+        flag = release_flag(system, options, noise, progress)
+        polytope = public_polyhedron(model)
+        told: list[str] = []
+        for basis in flag:
+            outcome = _solve(model, polytope, basis)
+            if outcome is not None:
+                return replace(outcome, notes=(*told, *outcome.notes))
+            told.append(f"{basis.dimension} independent equations contradict each other or the public constraints")
+        told.append("no equations were found in which enough records agree")
+        return Outcome(NOTHING_FOUND, None, None, None, notes=tuple(told))
+
     def eligible(self, model: Program, options: Options) -> Verdict:
         other = refuse_feasibility(options, "centred", "relaxed")
         if other is not None:
@@ -278,19 +278,6 @@ class ExactEquations(Mechanism[Program]):
             error=Violation(0.0, 0.0, missed, system.expected, _width(model), exact=True),
             work="one stable partition, a linear program per subspace tried",
         )
-
-    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        system = exact_equations(model)
-        flag = release_flag(system, options, noise, progress)
-        polytope = public_polyhedron(model)
-        told: list[str] = []
-        for basis in flag:
-            outcome = _solve(model, polytope, basis)
-            if outcome is not None:
-                return replace(outcome, notes=(*told, *outcome.notes))
-            told.append(f"{basis.dimension} independent equations contradict each other or the public constraints")
-        told.append("no equations were found in which enough records agree")
-        return Outcome(NOTHING_FOUND, None, None, None, notes=tuple(told))
 
 
 def _too_few(system: PrivateVectors, forecast: Forecast) -> Verdict:

@@ -52,7 +52,6 @@ from dpmodel._types import Floats, Integers
 from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.public_set import base_program
 from dpmodel.contract import Feasibility, Options, Outcome
-from dpmodel.kernels.direct_measurement import declared_integer
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, solve_cone_program
 from dpmodel.numerics.solvers import SOLVER_ERROR
@@ -124,13 +123,9 @@ class Treatment:
             if rows.size:
                 least, most = found.get(block.label, (np.inf, -np.inf))
                 found[block.label] = (min(least, float(rows.min())), max(most, float(rows.max())))
-        furthest = set(sorted(found, key=lambda label: -max(map(abs, found[label])))[:_MOST_DRAWN])
+        furthest = set(sorted(found, key=lambda label: -max(map(abs, found[label])))[:40])
         drawn = {label: pair for label, pair in found.items() if label in furthest}
         return {"constraints": drawn, "others": len(found) - len(drawn)} if self.weights is None else {}
-
-
-# Constraints that a figure draws.
-_MOST_DRAWN = 40
 
 
 def treat(model: Program, options: Options, noise: NoiseDesign) -> Treatment:
@@ -487,13 +482,9 @@ def integer_sides(model: Program, program: ConeProgram, relax: Floats) -> ConePr
     public, tightened, relaxed = model.form.b0, whole & (relax < 0), whole & (relax > 0)
     relaxed[model.form.matrix_positions()[0]] = False
     part = program.b - public
-    near = _LIKE * (1 + np.abs(part))
+    near = 1e-9 * (1 + np.abs(part))  # so near to an integer, a number is one but for rounding
     b = np.where(tightened, np.ceil(part - near), np.where(relaxed, np.floor(part + near), part)) + public
     return program.with_(b=np.where(tightened | relaxed, b, program.b))
-
-
-# Numbers so near to an integer, relative to their size, are one but for rounding.
-_LIKE = 1e-9
 
 
 def _integer_rows(model: Program) -> npt.NDArray[np.bool_]:
@@ -504,7 +495,7 @@ def _integer_rows(model: Program) -> npt.NDArray[np.bool_]:
         return mask
     integer = np.zeros(model.affine.theta_size, dtype=bool)
     for block in model.affine.private_blocks:
-        integer[block.columns] = declared_integer(block)
+        integer[block.columns] = not block.why_not_integer
     mask[scalar.row] = True
     mask[scalar.row[~integer[scalar.column] | (scalar.coefficient != np.rint(scalar.coefficient))]] = False
     return mask & model.affine.inequalities()

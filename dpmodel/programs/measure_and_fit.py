@@ -78,6 +78,14 @@ class MeasureAndFit(Mechanism[Program]):
     # deviation.
     loss: Literal["max", "mean"] = "max"
 
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        noised = measured(model, options, self.loss)
+        progress(f"noise on {noised.measurement.count} numbers", 0.0)
+        b = model.form.b0.copy()
+        b[noised.measurement.positions] += release(noised, PrivateArray(model.read_private()), noise)
+        progress("fitting", 0.3)
+        return _fit(model, noised, b)
+
     def eligible(self, model: Program, options: Options) -> Verdict:
         if model.private_parts() != ("scalar",):
             return Verdict(False, "serves problems whose right-hand sides alone are private")
@@ -119,14 +127,6 @@ class MeasureAndFit(Mechanism[Program]):
                 against_public=against_ignorance(noised.sigma, np.subtract(*declared_range(model, "scalar")[::-1])),
             ),
         )
-
-    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        noised = measured(model, options, self.loss)
-        progress(f"noise on {noised.measurement.count} numbers", 0.0)
-        b = model.form.b0.copy()
-        b[noised.measurement.positions] += release(noised, PrivateArray(model.read_private()), noise)
-        progress("fitting", 0.3)
-        return _fit(model, noised, b)
 
 
 # ------------------------------------------------------------------ the noise

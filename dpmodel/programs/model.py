@@ -96,6 +96,12 @@ class Program(Model):
         through_rows = any("the objective" in cell.where and cell.part != "objective" for cell in cells)
         return self.split_rows > 0 and through_rows
 
+    @property
+    def linear_where_private(self) -> bool:
+        """Whether no private row lies in another cone than inequalities and equations."""
+        private, linear = self.form.private_rows, ("zero", "nonneg")
+        return all(block.kind in linear or not private[block.rows].any() for block in self.affine.cones)
+
     def all_rows(self, of_form: int) -> int:
         """How many rows of the program as many private rows of the form stand for."""
         return of_form

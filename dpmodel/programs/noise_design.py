@@ -507,12 +507,6 @@ def giving_way(affine: AffineMap, private: npt.NDArray[np.bool_]) -> Floats:
     return np.where(moves, interior_direction(affine), 0.0)
 
 
-def linear_where_private(model: Program) -> bool:
-    """Whether no private row lies in another cone than inequalities and equations."""
-    private = model.form.private_rows
-    return all(block.kind in ("zero", "nonneg") or not private[block.rows].any() for block in model.affine.cones)
-
-
 def margin(affine: AffineMap, tau: Floats) -> Floats:
     """(m,) multiples t of the interior direction that cover the box of half-widths ``tau`` (m,), cone by cone.
 

@@ -35,7 +35,6 @@ from dpmodel.programs.noise_design import (
     NoiseDesign,
     NoisyPart,
     design,
-    linear_where_private,
     reach_on_b,
     row_margins,
     x_bound,
@@ -49,8 +48,6 @@ from dpmodel.programs.public import (
 )
 from dpmodel.text import number, shortened
 
-# So many rows that may be short are named one by one.
-_MOST_LISTED = 4
 Rows = tuple[tuple[str, float], ...]
 
 
@@ -136,7 +133,7 @@ class NoiseOnce(Mechanism[Program]):
             return Verdict(False, why, "feasibility")
         if options.feasibility == "safe" and (model.form.private_rows & model.affine.equalities()).any():
             return Verdict(False, "an equality with private numbers cannot be made harder, so none is safe")
-        if "matrix" not in model.private_parts() or (options.feasibility == "centred" and linear_where_private(model)):
+        if "matrix" not in model.private_parts() or (options.feasibility == "centred" and model.linear_where_private):
             return YES
         return bounded_variables(model)
 
@@ -357,7 +354,7 @@ def statement(
 
 def listed(short: Rows) -> str:
     """The first rows that may be short, and how many more there are."""
-    named = [f"{shortened(label, 40)} (short by at most {number(amount)})" for label, amount in short[:_MOST_LISTED]]
+    named = [f"{shortened(label, 40)} (short by at most {number(amount)})" for label, amount in short[:4]]
     more = len(short) - len(named)
     named += [f"{more} more, by no more than that (listed in accuracy.short)"] if more else []
     return " and ".join([", ".join(named[:-1]), named[-1]]) if len(named) > 1 else named[0]

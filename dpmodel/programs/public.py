@@ -8,8 +8,8 @@ is capped.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
 
@@ -24,7 +24,7 @@ from dpmodel.errors import InfeasibleError
 from dpmodel.forecast import Forecast, Known, Violation, capped
 from dpmodel.marks.layout import each, same_for_all
 from dpmodel.memo import cached
-from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, SolverFailure, solve_cone_program
+from dpmodel.numerics.cone_program import ConeProgram, SolverFailure, solve_cone_program
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.programs.fewer_records import fewer_records
 from dpmodel.programs.model import Program
@@ -32,7 +32,6 @@ from dpmodel.programs.noise_design import (
     box_reach,
     giving_way,
     interior_direction,
-    linear_where_private,
     margin,
     x_bound,
 )
@@ -104,18 +103,24 @@ def cost_range(model: Program) -> tuple[Floats, Floats]:
 # --------------------------------------------------------------------------------------- points
 @dataclass(frozen=True)
 class PublicPoint:
-    """``x`` (n,); ``loss`` against the true optimum and largest ``violation`` of a private constraint, at most, for
-    every database that the declarations allow. ``words`` : which point it is. ``lost`` : finds the loss when it is
-    asked for."""
+    """``x`` (n,), found from public facts; ``words`` : which point it is. ``cheapest`` : whether no public point costs
+    less, whatever the data are."""
 
+    model: Program = field(repr=False)
     x: Floats
-    violation: float
     words: str
-    lost: Callable[[], float]
+    cheapest: bool = False
 
     @cached_property
     def loss(self) -> float:
-        return self.lost()
+        """What it loses against the true optimum at most, for every database that the declarations allow."""
+        return 0.0 if self.cheapest else regret(self.model, self.x)
+
+    @cached_property
+    def violation(self) -> float:
+        """The largest violation of a private constraint, for all of these; 0 up to a solver's tolerance (an absolute
+        one, and the rounding of the sums), inf for cones with private numbers."""
+        return float(worst_violations(self.model, self.x).max(initial=0.0))
 
 
 def held_against_public_points(model: Program, forecast: Forecast) -> Forecast:
@@ -127,8 +132,8 @@ def held_against_public_points(model: Program, forecast: Forecast) -> Forecast:
         return capped(forecast, Known())  # it is stated as a multiple of x
     loses = not math.isnan(error.objective)
     known = known_without_data(model, centred=error.centred, loses=loses)
-    if forecast.spends_nothing:
-        known = replace(known, points=())
+    if forecast.spends_nothing or (sides_are_open(model) and not math.isinf(error.violation)):
+        known = replace(known, points=())  # none keeps a number where sides are open
     without = math.isnan(error.width) and not math.isnan(error.violation)
     rows = model.form.private_rows.any()
     if without and math.isfinite(known.violation) and not (rows and private_rows(model).relative):
@@ -149,12 +154,12 @@ def known_without_data(model: Program, *, centred: bool = False, loses: bool = T
     few = not (loses or model.affine.is_linear()) and model.form.c0.any()
 
     def found() -> Iterator[tuple[float, float]]:
+        model.public.require_feasible()
         for point in islice(public_points(model), 1 if few else None):
             yield point.loss, point.violation
             if centred and point.words == MIDDLE and not private_objective(model):
                 yield 0.0, point.violation
 
-    model.public.require_feasible()
     return Known(span, largest_violation(model), found(), tightening=float(spread_of_rows(model).max(initial=0.0)))
 
 
@@ -223,15 +228,10 @@ def leaves_a_point(model: Program) -> bool:
 @cached
 def _cheapest(model: Program) -> PublicPoint | None:
     """The optimum over the public set for the middle of the objective's range."""
-    c = middle_cost(model)
-    if c is None:
-        return None
-    x = model.public.cheapest(c)
-    if x is None:
-        return None
-    private = private_objective(model)
+    c, private = middle_cost(model), private_objective(model)
+    x = None if c is None else model.public.cheapest(c)
     words = "the cheapest public point" + (" for the middle of the objective's range" if private else "")
-    return PublicPoint(x, worst_violation(model, x), words, partial(regret, model, x) if private else float)
+    return None if x is None else PublicPoint(model, x, words, not private)
 
 
 @cached
@@ -246,17 +246,13 @@ def _safest(model: Program) -> PublicPoint | None:
     program = program.with_(c=np.zeros(model.affine.variables) if c is None else c, d=0.0)
     solve = partial(solve_cone_program, program, weights=weights, solver=model.public.solver)
     best = solve()
-    if best.solved:  # nothing is violated, whatever the data
-        return _as_point(model, best, c is not None)
-    direction = giving_way(model.affine, model.form.private_rows)
-    best = first = solve(direction=direction, minimise_slack=True)
-    if not first.solved:
-        return None
-    if program.c.any():
-        limit = first.slack * (1 + _SOLVER) + 1e-9
-        second = solve(direction=direction, slack_limit=limit)
-        best = second if second.solved else first
-    return _as_point(model, best, c is not None)
+    if not best.solved:  # else nothing is violated, whatever the data
+        direction = giving_way(model.affine, model.form.private_rows)
+        best = solve(direction=direction, minimise_slack=True)
+        if best.solved and program.c.any():
+            second = solve(direction=direction, slack_limit=best.slack * (1 + _SOLVER) + 1e-9)
+            best = second if second.solved else best
+    return None if best.x is None else PublicPoint(model, best.x, "the point that violates least on the worst data")
 
 
 @cached
@@ -267,14 +263,7 @@ def middle_point(model: Program) -> PublicPoint | None:
     if program is None or c is None:
         return None
     x = solve_cone_program(program.with_(c=c, d=0.0), solver=model.public.solver).x
-    return None if x is None else PublicPoint(x, worst_violation(model, x), MIDDLE, partial(regret, model, x))
-
-
-def _as_point(model: Program, solution: ConeSolution, finite: bool) -> PublicPoint:
-    assert solution.x is not None
-    words = "the point that violates least on the worst data"
-    lost = partial(regret, model, solution.x) if finite else partial(float, math.inf)
-    return PublicPoint(solution.x, worst_violation(model, solution.x), words, lost)
+    return None if x is None else PublicPoint(model, x, MIDDLE)
 
 
 def robust_program(model: Program) -> tuple[ConeProgram, sp.csr_array | None] | None:
@@ -349,6 +338,8 @@ def regret(model: Program, x: Floats) -> float:
     For each entry ``max over c_j of c_j (x_j - y_j)`` is convex in y_j, so it lies below its chord over the box of y_j;
     the sum of the chords is linear and one public linear program bounds it.
     """
+    if costs_are_open(model):
+        return math.inf
     low, high = cost_range(model)
     lower, upper = model.public.box
     loose = low < high
@@ -362,19 +353,13 @@ def regret(model: Program, x: Floats) -> float:
     return max(model.public.support(derivative) + constant, 0.0)
 
 
-def worst_violation(model: Program, x: Floats) -> float:
-    """Largest violation of a private constraint at ``x`` over all allowed databases; 0 up to a solver's tolerance (an
-    absolute one, and the rounding of the sums), inf for cones with private numbers."""
-    return float(worst_violations(model, x).max(initial=0.0))
-
-
 def worst_violations(model: Program, x: Floats) -> Floats:
-    """(m,) the same of every row."""
+    """(m,) largest violation of every private row at ``x`` over all allowed databases, see ``PublicPoint``."""
     form, affine = model.form, model.affine
     private = form.private_rows
     if not private.any():
         return np.zeros(affine.rows)
-    if not linear_where_private(model):
+    if not model.linear_where_private:
         return np.where(private, np.inf, 0.0)
     low, high = _ranges_at(model, x)
     public = form.A0 @ x - form.b0

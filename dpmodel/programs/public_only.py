@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import ClassVar
 
@@ -32,7 +31,6 @@ from dpmodel.programs.public import (
     objective_span,
     private_objective,
     public_points,
-    worst_violation,
 )
 from dpmodel.programs.rows import plain_linear, public_polyhedron
 from dpmodel.text import number
@@ -65,6 +63,13 @@ class PublicOnly(Mechanism[Program]):
     )
     name: str = "public-only"
     source: str = "Ben-Tal, El Ghaoui and Nemirovski 2009, chapter 1"
+
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        point = choose(model, options.feasibility)
+        assert point is not None
+        value = None if private_objective(model) else float(model.form.c0 @ point.x) + model.form.d0
+        notes = ("no private data was read: this point is the same for all data",)
+        return Outcome("optimal", np.array(point.x), None, value, notes=notes)
 
     def eligible(self, model: Program, options: Options) -> Verdict:
         if not model.private_parts():
@@ -109,13 +114,6 @@ class PublicOnly(Mechanism[Program]):
             work="public solves only",
         )
 
-    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        point = choose(model, options.feasibility)
-        assert point is not None
-        value = None if private_objective(model) else float(model.form.c0 @ point.x) + model.form.d0
-        notes = ("no private data was read: this point is the same for all data",)
-        return Outcome("optimal", np.array(point.x), None, value, notes=notes)
-
 
 @cached
 def choose(model: Program, mode: Feasibility) -> PublicPoint | None:
@@ -159,8 +157,7 @@ def _centre(model: Program) -> PublicPoint | None:
     x = polytope.project((lower + upper) / 2)
     if polytope.violation(x) > 1e-6 * (1 + float(np.abs(x).max(initial=0.0))):
         return None
-    lost = partial(objective_span, model) if private_objective(model) else float
-    return PublicPoint(x, worst_violation(model, x), "the centre of the public set", lost)
+    return PublicPoint(model, x, "the centre of the public set", not private_objective(model))
 
 
 PUBLIC_ONLY = PublicOnly()

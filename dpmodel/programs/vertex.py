@@ -23,8 +23,6 @@ from dpmodel.programs.noise_once import against_ignorance
 from dpmodel.programs.public import objective_span
 from dpmodel.text import number
 
-_MOST_VERTICES = 2_000_000
-
 
 @dataclass(frozen=True)
 class Candidates:
@@ -61,6 +59,25 @@ class VertexExponential(Mechanism[Program]):
     name: str = "vertex-exponential"
     source: str = "HRRU14, section 4.5; permute-and-flip"
     vertices: Any = field(default=None, compare=False, repr=False)
+
+    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
+        found = _found(model, options.vertices)
+        scores = _score_map(model, options.vertices)
+        progress(f"choosing among {found.points.shape[0]} points", 0.2)
+        reach = _range(model, options.vertices)
+        limit = CLAMP * _single(model, options.vertices) if reach > 0 else math.inf
+        public = _public_scores(model, found)
+        private = np.clip(exact_rows(scores, PrivateArray(model.read_private())), -limit, limit)
+        utility = PrivateArray(-(private + (public - (public.max() + public.min()) / 2)))
+        # Scores that no record can move are the same for all data, so their best needs no noise.
+        chosen = (
+            permute_and_flip(utility, reach, epsilon=options.epsilon, source=noise)
+            if reach > 0
+            else int(np.argmax(utility))
+        )
+        x = np.asarray(found.points[[chosen]].todense()).ravel()
+        notes = ("the objective value at the chosen point is not released: measuring it would cost more budget",)
+        return Outcome("optimal", x, None, None, notes=notes)
 
     def eligible(self, model: Program, options: Options) -> Verdict:
         if model.private_parts() != ("objective",):
@@ -99,25 +116,6 @@ class VertexExponential(Mechanism[Program]):
             noise={"candidates": found.points.shape[0], "range": _range(model, options.vertices)},
             error=Violation(objective=loss, against_public=against_ignorance(np.full(low.size, drawn), high - low)),
         )
-
-    def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        found = _found(model, options.vertices)
-        scores = _score_map(model, options.vertices)
-        progress(f"choosing among {found.points.shape[0]} points", 0.2)
-        reach = _range(model, options.vertices)
-        limit = CLAMP * _single(model, options.vertices) if reach > 0 else math.inf
-        public = _public_scores(model, found)
-        private = np.clip(exact_rows(scores, PrivateArray(model.read_private())), -limit, limit)
-        utility = PrivateArray(-(private + (public - (public.max() + public.min()) / 2)))
-        # Scores that no record can move are the same for all data, so their best needs no noise.
-        chosen = (
-            permute_and_flip(utility, reach, epsilon=options.epsilon, source=noise)
-            if reach > 0
-            else int(np.argmax(utility))
-        )
-        x = np.asarray(found.points[[chosen]].todense()).ravel()
-        notes = ("the objective value at the chosen point is not released: measuring it would cost more budget",)
-        return Outcome("optimal", x, None, None, notes=notes)
 
 
 def _found(model: Program, vertices: Floats | None) -> Candidates:
@@ -176,7 +174,7 @@ def _simplex(model: Program) -> Candidates | None:
     """Vertices of {x >= 0, a'x = s} or {x >= 0, a'x <= s} with a > 0, s > 0, when that is the whole set."""
     affine, form = model.affine, model.form
     n = affine.variables
-    if affine.boolean.size or affine.integer.size or not affine.is_linear() or n + 1 > _MOST_VERTICES:
+    if affine.boolean.size or affine.integer.size or not affine.is_linear() or n >= 2_000_000:
         return None
     counts = np.diff(form.A0.indptr)
     wide = np.flatnonzero(counts > 1)

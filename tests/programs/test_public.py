@@ -20,7 +20,7 @@ from dpmodel.forecast import ExcessRisk, Forecast, Known, RowsMissed, Violation,
 from dpmodel.privacy import SeededSource
 from dpmodel.programs import public as points
 from dpmodel.programs.noise_once import LAPLACE_ONCE
-from dpmodel.programs.public import known_without_data, public_points, worst_violation
+from dpmodel.programs.public import PublicPoint, known_without_data, public_points
 from dpmodel.programs.public_only import PUBLIC_ONLY, choose
 from dpmodel.programs.rows import public_polyhedron
 
@@ -172,7 +172,8 @@ def test_a_violation_counts_whatever_the_size_of_the_declared_bounds(kind: str, 
     p = dpm.Private(shape=2, name="p", unit="entry", linf=1.0, bounds=[size / 2, size])
     if kind == "equalities":  # the ends of the range lie at the same distance from the middle
         rows, safe, missed = [x == p], 3 * size / 4, size / 4
-        short = worst_violation(dpm.Problem(cp.Minimize(0), rows)._model(None), np.full(2, safe + gap)) - missed
+        model = dpm.Problem(cp.Minimize(0), rows)._model(None)
+        short = PublicPoint(model, np.full(2, safe + gap), "").violation - missed
         assert short == pytest.approx(gap, abs=1e-9 * size)
         return
     if kind == "coefficients":
@@ -180,8 +181,8 @@ def test_a_violation_counts_whatever_the_size_of_the_declared_bounds(kind: str, 
     rows = [x >= p] if kind == "sides" else [cp.multiply(p, x) >= size / 2]
     model = dpm.Problem(cp.Minimize(cp.sum(x)), rows)._model(None)
     at = size - (gap if kind == "sides" else 2 * gap)
-    assert worst_violation(model, np.full(2, size)) == 0.0
-    assert worst_violation(model, np.full(2, at)) == pytest.approx(gap, abs=1e-11 * size)
+    assert PublicPoint(model, np.full(2, size), "").violation == 0.0
+    assert PublicPoint(model, np.full(2, at), "").violation == pytest.approx(gap, abs=1e-11 * size)
     capped = dpm.Problem(cp.Minimize(cp.sum(x)), [*rows, x <= at])._model(None)
     point = min(public_points(capped), key=lambda each: each.violation)
     assert point.violation == pytest.approx(gap, rel=0.1)
@@ -232,7 +233,8 @@ def test_public_only_reads_nothing(build: Any, monkeypatch: pytest.MonkeyPatch) 
     assert forecast.epsilon == forecast.delta == 0 and forecast.error.against_public == 1
     outcome = PUBLIC_ONLY.run(model, options, SeededSource(0))
     assert outcome.x is not None
-    assert worst_violation(model, outcome.x) <= (forecast.error.violation if forecast.error.violation > 0 else 0) + 1e-6
+    at_most = forecast.error.violation if forecast.error.violation > 0 else 0
+    assert PublicPoint(model, outcome.x, "").violation <= at_most + 1e-6
 
 
 @pytest.mark.parametrize("build", MODELS)
@@ -290,7 +292,7 @@ def test_every_release_is_a_public_point_also_where_rows_give_way(cost: float, f
         outcome = LAPLACE_ONCE.run(model, options, SeededSource(seed))
         gave_way += outcome.extra_violation > 0
         assert outcome.x is not None and polytope.violation(outcome.x) < 1e-6
-        assert worst_violation(model, outcome.x) <= known_without_data(model).violation
+        assert PublicPoint(model, outcome.x, "").violation <= known_without_data(model).violation
         assert forecast.error.violation <= known_without_data(model).violation
     assert gave_way
 
@@ -325,5 +327,5 @@ def test_numbers_without_a_range_do_not_count_where_their_variable_is_zero() -> 
     A = dpm.Private(shape=(2, 2), name="A", unit="entry", linf=1.0)
     x = cp.Variable(2, name="x", nonneg=True)
     model = dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x <= 1, cp.sum(x) <= 5])._model(None)
-    assert worst_violation(model, np.zeros(2)) == 0.0
-    assert worst_violation(model, np.array([0.0, 1.0])) == math.inf
+    assert PublicPoint(model, np.zeros(2), "").violation == 0.0
+    assert PublicPoint(model, np.array([0.0, 1.0]), "").violation == math.inf
