@@ -130,7 +130,9 @@ def faults(text: Callable[[], str], width: int, monkeypatch: pytest.MonkeyPatch)
     return found + [f"broken: {word}" for word in sorted(broken)]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    "size", [*list(SIZES)[:2], *(pytest.param(s, marks=pytest.mark.slow) for s in list(SIZES)[2:])]
+)
 @pytest.mark.parametrize("name", OF_MODELS)
 def test_models_fit_a_screen(name: str, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = OF_MODELS[name](SIZES[size if name != "ExpressionTree" else size.replace("1,500", "60")]())

@@ -94,7 +94,7 @@ def check(problem: dpm.Problem, x: cp.Variable, earlier: Any, spent: float, caug
     [
         (KeyboardInterrupt, False),
         pytest.param(KeyboardInterrupt, True, marks=pytest.mark.slow),
-        (lambda: SystemExit(143), False),
+        pytest.param(lambda: SystemExit(143), False, marks=pytest.mark.slow),
         pytest.param(lambda: SystemExit(143), True, marks=pytest.mark.slow),
     ],
 )

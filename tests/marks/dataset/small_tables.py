@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 import scipy.sparse as sp
 
 from dpmodel import Private
@@ -40,6 +41,8 @@ NATIVE: dict[str, Callable[[pl.DataFrame], Any]] = {
 if importlib.util.find_spec("duckdb") is None or importlib.util.find_spec("pyarrow") is None:
     for name in ("pyarrow", "duckdb", "pandas"):
         del NATIVE[name]
+# Polars in the default tests, the other engines in the slow ones.
+SOME_SLOW = [pytest.param(name, marks=() if name == "polars" else pytest.mark.slow) for name in NATIVE]
 ENGINES: dict[str, Callable[[Iterable[Row]], Any]] = {
     name: lambda rows, native=native: native(polars(rows)) for name, native in NATIVE.items()
 }
