@@ -12,8 +12,6 @@ import highspy
 import numpy as np
 import scipy.sparse as sp
 from cvxpy import CLARABEL, OPTIMAL
-from scipy.sparse.linalg import lsqr
-from scipy.sparse.linalg import norm as sparse_norm
 
 from dpmodel._types import Floats, Integers
 from dpmodel.numerics.array_program import ArrayProgram, rows_of
@@ -135,8 +133,6 @@ T = TypeVar("T")
 _SOLVER_SLACK = 1e-6
 # Properties without a solver in them.
 _KNOWN = ("empty", "box", "l1", "linf", "diameter", "product", "_only_row")
-# Steps of least squares towards a point.
-_STEPS = 500
 
 
 @dataclass(frozen=True)
@@ -282,10 +278,6 @@ class Polyhedron:
         if len(self.furthest) < 8:
             self.furthest[key] = x
 
-    def knows(self, direction: Floats) -> bool:
-        """Whether nothing is left to be solved for ``support(direction)``."""
-        return _unit(direction)[0] in self._supports
-
     @cached_property
     def furthest(self) -> dict[bytes, Floats]:
         """Points at which ``support`` was attained, by direction."""
@@ -294,19 +286,6 @@ class Polyhedron:
     def reaches(self, direction: Floats, value: float) -> bool:
         """Whether ``direction'x`` is seen to be at least ``value`` somewhere: a quick look at ``support``."""
         return any(float(direction @ x) >= value for x in self.furthest.values())
-
-    def next_to_zero(self) -> Floats:
-        """(n,) of the points that meet the equalities, the one that least squares tell from zero, or from the bounds
-        next to it; columns may pass their bounds."""
-        start: Floats = np.clip(0.0, self.lower, self.upper)
-        if not self.b_eq.size:
-            return start
-        free = sp.csr_array(self.A_eq @ sp.diags_array((self.lower < self.upper).astype(np.float64)))
-        length = sparse_norm(free, axis=1)
-        scale = sp.diags_array(1.0 / np.where(length > 0, length, 1.0))
-        missing = scale @ (self.b_eq - self.A_eq @ start)
-        step = lsqr(sp.csr_array(scale @ free), missing, atol=1e-13, btol=1e-13, iter_lim=_STEPS)[0]
-        return np.asarray(start + step)
 
     @cached_property
     def empty(self) -> bool:

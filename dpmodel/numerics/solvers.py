@@ -81,11 +81,9 @@ _HIGHS_SAYS = {
 }
 
 
-# For linear programs of which a value is asked and that have fewer entries than ``SMALL``: solving takes less than
-# looking for what can be left out.
-SMALL, AT_ONCE = 20_000, {"presolve": "off"}
-# With no more rows, so it is for programs of which the optimum is wanted, too; with integers, for knapsacks, of one row
-# (docs/measurements/speed.md).
+# With no more rows than these, solving takes less than looking for what can be left out; with integers, for knapsacks,
+# of one row (docs/measurements/speed.md).
+AT_ONCE = {"presolve": "off"}
 _FEW_ROWS = 300
 # HiGHS compares columns with the same entries pair by pair: seconds for 10,000 private numbers in one declared range.
 CONTINUOUS = {"presolve_rule_off": 1 << 13}

@@ -36,7 +36,8 @@ def without(place: str, value: object) -> mock._patch[object]:
 OFF = {
     "nothing": [],
     "direct interfaces of solvers": [without("dpmodel.numerics.solvers._straight", None)],
-    "no presolve of small programs": [mock.patch.dict("dpmodel.numerics.solvers.CONTINUOUS", clear=True)],
+    "no presolve of small programs": [mock.patch.dict("dpmodel.numerics.solvers.AT_ONCE", clear=True)],
+    "alike columns are not compared": [mock.patch.dict("dpmodel.numerics.solvers.CONTINUOUS", clear=True)],
     "bounds in the planner": [without("dpmodel.solve.planner._behind", "")],
     "fewer records": [
         without(f"dpmodel.programs.{room}.fewer_records", None) for room in ("public", "nearly_feasible", "simulation")
