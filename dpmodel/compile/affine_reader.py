@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
+from dpmodel.compile import atoms
 from dpmodel.marks.layout import sum_by
 
 
@@ -229,7 +230,7 @@ class AffineReader:
             return [(arg, spread(tuple(arg.shape), tuple(node.shape))) for arg in args]
         if kind == "identity":
             return [(args[0], None)]
-        if kind == "negative":
+        if kind == "negate":
             return [(args[0], Scale(-1.0))]
         if kind == "sum":
             return [(args[0], _grouped(node))]
@@ -244,7 +245,7 @@ class AffineReader:
                 factor, other = (args[0], args[1]) if left else (args[1], args[0])
                 if factor.shape == other.shape or (factor.size == 1 and other.size == node.size):
                     return [(other, Scale(_one(flat(factor.value))))]
-        elif kind == "product":
+        elif kind == "matmul":
             step = self._product(*args)
             if step is not None:
                 return [step]
@@ -388,49 +389,20 @@ def _one(values: Floats) -> Any:
     return float(values[0]) if values.size and (values == values[0]).all() else values
 
 
+# Atoms of ``atoms.kind`` that are followed, by what is done with them.
+_FOLLOWED = {
+    **{name: name for name in ("add", "negate", "sum", "divide", "multiply", "matmul", "trace")},
+    **dict.fromkeys(("real", "conjugate", "wrap"), "identity"),
+    **dict.fromkeys(("index", "reshape", "transpose", "promote", "broadcast", "hstack", "vstack"), "rearrange"),
+    **dict.fromkeys(("concatenate", "diag", "diagonal", "upper_tri"), "rearrange"),
+}
+# What may stand outside of an expression and be read as factors and places of its entries.
+OUTER = ("negate", "divide", "multiply", "rearrange")
+
+
 def kind_of(node: Any) -> str:
-    """The first of ``atom_kinds`` that it is of, or nothing."""
-    atom: Any = type(node)
-    return _kind_of(atom)
-
-
-@cache
-def _kind_of(atom: Any) -> str:
-    return next((kind for kind, types in atom_kinds().items() if issubclass(atom, types)), "")
-
-
-@cache
-def atom_kinds() -> dict[str, Any]:
-    """The types of the atoms that are followed, found by writing them down."""
-    x, column, square = cp.Variable(3), cp.Variable((3, 1)), cp.Variable((2, 2))
-    moved = [
-        x[0:1],
-        x[[0, 1]],
-        cp.reshape(square, (4,), order="F"),
-        square.T,
-        cp.promote(x[0], (2,)),
-        cp.broadcast_to(x, (2, 3)),
-        cp.hstack([x, x]),
-        cp.vstack([x, x]),
-        cp.concatenate([x, x]),
-        cp.diag(column),
-        cp.diag(square),
-        cp.upper_tri(square),
-    ]
-    rearrange = tuple({type(each) for each in moved})
-    negative, divide, multiply = type(-x), type(x / 2), type(cp.multiply(x, np.ones(3)))
-    return {
-        "add": type(x + 1),
-        "negative": negative,
-        "sum": type(cp.sum(x)),
-        "divide": divide,
-        "multiply": multiply,  # before the matrix product, whose subclass it is
-        "product": type(np.ones(3) @ x),
-        "rearrange": rearrange,
-        "identity": (type(cp.real(x)), type(cp.conj(x)), type(cp.psd_wrap(square)).__base__),
-        "trace": type(cp.trace(square)),
-        "outer": (negative, divide, multiply, *rearrange),
-    }
+    """What is done with an atom; "" for those that are not followed."""
+    return _FOLLOWED.get(atoms.kind(node), "")
 
 
 class AtBound(cp.constraints.NonNeg):  # type: ignore[misc]
@@ -516,7 +488,7 @@ class TensorReader(AffineReader):
             if kind == "multiply" and left.shape == right.shape:
                 entry = np.arange(node.size)
                 return self._products(node, (entry, entry), (entry, np.zeros_like(entry)))
-            if kind == "product" and {left.ndim, right.ndim} <= {1, 2}:
+            if kind == "matmul" and {left.ndim, right.ndim} <= {1, 2}:
                 height, length = left.shape[0] if left.ndim == 2 else 1, right.shape[0]
                 inner, place = np.divmod(np.arange(left.size), height)
                 other, key = np.divmod(np.arange(right.size), length)

@@ -17,7 +17,7 @@ from dpmodel.marks.private import Private
 
 def _kinds() -> dict[str, tuple[type, ...]]:
     """Classes of CVXPY's atoms, found on instances: factories and approximations hide their names."""
-    x, s, matrix = cp.Variable(3), cp.Variable(), cp.Variable((3, 2))
+    x, s, matrix, square = cp.Variable(3), cp.Variable(), cp.Variable((3, 2)), cp.Variable((2, 2))
     found: dict[str, list[Any]] = {
         "add": [x + x],
         "negate": [-x],
@@ -48,8 +48,13 @@ def _kinds() -> dict[str, tuple[type, ...]]:
         "min": [cp.min(x)],
         "index": [x[:2], x[[0, 1]]],
         "diag": [cp.diag(x)],
+        "diagonal": [cp.diag(square)],
+        "upper_tri": [cp.upper_tri(square)],
+        "trace": [cp.trace(square)],
+        "real": [cp.real(x)],
     }
-    return {name: tuple({type(atom) for atom in atoms}) for name, atoms in found.items()}
+    kinds: dict[str, tuple[type, ...]] = {name: tuple({type(atom) for atom in atoms}) for name, atoms in found.items()}
+    return kinds | {"wrap": tuple(cp.atoms.affine.wraps.Wrap.__subclasses__())}
 
 
 _KINDS = {found: name for name, classes in reversed(_kinds().items()) for found in classes}

@@ -247,7 +247,7 @@ class Game(NearlyFeasible):
     def promise(self, task: Task) -> Promise:
         rows, shape = game_rows(task.model), self.shape(task.model, task.polytope)
         assert isinstance(shape, Shape)  # eligible() came first
-        (plan, error), reach, count = self.plan(rows, shape, task), self.range_of(rows, task.polytope), rows.index.size
+        (plan, error), moved, count = self.plan(rows, shape, task), self.range_of(rows, task.polytope), rows.index.size
         return Promise(
             error=error,
             gain=1.0,
@@ -256,7 +256,7 @@ class Game(NearlyFeasible):
             width=shape.width,
             work=f"{plan.count} products with the {count} private rows{self.words}",
             noise={
-                "steps": plan.count, "range": reach, "selection scale": reach / plan.epsilon,
+                "steps": plan.count, "range": moved, "selection scale": moved / plan.epsilon,
                 "epsilon of a selection": plan.epsilon, "rate": plan.rate, "columns": shape.form.columns,
                 "L": shape.form.total,
                 **self.details(rows, shape, plan, task),
@@ -364,7 +364,7 @@ class ScalarMultiplicativeWeights(Game):
         Private values are read by T selections and nothing else: losses are public rows. The score of row i at the
         released point x is ``a_i'x - b_i``. One record moves b by at most linf, l1, l2 in these norms (exact, from the
         footprint of the listed rows, equalities with both signs), and "no row" by 0, so scores move apart by
-        R, at most ``min(2 linf, l1, sqrt(2) l2)`` (``apart``). Every selection is an exponential mechanism of
+        R, at most ``min(2 linf, l1, sqrt(2) l2)`` (``score_range``). Every selection is an exponential mechanism of
         scale R / epsilon_t, costing ``epsilon_t^2 / 8`` in zCDP, or epsilon_t in a pure budget; the costs add up to the
         budget. Scores are clamped and R is enlarged for rounding.
     Utility
@@ -405,7 +405,7 @@ class NoisyMultiplicativeWeights(Game):
     Privacy
         At step t, given the released x_t, two releases read private values.
         1. The selection. Row i's score is ``a_i'x_t - b_i``. One record moves scores apart by at most R(x_t): for few
-           coefficients from the footprint of the scores at x_t (``apart``); else
+           coefficients from the footprint of the scores at x_t (``score_range``); else
            ``min(row_l1 ||x||_inf, linf ||x||_1, row_l2 ||x||_2)``, twice if a record reaches several rows, plus the
            same for b. If rows may be absent a score can also jump between 0 and the residual's public bounds.
            Exponential mechanism of scale R(x_t) / epsilon_t.

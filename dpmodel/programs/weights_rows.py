@@ -70,7 +70,7 @@ class GameRows:
     be absent; all their entries count as private then. ``pattern`` (k x n) CSR: where entries are private, with the
     public numbers that are added there; ``rest`` (k x n) : the public entries elsewhere. ``row_l1, row_l2, linf`` :
     norms of the change of one row's coefficients by one record, zero where these are public; ``sensitivities`` : per
-    Records, of A and of the list of h; ``h_apart`` : how far one record moves the right-hand sides apart.
+    Records, of A and of the list of h; ``h_range`` : how far one record moves the right-hand sides apart.
     """
 
     rows: PrivateRows
@@ -82,7 +82,7 @@ class GameRows:
     row_l2: float
     linf: float
     sensitivities: tuple[tuple[Sensitivity, Sensitivity], ...]
-    h_apart: float
+    h_range: float
 
     @property
     def candidates(self) -> int:
@@ -182,7 +182,7 @@ class GameRows:
         # One row alone moves against nothing but "no row" and rows that stay.
         times = 1.0 if self.rows.per_record <= 1 else 2.0
         of_A = max((_score_sensitivity(A, l1, l2, linf) for A, _ in self.sensitivities), default=0.0)
-        return times * of_A + self.h_apart
+        return times * of_A + self.h_range
 
     def _moved_exactly(self, x: Floats) -> float:
         form = self.rows.model.form
@@ -195,7 +195,7 @@ class GameRows:
             np.concatenate([form.matrix.coefficient * x[form.matrix.row // m], -self.h.coefficient]),
             self.index.size,
         )
-        return apart(form.affine, both_signs(score, self.twins))
+        return score_range(form.affine, both_signs(score, self.twins))
 
     def _toggled(self, low: float, high: float, moved: float) -> float:
         """R when rows may also appear or vanish, a score then going between 0 and a number in [low, high]."""
@@ -218,7 +218,7 @@ class GameRows:
         assert isinstance(theta, np.ndarray)
         form, fixed, h = self.rows.model.form, self.rows.model.form.b0[self.index], exact_rows(self.h, theta)
         if not self.noised:
-            limit = _CLAMP * self.h_apart * (1 + ROUNDING) or math.inf
+            limit = _CLAMP * self.h_range * (1 + ROUNDING) or math.inf
             return PrivateRowsNow((self.rest,), fixed, PrivateArray(np.clip(h, -limit, limit)), self.twins, limit)
         positions, number = self._numbered()
         entries = sum_by(number, weights=form.matrix.coefficient * theta[form.matrix.column], minlength=positions.size)
@@ -268,8 +268,8 @@ def game_rows(model: Program) -> GameRows:
     absent = rows.absent and form.matrix.nnz > 0
     if absent:
         row_l1, row_l2, linf = max(row_l1, rows.norm1), max(row_l2, rows.norm2), max(linf, rows.norminf)
-    h_apart = apart(affine, both_signs(h, twins))
-    bare = GameRows(rows, index, twins, h, absent, row_l1, row_l2, linf, sensitivities, h_apart)
+    h_range = score_range(affine, both_signs(h, twins))
+    bare = GameRows(rows, index, twins, h, absent, row_l1, row_l2, linf, sensitivities, h_range)
     if not bare.noised:
         return bare
     # A private entry is a sum of rounded products.
@@ -337,7 +337,7 @@ def both_signs(part: LinearMap, twins: Integers) -> LinearMap:
     )
 
 
-def apart(affine: AffineMap, scores: LinearMap) -> float:
+def score_range(affine: AffineMap, scores: LinearMap) -> float:
     """How far one record can move two of the scores, or one of them and 0, apart.
 
     The two moves u >= 0 >= v satisfy ``u - v <= 2 linf``, ``<= l1`` and ``<= sqrt(2) l2``. And entry d_j of a record's

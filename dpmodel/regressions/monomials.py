@@ -45,7 +45,7 @@ _MOST_ENTRIES = 3_000_000  # of a private matrix that is read entry by entry
 _LARGE = 1_000_000  # entries of a public table from which on it is not taken apart
 # What w belong to: no variable, a variable, a product of private features or of a public table, a node.
 ONE, VARIABLE, FEATURES, TABLE, NODE = range(5)
-_FOLLOWED = ("add", "identity", "negative", "sum", "trace", "rearrange")
+_FOLLOWED = ("add", "identity", "negate", "sum", "trace", "rearrange")
 
 
 class NotPerRecord(UnsupportedModelError):
@@ -202,12 +202,12 @@ class Monomials(AffineReader):
         args, name = node.args, kind_of(node)
         if name == "rearrange" and isinstance(args[0], Private) and kind(node) == "index":
             return self._numbers(args[0], _picked(node), node)
-        if name == "product" and min(arg.ndim for arg in args) > 0:
+        if name == "matmul" and min(arg.ndim for arg in args) > 0:
             return self._matrix_product(node)
         if name == "multiply" and not any(map(self.is_constant, args)):
             left, right = (self._spread(arg, node) for arg in args)
             return self._times(left, right, node)
-        if name in _FOLLOWED or (name == "divide" and self.is_constant(args[1])) or name in ("multiply", "product"):
+        if name in _FOLLOWED or (name == "divide" and self.is_constant(args[1])) or name in ("multiply", "matmul"):
             return super()._rows(node)
         if node.is_atom_convex() and node.is_atom_concave() and name != "divide" and kind(node) != "power":
             return super()._rows(node)

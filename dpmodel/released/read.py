@@ -13,14 +13,15 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.compile.affine_reader import (
+    OUTER,
     Affine,
     AffineReader,
     Gather,
     NotAffine,
     Scale,
-    atom_kinds,
     flat,
     group,
+    kind_of,
     spread,
 )
 from dpmodel.compile.form import public_values
@@ -160,7 +161,7 @@ class Objective:
 
     def _peeled(self, node: Any, weights: Floats, power: int) -> tuple[Any, Floats]:
         """Factors and rearrangements outside a residual move into the weights, so that one residual stays one."""
-        while isinstance(node, atom_kinds()["outer"]):
+        while kind_of(node) in OUTER:
             steps = self.reader.steps(node)
             if len(steps) != 1:
                 break

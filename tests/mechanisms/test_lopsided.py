@@ -159,7 +159,7 @@ def test_coefficients_of_one_sign_only_are_found_out(monkeypatch: pytest.MonkeyP
         spread = LinearMap.of(np.zeros(columns.size), columns, high[columns], 1)
         return max(sensitivity.linf for sensitivity in sensitivity_of(affine, spread).values())
 
-    monkeypatch.setattr(weights_rows, "apart", one_sign)
+    monkeypatch.setattr(weights_rows, "score_range", one_sign)
     assert found_out("sides", "multiplicative-weights", asked("", 1.0, 0.0))
 
 
