@@ -311,8 +311,8 @@ class RowsMissed(Error):
 class Place(Error):
     """Post-processing: all solvers go for the same optimum, and the first that serves is taken.
 
-    ``place`` : in the decision table (``dpmodel.released.decision``), from 1. ``objective`` : the relative error of the
-    objective at which the solver stops, 0 where it is exact.
+    ``place`` : in the decision table (``dpmodel.released.model.Solver``), from 1. ``objective`` : the relative error of
+    the objective at which the solver stops, 0 where it is exact.
     """
 
     kind: ClassVar[str] = "place"

@@ -16,7 +16,7 @@ _HOMES = {
     "dpmodel.released.faces.measure": ("measure",),
     "dpmodel.released.faces.query_release": ("MarginalAnswer", "QueryRelease", "query_release"),
     "dpmodel.released.faces.tree_query": ("tree_query",),
-    "dpmodel.released.faces.rounding": ("round_solution",),
+    "dpmodel.released.faces.consistent": ("round_solution",),
     "dpmodel.released.likelihood": ("neg_log_likelihood", "published"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

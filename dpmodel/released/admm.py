@@ -16,21 +16,20 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.contract import YES, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.forecast import Forecast
 from dpmodel.marks.layout import sum_by
 from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.privacy import NoiseSource
-from dpmodel.released.decision import free_of_charge
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.general_solver import diagnose
-from dpmodel.released.margins import MarginProjector
-from dpmodel.released.model import Postprocessing
+from dpmodel.released.model import Postprocessing, Solver
+from dpmodel.released.projection import MarginProjector
 from dpmodel.released.structure import margins_of, table_shape
 from dpmodel.released.tree_of import form_of_nodes
-from dpmodel.released.trees import TreeProblem, TreeProjector
-from dpmodel.released.x_updates import GRAM, InconsistentEqualities, Map, Repair, nearest_point, repairer, x_update
+from dpmodel.released.trees import TreeProblem, TreeProjector, node_ranges
+from dpmodel.released.x_updates import InconsistentEqualities, Map, Repair, nearest_point, repairer, x_update
 
 Status = Literal["optimal", "optimal_inaccurate", "infeasible", "unbounded"]
 Algorithm = Literal["any", "general", "tables", "tree", "strategy"]
@@ -43,7 +42,7 @@ NEAR = 20.0  # noise scales: further than an optimum is from its data
 
 
 @dataclass(frozen=True)
-class Admm(Mechanism[Postprocessing]):
+class Admm(Solver):
     """Maximum likelihood under any linear constraints by ADMM.
 
     ``algorithm`` : what the x-update stands on.
@@ -51,7 +50,7 @@ class Admm(Mechanism[Postprocessing]):
     * "general", Algorithm 1: one factorisation of A'PA and the equalities.
     * "tables", Algorithm 2: measurements of single cells under sums of cells. Where these are complete margins of a
       table whose axes are public, the projection onto them is an orthogonal transform (``MarginProjector``), O(cells)
-      whatever their number; else the pseudo-inverse of their Gram matrix, which copes with redundant rows.
+      whatever their number; else as Algorithm 1, which copes with redundant rows.
     * "tree", Algorithm 3: two passes over the levels project onto consistent trees (``TreeProjector``): any branching,
       nodes measured once, several times or not at all, bounds and known values.
     * "strategy", Algorithm 4: the matrix mechanism, x under bounds from noisy answers to a strategy matrix.
@@ -98,15 +97,15 @@ class Admm(Mechanism[Postprocessing]):
         if self.algorithm not in ("any", "general", "tables", "tree", "strategy"):
             raise SpecificationError(f"algorithm={self.algorithm!r}", remedy="'any', or as the docstring lists them")
 
+    def place(self, model: Postprocessing) -> int:
+        return 6 if self.algorithm == "tables" else 7
+
     def eligible(self, model: Postprocessing, options: Options) -> Verdict:
         form, verdict = model.form, relaxed_linear(model)
         if form is None or not verdict.eligible or self.algorithm in ("any", "general"):
             return verdict
         if self.algorithm == "tree":
-            try:
-                none = model.tree_problem() is None
-            except InfeasibleError:  # run says so
-                none = False
+            none = model.tree_problem() is None
             return Verdict(False, "the sums in the model do not form a tree") if none else YES
         E, single = form.equality, form.entrywise
         if self.algorithm == "strategy":
@@ -121,14 +120,11 @@ class Admm(Mechanism[Postprocessing]):
         filled = counts.size and counts.all() and not form.inequality.shape[0]
         if not filled or not np.array_equal(E.data, np.repeat(E.data[E.indptr[:-1]], counts)):
             return Verdict(False, "the constraints are not sums of cells")
-        if E.shape[0] > GRAM and table_shape(model) is None:
-            return Verdict(False, f"more than {GRAM} margins of cells whose table's axes are not known")
         return YES
 
     def forecast(self, model: Postprocessing, options: Options) -> Forecast:
         alpha = 10 * self.tolerance
-        return free_of_charge(
-            self.name,
+        return self.free_of_charge(
             model,
             f"the objective within {alpha:.0e} of the optimum, relatively; constraints to 1e-8",
             alpha=alpha,
@@ -550,7 +546,9 @@ def prepare(form: LikelihoodForm) -> Prepared:
     splits = splits_of(form)
 
     def refactor(weight: Floats) -> Map:
-        return x_update(splits.rows, form.equality, form.equality_value, weight)
+        n, B = form.size, splits.rows
+        K = B.T @ sp.diags_array(weight[n:]) @ B + sp.diags_array(weight[:n])
+        return x_update(sp.csr_array(K), form.equality, form.equality_value)
 
     return Prepared(form, splits, refactor(splits.weight), repairer(form), refactor)
 
@@ -569,7 +567,7 @@ def prepare_tables(form: LikelihoodForm, shape: tuple[int, ...] | None) -> Prepa
         return prepare(form)
     penalty = float(np.exp(np.mean(np.log(splits.weight))))
     splits = replace(splits, weight=np.full(splits.weight.size, penalty))
-    project = MarginProjector(margins.shape, margins.axes, margins.targets).project
+    project = MarginProjector(margins).project
     diagonal: Floats = penalty * counts
     repair = nearest_point(project, np.ones(n), form.lower, form.upper)
     return Prepared(form, splits, lambda q: project(q / diagonal), repair)
@@ -578,9 +576,10 @@ def prepare_tables(form: LikelihoodForm, shape: tuple[int, ...] | None) -> Prepa
 def prepare_tree(problem: TreeProblem) -> Prepared:
     """Algorithm 3, over the nodes of the tree: the projection onto consistent trees is two passes over its levels.
 
-    Errors: InfeasibleError, where fixed nodes contradict each other.
+    Errors: InfeasibleError, where bounds contradict each other.
     """
     tree, n = problem.tree, problem.tree.size
+    node_ranges(tree, problem.lower, problem.upper)
     form = form_of_nodes(problem)
     splits = splits_of(form)
     fixed = np.where(problem.lower == problem.upper, problem.lower, np.nan)

@@ -15,7 +15,7 @@ from dpmodel.compile.affine_reader import Affine, AffineReader, NotAffine, flat
 from dpmodel.compile.refusals import constraint_label
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.privacy import public_generator
-from dpmodel.released.form import LikelihoodForm
+from dpmodel.released.form import LikelihoodForm, bounds_cross
 
 if TYPE_CHECKING:
     from dpmodel.released.model import Postprocessing
@@ -184,13 +184,6 @@ class Constraints:
         matrix = blocks[0][0] if len(blocks) == 1 else sp.csr_array(sp.vstack([block[0] for block in blocks]))
         numbers = np.repeat([block[2] for block in blocks], [block[1].size for block in blocks])
         return matrix, np.concatenate([block[1] for block in blocks]), numbers.astype(np.int64)
-
-
-def bounds_cross(lower: Floats, upper: Floats) -> Any:
-    """(k,) where lower bounds exceed upper ones by more than rounding."""
-    with np.errstate(invalid="ignore"):
-        size = np.minimum(np.abs(lower), np.abs(upper))
-        return lower > upper + 1e-9 * np.where(np.isfinite(size), size, 0.0) + 1e-14
 
 
 def _normal(constraint: Any) -> tuple[Any, bool]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Mask
+from dpmodel._types import Floats, Integers, Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +85,11 @@ class LikelihoodForm:
         return int(self.matrix.shape[1])
 
     @property
+    def coefficients(self) -> int:
+        """How many it has."""
+        return int(self.matrix.nnz + self.equality.nnz + self.inequality.nnz)
+
+    @property
     def entrywise(self) -> bool:
         """Whether every measurement is of one variable."""
         return bool((np.diff(self.matrix.indptr) <= 1).all())
@@ -120,3 +125,23 @@ def picks(columns: Any, size: int) -> sp.csr_array:
     columns = np.asarray(columns, dtype=np.int64)
     k = columns.size
     return sp.csr_array((np.ones(k), columns, np.arange(k + 1)), shape=(k, size))
+
+
+def running(op: np.ufunc, values: Floats, owner: Integers) -> Floats:
+    """``op`` (a sum, a maximum) of the values so far within each stretch of equal ``owner``; by doubling, so no digits
+    are lost to other stretches."""
+    out, step = values.astype(np.float64), 1
+    while step < out.size:
+        same = owner[step:] == owner[:-step]
+        if not same.any():
+            break
+        out[step:] = np.where(same, op(out[step:], out[:-step]), out[step:])
+        step *= 2
+    return out
+
+
+def bounds_cross(lower: Floats, upper: Floats) -> Any:
+    """(k,) where lower bounds exceed upper ones by more than rounding."""
+    with np.errstate(invalid="ignore"):
+        size = np.minimum(np.abs(lower), np.abs(upper))
+        return lower > upper + 1e-9 * np.where(np.isfinite(size), size, 0.0) + 1e-14

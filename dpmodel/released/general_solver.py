@@ -15,19 +15,16 @@ from scipy.optimize import linprog
 from scipy.sparse.linalg import lsmr
 
 from dpmodel._types import Floats
-from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.contract import YES, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
 from dpmodel.privacy import NoiseSource
 from dpmodel.released.constraints import contradiction
-from dpmodel.released.decision import free_of_charge
 from dpmodel.released.form import LikelihoodForm
-from dpmodel.released.model import Postprocessing
+from dpmodel.released.model import Postprocessing, Solver
 
 # Solvers in CVXPY that take squares together with integers.
 _MIXED_SQUARES = ("GUROBI", "MOSEK", "SCIP", "CPLEX", "XPRESS", "COPT")
-# Bounds farther than this many units (the largest residual) from the center may be left out at first.
-_FAR = 100.0
 _LOOSE = ("OSQP", "SCS", "PDLP", "CUOPT")
 _TIGHT: dict[str, dict[str, Any]] = {
     "OSQP": {"eps_abs": 1e-8, "eps_rel": 1e-8, "max_iter": 100_000},
@@ -37,7 +34,7 @@ _TIGHT: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class GeneralSolver(Mechanism[Postprocessing]):
+class GeneralSolver(Solver):
     """HiGHS for absolute errors and integers, Clarabel for squares, and whatever CVXPY has on demand.
 
     Source
@@ -75,6 +72,10 @@ class GeneralSolver(Mechanism[Postprocessing]):
     name: str = "general-solver"
     source: str = "HiGHS, Clarabel, OSQP or SCS, through SciPy and CVXPY"
 
+    def place(self, model: Postprocessing) -> int:
+        # up to 10,000 coefficients a fraction of a second
+        return 5 if model.form is None or model.form.coefficients <= 10_000 else 8
+
     def eligible(self, model: Postprocessing, options: Options) -> Verdict:
         if model.form is None and model.problem is None:
             return Verdict(False, "there is neither an array form nor a CVXPY problem")
@@ -94,8 +95,7 @@ class GeneralSolver(Mechanism[Postprocessing]):
         alpha = 1e-4 if solver in _LOOSE else 1e-6
         if solver == "HIGHS" and form is not None and not form.integer.any():
             alpha = 1e-8
-        return free_of_charge(
-            self.name,
+        return self.free_of_charge(
             model,
             f"the optimum by {solver or 'the solver that CVXPY chooses'}, to about {alpha:g} of the objective",
             alpha=alpha,
@@ -117,8 +117,10 @@ class GeneralSolver(Mechanism[Postprocessing]):
             linear = solver == "HIGHS" and not form.square.any() and not options.solver_options
             center = np.zeros(form.size) if linear or form.integer.any() else _center(form)
             scaled, unit = _scaled(_moved(form, center))
-            status, x = linear_program(scaled) if linear else _near_first(scaled, solver, options.solver_options)
-            x = None if x is None else _tidy(form, center + x * unit)
+            status, x = linear_program(scaled) if linear else _by_cvxpy(scaled, solver, options.solver_options)
+            if x is not None:  # within the bounds exactly, and integer where it must be
+                x = center + x * unit
+                x = np.asarray(np.clip(np.where(form.integer, np.rint(x), x), form.lower, form.upper))
             value = None if x is None else form.objective(x)
         notes = (str(contradiction(model)),) if status == "infeasible" else ()
         progress("solve", 1.0)
@@ -251,32 +253,6 @@ def _dense(form: LikelihoodForm) -> bool:
     return bool(entries > 40_000 and entries > 15 * form.size)
 
 
-def _near_first(form: LikelihoodForm, solver: str | None, options: Mapping[str, Any]) -> tuple[str, Floats | None]:
-    """Interior points lose digits to bounds that are far from where they work, and seldom reached: these are left out
-    as long as the optimum keeps them."""
-    near, below, above = form.inequality_value <= _FAR, form.lower < -_FAR, form.upper > _FAR
-    farthest = max(float(bound[np.isfinite(bound)].max(initial=0.0)) for bound in (-form.lower, form.upper))
-    if form.integer.any() or (near.all() and farthest <= _FAR):
-        return _by_cvxpy(form, solver, options)
-    relaxed = replace(
-        form,
-        lower=np.where(below, -np.inf, form.lower),
-        upper=np.where(above, np.inf, form.upper),
-        inequality=sp.csr_array(form.inequality[np.flatnonzero(near)]),
-        inequality_value=form.inequality_value[near],
-    )
-    status, x = _by_cvxpy(relaxed, solver, options)
-    if status == "infeasible" or (status == "optimal" and x is not None and _keeps_inequalities(form, x)):
-        return status, x
-    return _by_cvxpy(form, solver, options)
-
-
-def _keeps_inequalities(form: LikelihoodForm, x: Floats) -> bool:
-    # Near ones to the solver's tolerance; far ones, whose numbers are larger than x, anyway.
-    excess = (form.lower - x, x - form.upper, form.inequality @ x - form.inequality_value)
-    return all(float(each.max(initial=0.0)) <= 1e-6 for each in excess)
-
-
 def _by_cvxpy(form: LikelihoodForm, solver: str | None, options: Mapping[str, Any]) -> tuple[str, Floats | None]:
     n = form.size
     whole = np.flatnonzero(form.integer)
@@ -303,12 +279,6 @@ def _absolute(residual: Any, weights: Floats) -> Any:
 
 def _squares(residual: Any, weights: Floats) -> Any:
     return cp.sum_squares(cp.multiply(np.sqrt(weights), residual))
-
-
-def _tidy(form: LikelihoodForm, x: Floats) -> Floats:
-    """Within the bounds exactly, and whole where it must be."""
-    x = np.where(form.integer, np.rint(x), x)
-    return np.asarray(np.clip(x, form.lower, form.upper))
 
 
 # ------------------------------------------------------------------ as the user wrote it

@@ -90,7 +90,7 @@ def neg_log_likelihood(x: Any, noisy: Noisy, *, alpha: float = 1.0, form: str = 
     absolute, square = (_spread(weights, noisy) for weights in distribution_weights(noisy, alpha, form))
     terms = []
     if np.any(absolute):
-        terms.append(_absolutes(residual, absolute))
+        terms.append(_weighted(cp.abs(residual), absolute))
     if np.any(square):
         terms.append(_squares(residual, square))
     return terms[0] if len(terms) == 1 else sum(terms[1:], terms[0])
@@ -127,10 +127,6 @@ def _spread(weights: Any, noisy: Noisy) -> Any:
     if weights.ndim == 0 or (weights == weights.flat[0]).all():
         return float(weights.flat[0]) if weights.size else 1.0
     return np.broadcast_to(weights, noisy.shape)
-
-
-def _absolutes(residual: Any, weights: Any) -> Any:
-    return _weighted(cp.abs(residual), weights)
 
 
 def _squares(residual: Any, weights: Any) -> Any:

@@ -10,9 +10,9 @@ import numpy as np
 
 from dpmodel.compile.bridge import evaluate_objective, write_values
 from dpmodel.compile.form import public_key
-from dpmodel.contract import Candidate, Model, Options, Outcome, Ran, Serves, reasons
+from dpmodel.contract import Candidate, Mechanism, Model, Options, Outcome, Ran, Serves, reasons
 from dpmodel.errors import DPModelError, UnsupportedModelError
-from dpmodel.forecast import Place
+from dpmodel.forecast import Forecast, Place
 from dpmodel.marks.noisy import Noisy
 from dpmodel.memo import latest
 from dpmodel.options import public_options
@@ -71,13 +71,7 @@ class Postprocessing(Model):
         return Classification((), f"{what}. No private data is read: it costs epsilon = 0, delta = 0 (LWK15).")
 
     def tree_problem(self) -> TreeProblem | None:
-        """The problem as a tree, or None where it is none; looked for once.
-
-        Raises
-        ------
-        InfeasibleError
-            When the bounds of one node contradict each other.
-        """
+        """The problem as a tree, or None where it is none; looked for once."""
         return self.cached("tree problem", lambda: None if self.form is None else tree_of(self.form))
 
     def check(self, given: Options) -> tuple[Model, Options]:
@@ -151,3 +145,33 @@ def published(measurements: Sequence[Noisy]) -> list[str]:
         name = noisy.name or f"published numbers {place + 1}"
         lines.append(f"{name}: {noisy.size} with {noisy.noise.name} noise of scale {size}; {cost}")
     return lines
+
+
+class Solver(Mechanism[Postprocessing]):
+    """A solver of post-processing problems. All reach the same optimum (to 1e-4 of the objective), so nothing is timed:
+    the first of this table that serves is taken.
+
+    =====  ================================  ===================================================================
+    place  problem                           solver
+    =====  ================================  ===================================================================
+    1      cells alone                       projection: each by itself
+    2      tree, squares (Gaussian noise)    least-squares-tree: two passes; active sets under x >= 0
+    3      sums, chains, table margins       projection: closed forms and isotonic regression
+    4      tree, absolute errors (Laplace)   exact-tree
+    5      anything else, small              general-solver (HiGHS, Clarabel; what is not linear as CVXPY solves it)
+    6, 7   anything else, large              admm-tables under table margins, else admm
+    8      any                               general-solver where large, algorithms as printed
+    =====  ================================  ===================================================================
+    """
+
+    def place(self, model: Postprocessing) -> int:
+        """Of this solver in the table, whether it serves or not."""
+        raise NotImplementedError
+
+    def free_of_charge(
+        self, model: Postprocessing, statement: str, *, alpha: float, work: str, caveats: tuple[str, ...] = ()
+    ) -> Forecast:
+        """Its forecast, which spends nothing. ``alpha`` : relative error of the objective at which it stops, 0 where it
+        is exact."""
+        error = Place(self.place(model), alpha)
+        return Forecast(statement, 0.0, 0.0, 0.0, error, proved=alpha == 0, work=work, caveats=caveats)

@@ -2,25 +2,136 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from scipy.fft import dctn, idctn
 from scipy.optimize import isotonic_regression
 
 from dpmodel._types import Floats, Integers
-from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.contract import YES, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.errors import InfeasibleError
 from dpmodel.forecast import Forecast
 from dpmodel.privacy import NoiseSource
-from dpmodel.released.decision import free_of_charge
-from dpmodel.released.margins import MarginProjector
-from dpmodel.released.model import Postprocessing
+from dpmodel.released.constraints import require_consistent
+from dpmodel.released.form import LikelihoodForm, running
+from dpmodel.released.model import Postprocessing, Solver
 from dpmodel.released.structure import Chains, Kind, Margins, Separable, Structure, Sums, structure
 
 _TIE = 1e-12  # derivatives this small against the weights they are sums of are rounding
+
+
+_WORDS: dict[Kind, str] = {
+    "box": "one entry at a time",
+    "sums": "known totals, by the breakpoints of their multipliers",
+    "chains": "monotone regression",
+    "margins": "margins replaced effect by effect",
+}
+
+
+@dataclass(frozen=True)
+class Projection(Solver):
+    """Solve in closed form where every measurement is of one entry and the constraints have a simple structure.
+
+    Structures (``structure.py``), always with bounds on single entries: nothing else; sums of disjoint sets of
+    entries, = or <=, with any coefficients (simplex, known totals); chains x_1 <= x_2 <= ..., with gaps, whose bounds
+    are the same all along or pin entries (cumulative histograms); whole margins of a table, for least
+    squares with equal weights and no bounds. Losses may be absolute, square or both, several per entry, or none.
+
+    Source
+        Textbook: weighted medians and means; the breakpoint method for the continuous knapsack; pool adjacent violators
+        and its dynamic program; orthogonal effects of a table. LWK15, section 4.6 for the square loss.
+    Privacy
+        Reads published numbers only: post-processing, costs nothing.
+    Utility
+        The exact optimum, to rounding. If the truth meets the constraints, the least-squares solution is
+        never further from it in L2 than the noisy data were (projections on convex sets shrink distances, in the
+        norm of the weights). The solution for absolute losses x^ has ``|x^ - x|_1 <= 2 |x~ - x|_1`` only:
+        |x^ - x| <= |x^ - x~| + |x~ - x|, and x^ is no further from x~ than x is. Non-negativity biases totals upwards:
+        negative noise is cut and positive noise is kept; where the total is known, ask for it as a constraint.
+        Ties: see ``sums.start`` and ``chain.project_chains``.
+    Cost
+        Vectorised, O(r log r) for r measurements and entries; chains with absolute losses run a heap in Python.
+    Errors
+        InfeasibleError where the constraints contradict, with the totals that the bounds can reach.
+    """
+
+    serves: ClassVar[Serves] = Serves(Postprocessing)
+    name: str = "projection"
+    source: str = "closed forms (LWK15, section 4.6; weighted medians; pool adjacent violators)"
+
+    def place(self, model: Postprocessing) -> int:
+        form = model.form
+        alone = form is not None and form.equality.shape[0] + form.inequality.shape[0] == 0
+        return 1 if alone else 3
+
+    def eligible(self, model: Postprocessing, options: Options) -> Verdict:
+        found = structure(model)
+        return Verdict(False, found.reason) if found.kind is None else YES
+
+    def forecast(self, model: Postprocessing, options: Options) -> Forecast:
+        kind = structure(model).kind
+        assert kind is not None
+        return self.free_of_charge(model, "the optimum, exactly (to rounding)", alpha=0.0, work=_WORDS[kind])
+
+    def run(
+        self, model: Postprocessing, options: Options, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Outcome:
+        begin = time.perf_counter()
+        found, form = structure(model), model.form
+        assert found.kind is not None and form is not None, found.reason
+        progress(_WORDS[found.kind], 0.0)
+        try:
+            require_consistent(model)
+            x = solve(found, form)
+        except InfeasibleError as error:
+            return Outcome("infeasible", None, None, None, notes=(str(error),))
+        seconds = time.perf_counter() - begin
+        if not np.isfinite(x).all():
+            return Outcome("unbounded", None, None, None, seconds)
+        return Outcome("optimal", x, None, form.objective(x), seconds)
+
+
+PROJECTION = Projection()
+
+
+def solve(found: Structure, form: LikelihoodForm) -> Floats:
+    """The solution of a recognised form, whose rows its bounds do not contradict one by one.
+
+    Errors: InfeasibleError, where margins, or integers and their bounds, contradict each other."""
+    single, rest = found.separable, found.coupling
+    assert single is not None, found.reason
+    if isinstance(rest, Sums):
+        return project_sums(single, rest, form.lower, form.upper)
+    if isinstance(rest, Margins):
+        return MarginProjector(rest).project(single.centre)
+    x = start(single, form.lower, form.upper)
+    if isinstance(rest, Chains):
+        return project_chains(single, rest, x)
+    whole = np.flatnonzero(form.integer)
+    return _whole(single, x, form.lower, form.upper, whole) if whole.size else x
+
+
+def _whole(single: Separable, x: Floats, lower: Floats, upper: Floats, whole: Integers) -> Floats:
+    """Some variables to integers: next to a minimiser of a convex function of one variable lies its best whole
+    number. Ties go down."""
+    down, up = x.copy(), x.copy()
+    least, most = np.ceil(lower[whole] - 1e-9), np.floor(upper[whole] + 1e-9)
+    if (least > most).any():
+        j = int(whole[np.flatnonzero(least > most)[0]])
+        raise InfeasibleError(f"entry {j} must be whole", why=f"there is none in [{lower[j]:.9g}, {upper[j]:.9g}]")
+    down[whole] = np.clip(np.floor(x[whole]), least, most)
+    up[whole] = np.clip(np.ceil(x[whole]), least, most)
+    finite = np.isfinite(x)
+    a, b = (loss(single, np.where(finite, point, 0.0)) for point in (down, up))
+    return np.where(b < a, up, down)
+
+
+# ------------------------------------------------------------------ chains
 
 
 def project_chains(single: Separable, chains: Chains, x: Floats) -> Floats:
@@ -194,18 +305,6 @@ def loss(single: Separable, x: Floats) -> Floats:
     return out
 
 
-def running_sum(values: Floats, owner: Integers) -> Floats:
-    """Sums so far within each stretch of equal ``owner``; by doubling, so no digits are lost to other stretches."""
-    out, step = values.astype(np.float64), 1
-    while step < values.size:
-        same = owner[step:] == owner[:-step]
-        if not same.any():
-            break
-        out[step:] = out[step:] + np.where(same, out[:-step], 0.0)
-        step *= 2
-    return out
-
-
 def _mirrored(single: Separable) -> Separable:
     """The loss in -x, variables in reverse order (which keeps the points sorted)."""
     n = single.curvature.size
@@ -225,7 +324,7 @@ def _lowest(single: Separable) -> Floats:
     n, q = single.curvature.size, single.curvature
     owner, count = single.owner, np.bincount(single.owner, minlength=n)
     total = np.bincount(owner, weights=single.weight, minlength=n)
-    sums = running_sum(single.weight, owner)
+    sums = running(np.add, single.weight, owner)
     with np.errstate(over="ignore"):
         after = q[owner] * (single.point - single.centre[owner]) + single.derivative[owner] + 2 * sums - total[owner]
     rounding = np.where(q > 0, 0.0, _TIE * (total + np.abs(single.derivative)))
@@ -334,7 +433,9 @@ def _edges(single: Separable, z: Floats, room: Floats, size: Floats, group: Inte
     order = np.lexsort((point, owner))
     owner, point, gain = owner[order], point[order], gain[order]
     derivative = (
-        single.curvature[owner] * (point - single.centre[owner]) + single.derivative[owner] + running_sum(gain, owner)
+        single.curvature[owner] * (point - single.centre[owner])
+        + single.derivative[owner]
+        + running(np.add, gain, owner)
     )
     end = room[owner].copy()
     follows = owner[1:] == owner[:-1]
@@ -383,123 +484,45 @@ def _meet(edges: _Edges, need: Floats) -> tuple[Floats, Floats]:
     return one + share[edges.group] * (two - one), two - one
 
 
-# ------------------------------------------------------------------ the mechanism
+# ------------------------------------------------------------------ table margins
 
 
-_WORDS: dict[Kind, str] = {
-    "box": "one entry at a time",
-    "sums": "known totals, by the breakpoints of their multipliers",
-    "chains": "monotone regression",
-    "margins": "margins replaced effect by effect",
-}
+class MarginProjector:
+    """Orthogonal projection of tables onto {x : margin S of x equals t_S for every given S}.
 
+    The space of tables is the orthogonal sum of effects W_E, E a set of axes: tables that depend on the axes E only and
+    sum to zero along each of them. Margin S fixes exactly the components of x in W_E for E within S and says nothing
+    about the others. So the projection takes the fixed components from the targets and the others from v: any family
+    of margins will do. Targets fit together if and only if any two give the same margin over their common axes.
 
-@dataclass(frozen=True)
-class Projection(Mechanism[Postprocessing]):
-    """Solve in closed form where every measurement is of one entry and the constraints have a simple structure.
+    The discrete cosine transform along each axis is orthogonal and has the constant vector first (for two categories it
+    is the Walsh-Hadamard transform), so effects are blocks of coefficients: transform, overwrite, transform back.
 
-    Structures (``structure.py``), always with bounds on single entries: nothing else; sums of disjoint sets of
-    entries, = or <=, with any coefficients (simplex, known totals); chains x_1 <= x_2 <= ..., with gaps, whose bounds
-    are the same all along or pin entries (cumulative histograms); whole margins of a table, for least
-    squares with equal weights and no bounds. Losses may be absolute, square or both, several per entry, or none.
-
-    Source
-        Textbook: weighted medians and means; the breakpoint method for the continuous knapsack; pool adjacent violators
-        and its dynamic program; orthogonal effects of a table. LWK15, section 4.6 for the square loss.
-    Privacy
-        Reads published numbers only: post-processing, costs nothing.
-    Utility
-        The exact optimum, to rounding. If the truth meets the constraints, the least-squares solution is
-        never further from it in L2 than the noisy data were (projections on convex sets shrink distances, in the
-        norm of the weights). The solution for absolute losses x^ has ``|x^ - x|_1 <= 2 |x~ - x|_1`` only:
-        |x^ - x| <= |x^ - x~| + |x~ - x|, and x^ is no further from x~ than x is. Non-negativity biases totals upwards:
-        negative noise is cut and positive noise is kept; where the total is known, ask for it as a constraint.
-        Ties: see ``sums.start`` and ``chain.project_chains``.
-    Cost
-        Vectorised, O(r log r) for r measurements and entries; chains with absolute losses run a heap in Python.
-    Errors
-        InfeasibleError where the constraints contradict, with the totals that the bounds can reach.
+    Cost: a table of N cells, O(N log N) in the set-up and in each projection, whatever the margins are.
+    Errors: InfeasibleError for targets that contradict each other.
     """
 
-    serves: ClassVar[Serves] = Serves(Postprocessing)
-    name: str = "projection"
-    source: str = "closed forms (LWK15, section 4.6; weighted medians; pool adjacent violators)"
+    def __init__(self, margins: Margins) -> None:
+        self.shape = margins.shape
+        size = max(math.prod(self.shape), 1)
+        fixed = np.full(self.shape, np.nan)
+        for axes, target in zip(margins.axes, margins.targets, strict=True):
+            block = tuple(slice(None) if a in axes else 0 for a in range(len(self.shape)))
+            count = max(target.size, 1)
+            # A coefficient of the table is one of the margin times this root.
+            root = math.sqrt(count / size)
+            fresh = (dctn(target, norm="ortho") if target.ndim else target) * root
+            known = ~np.isnan(fixed[block])
+            gap = np.abs(fixed[block] - fresh)[known].max(initial=0.0) / root
+            # how far targets may disagree, relative to the largest of them
+            if gap > 1e-8 * max(1.0, float(np.abs(target).max(initial=0.0))) * math.sqrt(count):
+                raise InfeasibleError(f"the margin over the axes {axes} contradicts another")
+            fixed[block] = np.where(known, fixed[block], fresh)
+        self._free, self._fixed = np.isnan(fixed), fixed
 
-    def eligible(self, model: Postprocessing, options: Options) -> Verdict:
-        found = structure(model)
-        if found.infeasible is not None:
-            raise found.infeasible
-        if found.kind is None:
-            return Verdict(False, found.reason)
-        _projector(model)
-        return YES
-
-    def forecast(self, model: Postprocessing, options: Options) -> Forecast:
-        kind = structure(model).kind
-        assert kind is not None
-        return free_of_charge(self.name, model, "the optimum, exactly (to rounding)", alpha=0.0, work=_WORDS[kind])
-
-    def run(
-        self, model: Postprocessing, options: Options, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Outcome:
-        begin = time.perf_counter()
-        found = structure(model)
-        if found.infeasible is not None:
-            return Outcome("infeasible", None, None, None, notes=(str(found.infeasible),))
-        progress(_WORDS[found.kind] if found.kind else "no structure", 0.0)
-        try:
-            projector = _projector(model)
-            whole = None if model.form is None else np.flatnonzero(model.form.integer)
-            x = solve(found, whole) if projector is None else _onto_margins(found, projector)
-        except InfeasibleError as error:
-            return Outcome("infeasible", None, None, None, notes=(str(error),))
-        seconds = time.perf_counter() - begin
-        if not np.isfinite(x).all():
-            return Outcome("unbounded", None, None, None, seconds)
-        return Outcome("optimal", x, None, model.form.objective(x) if model.form else None, seconds)
-
-
-def solve(found: Structure, whole: Integers | None = None) -> Floats:
-    """The solution of a recognised form. ``whole`` : variables that must be integers (boxes only)."""
-    single, lower, upper = found.separable, found.lower, found.upper
-    assert found.kind is not None and single is not None and lower is not None and upper is not None, found.reason
-    rest = found.coupling
-    if isinstance(rest, Sums):
-        return project_sums(single, rest, lower, upper)
-    if isinstance(rest, Chains):
-        return project_chains(single, rest, start(single, lower, upper))
-    if isinstance(rest, Margins):
-        return _onto_margins(found, MarginProjector(rest.shape, rest.axes, rest.targets))
-    x = start(single, lower, upper)
-    return x if whole is None or not whole.size else _whole(single, x, lower, upper, whole)
-
-
-def _projector(model: Postprocessing) -> MarginProjector | None:
-    """That of a table with margins, kept with the model. InfeasibleError where the margins contradict."""
-    rest = structure(model).coupling
-    if not isinstance(rest, Margins):
-        return None
-    return model.cached("margin projector", lambda: MarginProjector(rest.shape, rest.axes, rest.targets))
-
-
-def _onto_margins(found: Structure, projector: MarginProjector) -> Floats:
-    assert found.separable is not None
-    return projector.project(found.separable.centre)
-
-
-def _whole(single: Separable, x: Floats, lower: Floats, upper: Floats, whole: Integers) -> Floats:
-    """Some variables to integers: next to a minimiser of a convex function of one variable lies its best whole
-    number. Ties go down."""
-    down, up = x.copy(), x.copy()
-    least, most = np.ceil(lower[whole] - 1e-9), np.floor(upper[whole] + 1e-9)
-    if (least > most).any():
-        j = int(whole[np.flatnonzero(least > most)[0]])
-        raise InfeasibleError(f"entry {j} must be whole", why=f"there is none in [{lower[j]:.9g}, {upper[j]:.9g}]")
-    down[whole] = np.clip(np.floor(x[whole]), least, most)
-    up[whole] = np.clip(np.ceil(x[whole]), least, most)
-    finite = np.isfinite(x)
-    a, b = (loss(single, np.where(finite, point, 0.0)) for point in (down, up))
-    return np.where(b < a, up, down)
-
-
-PROJECTION = Projection()
+    def project(self, table: Floats) -> Floats:
+        """(N,) the nearest table with the margins, flattened."""
+        if not table.size:
+            return table.copy()
+        effects = dctn(table.reshape(self.shape), norm="ortho")
+        return np.asarray(idctn(np.where(self._free, effects, self._fixed), norm="ortho").ravel())

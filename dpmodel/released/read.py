@@ -35,30 +35,18 @@ from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.likelihood import Published, name_of, require_one_publication, twice
 from dpmodel.released.model import Postprocessing
 
-
-@dataclass(eq=False)
-class Residual:
-    """``node`` : affine expression r; ``absolute, square`` : (size,) weights of |r| and r^2, and how many terms gave
-    each entry its weight (halves of maxima and minima aside: a positive and a negative part make one whole)."""
-
-    node: Any
-    absolute: Floats
-    square: Floats
-    absolute_terms: Any
-    square_terms: Any
-
-    @staticmethod
-    def of(node: Any) -> Residual:
-        zeros = [np.zeros(node.size) for _ in range(2)]
-        return Residual(node, *zeros, *(np.zeros(node.size, dtype=np.int64) for _ in range(2)))
+# Of the entries of a residual r: weights of |r|, of r^2, and how many terms gave each (halves of maxima and minima
+# aside: a positive and a negative part make one).
+_ABSOLUTE, _SQUARE, _ABSOLUTE_TERMS, _SQUARE_TERMS = range(4)
 
 
 @dataclass(eq=False)
 class Objective:
-    """Terms read so far. Weights may be negative where the term is linear, or bends the other way."""
+    """Terms read so far. ``residuals`` : affine expressions, by id, and their (4, size) weights. Weights of terms may
+    be negative where the term is linear, or bends the other way."""
 
     reader: AffineReader
-    residuals: dict[int, Residual] = field(default_factory=dict)
+    residuals: dict[int, tuple[Any, Floats]] = field(default_factory=dict)
     linear: list[tuple[Affine, Floats]] = field(default_factory=list)
     constant: float = 0.0
 
@@ -80,7 +68,13 @@ class Objective:
         elif isinstance(node, kinds["norm1"]):
             self._absolute(node.args[0], group(tuple(node.args[0].shape), node.axis).back(weights))
         elif isinstance(node, kinds["power"]):
-            self._power(node, weights)
+            power = getattr(node.p, "value", node.p)
+            if power == 2:
+                self._square(node.args[0], weights)
+            elif power == 1:
+                self.add(node.args[0], weights)
+            else:
+                raise Outside(f"a power of {power}")
         elif isinstance(node, kinds["squares"]) and self.reader.is_constant(node.args[1]):
             over = float(flat(node.args[1].value)[0])
             if over <= 0:
@@ -101,15 +95,6 @@ class Objective:
                 self.add(arg, weights if step is None else step.back(weights))
         else:
             raise Outside(type(node).__name__)
-
-    def _power(self, node: Any, weights: Floats) -> None:
-        power = getattr(node.p, "value", node.p)
-        if power == 2:
-            self._square(node.args[0], weights)
-        elif power == 1:
-            self.add(node.args[0], weights)
-        else:
-            raise Outside(f"a power of {power}")
 
     def _larger(self, node: Any, weights: Floats, sign: float) -> None:
         """max(a, b) = (a + b) / 2 + |a - b| / 2, min with a minus."""
@@ -135,9 +120,9 @@ class Objective:
             self.constant += float(weights @ np.abs(flat(node.value)))
             return
         node, weights = self._peeled(node, weights, 1)
-        found = self.residuals.setdefault(id(node), Residual.of(node))
-        found.absolute += weights
-        found.absolute_terms += (weights > 0) & (not half)
+        _, found = self.residuals.setdefault(id(node), (node, np.zeros((4, node.size))))
+        found[_ABSOLUTE] += weights
+        found[_ABSOLUTE_TERMS] += (weights > 0) & (not half)
 
     def _square(self, node: Any, weights: Floats) -> None:
         if (weights < 0).any():
@@ -155,9 +140,9 @@ class Objective:
             self.constant += float(weights @ np.square(flat(node.value)))
             return
         node, weights = self._peeled(node, weights, 2)
-        found = self.residuals.setdefault(id(node), Residual.of(node))
-        found.square += weights
-        found.square_terms += weights > 0
+        _, found = self.residuals.setdefault(id(node), (node, np.zeros((4, node.size))))
+        found[_SQUARE] += weights
+        found[_SQUARE_TERMS] += weights > 0
 
     def _peeled(self, node: Any, weights: Floats, power: int) -> tuple[Any, Floats]:
         """Factors and rearrangements outside a residual move into the weights, so that one residual stays one."""
@@ -196,38 +181,34 @@ def _kinds() -> dict[str, Any]:
 
 @dataclass(eq=False)
 class Block:
-    """Rows of one residual: ``matrix x - value`` with the weights of its absolute values and squares."""
+    """Rows of one residual: ``matrix x - value`` with (4, rows) ``weights``; ``tags`` : the publications in it."""
 
     matrix: sp.csr_array
     value: Floats
-    residual: Residual
+    weights: Floats
     tags: list[Noisy]
 
-    @property
-    def weighted(self) -> Any:
-        return (self.residual.absolute > 0) | (self.residual.square > 0)
-
-    def holds(self, noisy: Noisy | None) -> bool:
+    def holds(self, noisy: Noisy) -> bool:
         """Whether its values are this publication's numbers, each once."""
-        return noisy is not None and len(self.tags) == 1 and self.tags[0] is noisy and _enters(self.value, noisy.value)
+        return len(self.tags) == 1 and self.tags[0] is noisy and _enters(self.value, noisy.value)
 
 
 def blocks_of(objective: Objective, reader: AffineReader, size: int) -> list[Block]:
     """Every residual's rows, factors moved into the weights."""
     out = []
-    for residual in objective.residuals.values():
-        tags = list({id(c.noisy): c.noisy for c in residual.node.constants() if isinstance(c, Published)}.values())
-        rows = reader.read(residual.node)
-        block = Block(rows.csr(size), -rows.offset, residual, tags)
+    for node, weights in objective.residuals.values():
+        tags = list({id(c.noisy): c.noisy for c in node.constants() if isinstance(c, Published)}.values())
+        rows = reader.read(node)
+        block = Block(rows.csr(size), -rows.offset, weights, tags)
         if len(tags) == 1 and _enters(block.value, tags[0].value):
             pass
-        elif len(tags) == 1 and _enters(block.value, -tags[0].value):
+        elif len(tags) == 1 and _enters(-block.value, tags[0].value):
             block.matrix, block.value = sp.csr_array(-block.matrix), -block.value
         else:
             _normalise(block)
-            keep = block.weighted
-            if not tags and not keep.all():
-                block = _kept(block, keep)
+            used = np.flatnonzero(weights[: _SQUARE + 1].any(axis=0))
+            if not tags and used.size < block.value.size:
+                block = Block(sp.csr_array(block.matrix[used]), block.value[used], block.weights[:, used], tags)
         out.append(block)
     return out
 
@@ -253,15 +234,8 @@ def _normalise(block: Block) -> None:
     data = matrix.data / np.repeat(factor, count)
     block.matrix = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
     block.value = block.value / factor
-    block.residual.absolute = block.residual.absolute * np.abs(factor)
-    block.residual.square = block.residual.square * np.square(factor)
-
-
-def _kept(block: Block, keep: Any) -> Block:
-    old = block.residual
-    arrays = (each[keep] for each in (old.absolute, old.square, old.absolute_terms, old.square_terms))
-    matrix = sp.csr_array(block.matrix[np.flatnonzero(keep)])
-    return Block(matrix, block.value[keep], Residual(old.node, *arrays), block.tags)
+    block.weights[_ABSOLUTE] *= np.abs(factor)
+    block.weights[_SQUARE] *= np.square(factor)
 
 
 def arranged(blocks: list[Block], measurements: tuple[Noisy, ...]) -> tuple[list[Block], tuple[slice, ...]]:
@@ -269,18 +243,16 @@ def arranged(blocks: list[Block], measurements: tuple[Noisy, ...]) -> tuple[list
     merged: dict[Any, Block] = {}
     cells: dict[Any, list[Noisy]] = {}
     for block in blocks:
-        print_of_matrix = (block.matrix.shape, block.matrix.indptr.tobytes(), block.matrix.indices.tobytes())
-        same = (*print_of_matrix, block.matrix.data.tobytes(), block.value.tobytes())
-        key = hash(same), tuple(id(tag) for tag in block.tags)
+        arrays = (block.matrix.indptr, block.matrix.indices, block.matrix.data, block.value)
+        same = hash((block.matrix.shape, *(each.tobytes() for each in arrays)))
         for tag in block.tags:
-            require_one_publication(tag, cells.setdefault(hash(same), []))
-        other = merged.setdefault(key, block)
+            require_one_publication(tag, cells.setdefault(same, []))
+        other = merged.setdefault((same, *map(id, block.tags)), block)
         if other is not block:
-            for name in ("absolute", "square", "absolute_terms", "square_terms"):
-                setattr(other.residual, name, getattr(other.residual, name) + getattr(block.residual, name))
+            other.weights += block.weights
     for block in merged.values():
         for tag in block.tags:
-            if max(block.residual.absolute_terms.max(initial=0), block.residual.square_terms.max(initial=0)) > 1:
+            if block.weights[_ABSOLUTE_TERMS:].max(initial=0) > 1:
                 raise twice(tag)
     blocks = list(merged.values())
     for noisy in measurements:
@@ -290,7 +262,7 @@ def arranged(blocks: list[Block], measurements: tuple[Noisy, ...]) -> tuple[list
     for block in blocks:
         place = slice(at, at + block.value.size)
         at = place.stop
-        if block.holds(block.tags[0] if block.tags else None):
+        if block.tags and block.holds(block.tags[0]):
             places[id(block.tags[0])] = place if id(block.tags[0]) not in places else slice(0, 0)
     return blocks, tuple(places.get(id(noisy), slice(0, 0)) for noisy in measurements)
 
@@ -307,13 +279,10 @@ def _gathered(blocks: list[Block], noisy: Noisy) -> list[Block]:
     order[np.argsort(wanted)] = np.argsort(value)
     if not _enters(value[order], noisy.value):
         return blocks
-    olds = [part.residual for part in parts]
-    names = ("absolute", "square", "absolute_terms", "square_terms")
-    arrays = (np.concatenate([getattr(old, name) for old in olds])[order] for name in names)
+    weights = np.concatenate([part.weights for part in parts], axis=1)[:, order]
     matrix = sp.csr_array(sp.csr_array(sp.vstack([part.matrix for part in parts]))[order])
-    whole = Block(matrix, value[order], Residual(olds[0].node, *arrays), [noisy])
     mine = {id(part) for part in parts}
-    return [whole, *(block for block in blocks if id(block) not in mine)]
+    return [Block(matrix, value[order], weights, [noisy]), *(block for block in blocks if id(block) not in mine)]
 
 
 # ------------------------------------------------------------------ the reader
@@ -419,8 +388,8 @@ def _read(
     form = LikelihoodForm.of(
         sp.vstack([b.matrix for b in blocks]) if blocks else sp.csr_array((0, size)),
         np.concatenate([b.value for b in blocks]) if blocks else 0.0,
-        absolute=np.concatenate([b.residual.absolute for b in blocks]) if blocks else 0.0,
-        square=np.concatenate([b.residual.square for b in blocks]) if blocks else 0.0,
+        absolute=np.concatenate([b.weights[_ABSOLUTE] for b in blocks]) if blocks else 0.0,
+        square=np.concatenate([b.weights[_SQUARE] for b in blocks]) if blocks else 0.0,
         linear=linear,
         constant=constant,
         equality=E,

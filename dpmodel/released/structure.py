@@ -11,8 +11,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, Mask
 from dpmodel.errors import InfeasibleError
-from dpmodel.released.constraints import bounds_cross, require_consistent
-from dpmodel.released.form import LikelihoodForm, canonical
+from dpmodel.released.form import LikelihoodForm, canonical, running
 from dpmodel.released.model import Postprocessing
 
 _MEETS = 1e-9  # relative crossing of bounds that counts as rounding
@@ -85,18 +84,14 @@ def _paths(low: Integers, high: Integers, gap: Floats, n: int) -> tuple[Integers
 
 def _bounded(order: Integers, chain: Integers, shift: Floats, lower: Floats, upper: Floats) -> Chains | str:
     """Bounds passed along the chains: a lower bound holds for all later variables, an upper one for all earlier."""
-    low = running_maximum(lower, chain)
-    high = -running_maximum(-upper[::-1], chain[::-1])[::-1]
+    low = running(np.maximum, lower, chain)
+    high = -running(np.maximum, -upper[::-1], chain[::-1])[::-1]
     with np.errstate(invalid="ignore"):
         crossing = np.where(low > high, low - high, 0.0)
     if crossing.any():
         worst = int(np.argmax(crossing))
         if crossing[worst] > _MEETS * max(1.0, abs(float(low[worst])), abs(float(high[worst]))):
-            least, most = low[worst] + shift[worst], high[worst] + shift[worst]
-            raise InfeasibleError(
-                f"entry {order[worst]} must be at least {least:.9g} and at most {most:.9g}",
-                why="bounds of entries before and after it on its monotone chain contradict each other",
-            )
+            return "bounds of entries before and after another on a monotone chain that contradict each other"
     pinned = low >= high
     free = ~pinned
     order_free, low_free, high_free = order[free], low[free], high[free]
@@ -108,18 +103,6 @@ def _bounded(order: Integers, chain: Integers, shift: Floats, lower: Floats, upp
     start = np.append(new, place.size).astype(np.int64)
     value = (low[pinned] + high[pinned]) / 2 + shift[pinned]
     return Chains(order_free, start, shift[free], low_free[new], high_free[new], order[pinned], value)
-
-
-def running_maximum(values: Floats, chain: Integers) -> Floats:
-    """Largest value so far within each stretch of equal ``chain``; by doubling."""
-    out, step = values.copy(), 1
-    while step < values.size:
-        same = chain[step:] == chain[:-step]
-        if not same.any():
-            break
-        out[step:] = np.where(same, np.maximum(out[step:], out[:-step]), out[step:])
-        step *= 2
-    return out
 
 
 # ------------------------------------------------------------------ the structures
@@ -168,39 +151,68 @@ class Margins:
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """What a form was found to be. ``kind`` is None, with the ``reason``, where it is none of these.
-
-    ``lower, upper`` : (n,) bounds, those of rows with one variable included. ``coupling`` : the rest of the rows.
-    ``infeasible`` : the contradiction found on the way, or None.
-    """
+    """What a form was found to be. ``kind`` is None, with the ``reason``, where it is none of these. ``coupling`` : its
+    rows; there are none about a single entry, which are bounds."""
 
     kind: Kind | None
     reason: str
     separable: Separable | None = None
-    lower: Floats | None = None
-    upper: Floats | None = None
     coupling: Sums | Chains | Margins | None = None
-    infeasible: InfeasibleError | None = None
 
 
 def structure(model: Postprocessing) -> Structure:
     """The structure of the model; looked for once. O(nonzeros), and rows that rule a structure out are met early."""
+    return model.cached("structure", lambda: _structure(model))
 
-    def build() -> Structure:
-        form = model.form
-        if form is None:
-            return Structure(None, "the problem has terms or constraints outside a likelihood under linear constraints")
-        single = separable(form)
-        if single is None:
-            return Structure(None, "some measurement is of several variables at once")
-        try:
-            require_consistent(model)
-            lower, upper, E, e, G, g = _fold(form)
-            return _coupled(form, single, lower, upper, E, e, G, g, model.shape)
-        except InfeasibleError as error:
-            return Structure(None, "no point meets the constraints", single, infeasible=error)
 
-    return model.cached("structure", build)
+def _structure(model: Postprocessing) -> Structure:
+    form = model.form
+    if form is None:
+        return Structure(None, "the problem has terms or constraints outside a likelihood under linear constraints")
+    single, n = separable(form), form.size
+    if single is None:
+        return Structure(None, "some measurement is of several variables at once")
+    E, G = canonical(form.equality), canonical(form.inequality)
+    if E.shape[0] + G.shape[0] == 0:
+        return Structure("box", "", single)
+    if form.integer.any():
+        return Structure(None, "integers under constraints on several entries: relax, then round_form")
+    touched = np.bincount(E.indices, minlength=n) + np.bincount(G.indices, minlength=n)
+    if touched.max(initial=0) <= 1:
+        pull = np.bincount(single.owner, weights=single.weight, minlength=n)
+        falls = (single.derivative > pull) & ~np.isfinite(form.lower)
+        falls |= (single.derivative < -pull) & ~np.isfinite(form.upper)
+        if ((single.curvature == 0) & falls & (touched > 0)).any():
+            return Structure(None, "a linear term that only the constraints bound")
+        rows = sp.vstack([E, G], format="csr")
+        group, coefficient = np.full(n, -1, dtype=np.int64), np.zeros(n)
+        group[rows.indices] = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        coefficient[rows.indices] = rows.data
+        target = np.concatenate([form.equality_value, form.inequality_value])
+        return Structure("sums", "", single, Sums(group, coefficient, target, np.arange(target.size) < E.shape[0]))
+    if E.shape[0] == 0:
+        found = chains(G, form.inequality_value, form.lower, form.upper)
+        if isinstance(found, str):
+            return Structure(None, found)
+        if ((single.curvature == 0) & (single.derivative != 0))[found.order].any():
+            return Structure(None, "a linear term on a monotone chain")
+        return Structure("chains", "", single, found)
+    if G.shape[0]:
+        return Structure(None, "equalities and inequalities that overlap")
+    if model.shape is None or math.prod(model.shape) != n:
+        return Structure(None, "constraints that overlap, of no table known")
+    if np.isfinite(form.lower).any() or np.isfinite(form.upper).any():
+        return Structure(None, "table margins together with bounds have no closed form")
+    # relative difference below which computed weights count as equal
+    if single.owner.size or single.curvature.min() <= 0 or np.ptp(single.curvature) > 1e-12 * single.curvature.max():
+        return Structure(None, "table margins have a closed form for least squares with equal weights only")
+    try:
+        margins = margins_of(E, form.equality_value, model.shape)
+    except InfeasibleError:
+        return Structure(None, "margins that contradict each other")
+    if margins is None:
+        return Structure(None, "constraints that are not complete margins of the table")
+    return Structure("margins", "", single, margins)
 
 
 def separable(form: LikelihoodForm) -> Separable | None:
@@ -233,102 +245,6 @@ def separable(form: LikelihoodForm) -> Separable | None:
     once = bool((np.diff(owner) > 0).all())
     order = np.arange(owner.size) if once else np.lexsort((point, owner))
     return Separable(curvature, centre, np.where(curved, 0.0, form.linear), owner[order], point[order], weight[order])
-
-
-def _fold(
-    form: LikelihoodForm,
-) -> tuple[Floats, Floats, sp.csr_array, Floats, sp.csr_array, Floats]:
-    """Rows with one variable as bounds, and the rest."""
-    lower, upper = form.lower.copy(), form.upper.copy()
-    rest: list[tuple[sp.csr_array, Floats]] = []
-    for matrix, value, equal in (
-        (form.equality, form.equality_value, True),
-        (form.inequality, form.inequality_value, False),
-    ):
-        A = canonical(matrix)
-        counts = np.diff(A.indptr)
-        one = np.flatnonzero(counts == 1)
-        var, a = A.indices[A.indptr[one]], A.data[A.indptr[one]]
-        bound = value[one] / a
-        np.minimum.at(upper, var[(a > 0) | equal], bound[(a > 0) | equal])
-        np.maximum.at(lower, var[(a < 0) | equal], bound[(a < 0) | equal])
-        many = np.flatnonzero(counts > 1)
-        rest.append((A if many.size == A.shape[0] else A[many], value[many]))
-    crossed = lower > upper
-    if bounds_cross(lower, upper).any():
-        worst = int(np.argmax(lower - upper))
-        raise InfeasibleError(
-            f"entry {worst} must be at least {lower[worst]:.9g} and at most {upper[worst]:.9g}",
-            why="its bounds and constraints contradict each other",
-        )
-    if crossed.any():  # by rounding
-        middle = (lower + upper) / 2
-        lower, upper = np.where(crossed, middle, lower), np.where(crossed, middle, upper)
-    return lower, upper, *rest[0], *rest[1]
-
-
-def _coupled(
-    form: LikelihoodForm,
-    single: Separable,
-    lower: Floats,
-    upper: Floats,
-    E: sp.csr_array,
-    e: Floats,
-    G: sp.csr_array,
-    g: Floats,
-    shape: tuple[int, ...] | None,
-) -> Structure:
-    if E.shape[0] + G.shape[0] == 0:
-        return Structure("box", "", single, lower, upper)
-    if form.integer.any():
-        return Structure(None, "integers under constraints on several entries: relax, then round_form")
-    touched = np.bincount(E.indices, minlength=form.size) + np.bincount(G.indices, minlength=form.size)
-    if touched.max(initial=0) <= 1:
-        return _sums(single, lower, upper, E, e, G, g)
-    if E.shape[0] == 0:
-        found = chains(G, g, lower, upper)
-        if isinstance(found, str):
-            return Structure(None, found)
-        flat = (single.curvature == 0) & (single.derivative != 0)
-        if flat[found.order].any():
-            return Structure(None, "a linear term on a monotone chain")
-        return Structure("chains", "", single, lower, upper, found)
-    if G.shape[0]:
-        return Structure(None, "equalities and inequalities that overlap")
-    return _margins(single, lower, upper, E, e, shape)
-
-
-def _sums(
-    single: Separable, lower: Floats, upper: Floats, E: sp.csr_array, e: Floats, G: sp.csr_array, g: Floats
-) -> Structure:
-    rows = sp.vstack([E, G], format="csr")
-    n = lower.size
-    group, coefficient = np.full(n, -1, dtype=np.int64), np.zeros(n)
-    group[rows.indices] = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    coefficient[rows.indices] = rows.data
-    pull = np.bincount(single.owner, weights=single.weight, minlength=n)
-    falls = (single.derivative > pull) & ~np.isfinite(lower) | (single.derivative < -pull) & ~np.isfinite(upper)
-    if ((single.curvature == 0) & falls & (group >= 0)).any():
-        return Structure(None, "a linear term that only the constraints bound")
-    target = np.concatenate([e, g])
-    coupling = Sums(group, coefficient, target, np.arange(target.size) < e.size)
-    return Structure("sums", "", single, lower, upper, coupling)
-
-
-def _margins(
-    single: Separable, lower: Floats, upper: Floats, E: sp.csr_array, e: Floats, shape: tuple[int, ...] | None
-) -> Structure:
-    if shape is None or math.prod(shape) != lower.size:
-        return Structure(None, "constraints that overlap, of no table known")
-    if np.isfinite(lower).any() or np.isfinite(upper).any():
-        return Structure(None, "table margins together with bounds have no closed form")
-    # relative difference below which computed weights count as equal
-    if single.owner.size or single.curvature.min() <= 0 or np.ptp(single.curvature) > 1e-12 * single.curvature.max():
-        return Structure(None, "table margins have a closed form for least squares with equal weights only")
-    found = margins_of(E, e, shape)
-    if found is None:
-        return Structure(None, "constraints that are not whole margins of the table")
-    return Structure("margins", "", single, lower, upper, found)
 
 
 def margins_of(E: sp.csr_array, e: Floats, shape: tuple[int, ...]) -> Margins | None:

@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from dpmodel._types import Floats, Integers, Mask
-from dpmodel.errors import InfeasibleError
-from dpmodel.released.form import LikelihoodForm, canonical, picks
+from dpmodel.released.form import LikelihoodForm, bounds_cross, canonical, picks
 from dpmodel.released.trees import Tree, TreeProblem, ordered
 
 
@@ -22,14 +21,10 @@ def tree_of(form: LikelihoodForm) -> TreeProblem | None:
     is the sum of others" (a multiple of ``x_p - sum x_c = 0``) or "two variables are equal". The sets that the rows
     sum must be nested or disjoint once every variable is written as the sum of those it consists of. Rows of E and
     G on such sets become fixed values and bounds of their nodes. Coefficients of one row are compared exactly.
-    Linear terms and everything else: None. Sorting aside, the time is linear in the nonzeros.
-
-    Raises
-    ------
-    InfeasibleError
-        When the bounds of one node contradict each other.
+    Linear terms and everything else: None. Sorting aside, the time is linear in the nonzeros. Bounds of a node that
+    contradict each other stay as they are: solvers find no point.
     """
-    if form.size == 0 or form.linear.any() or not _worth_it(form):
+    if form.size == 0 or form.linear.any():
         return None
     heavy = (form.absolute > 0) | (form.square > 0)
     measured = _sums(form.matrix, heavy)
@@ -57,7 +52,9 @@ def tree_of(form: LikelihoodForm) -> TreeProblem | None:
     fixed = form.equality_value[equal.sums.rows] / equal.sums.scale
     np.minimum.at(upper, fixed_at, fixed)
     np.maximum.at(lower, fixed_at, fixed)
-    _settle(lower, upper)
+    crossed = np.flatnonzero(lower > upper)  # by rounding only: one value from two spellings
+    crossed = crossed[~bounds_cross(lower[crossed], upper[crossed])]
+    lower[crossed] = upper[crossed] = (lower[crossed] + upper[crossed]) / 2
     return TreeProblem(
         tree=tree,
         node=at,
@@ -81,19 +78,6 @@ def form_of_nodes(problem: TreeProblem) -> LikelihoodForm:
         lower=problem.lower,
         upper=problem.upper,
     )
-
-
-def _worth_it(form: LikelihoodForm) -> bool:
-    """Whether the first coefficients of M look like sums."""
-    M = form.matrix
-    # Coefficients looked at before anything is built: most models that are no trees fail here.
-    cut = min(M.nnz, 4096)
-    last = int(np.searchsorted(M.indptr, cut))
-    data = M.data[:cut]
-    if cut == 0 or not (form.absolute[:last] + form.square[:last] > 0).all() or not data.all():
-        return True  # Rows of no weight and stored zeros are seen to later.
-    first = np.repeat(M.data[np.minimum(M.indptr[:last], cut - 1)], np.diff(M.indptr[: last + 1]))[:cut]
-    return bool((data == first).all())
 
 
 @dataclass(frozen=True)
@@ -184,7 +168,9 @@ class _Place(NamedTuple):
 
 def _nodes(variables: int, equal: _Equalities, sums: tuple[_Sums, ...]) -> _Place | None:
     """A tree with a node for each variable and each set that is summed, or None when they do not nest."""
-    kind, kinds = _merge(variables, equal.twins)
+    twins = equal.twins  # variables that must be equal are one node
+    graph = sp.coo_array((np.ones(twins.shape[0]), (twins[:, 0], twins[:, 1])), shape=(variables, variables))
+    kinds, kind = connected_components(graph, directed=False)
     up = np.full(kinds, -1, dtype=np.int64)
     child, parent = kind[equal.child], kind[equal.parent]
     up[child] = parent
@@ -204,22 +190,15 @@ def _nodes(variables: int, equal: _Equalities, sums: tuple[_Sums, ...]) -> _Plac
         return _Place(base.tree, base.position[kind], tuple(at))
 
     # Sets over the leaves of the tree so far: first its own inner nodes, then the rows that sum several variables.
-    several = [_indicator(s.members, ~one) for s, one in zip(sums, single, strict=True)]
-    inner = np.flatnonzero(~base.tree.is_leaf)
-    if inner.size or kinds != variables:
-        to_leaves = base.tree.incidence
-        pick = sp.csr_array(
-            (np.ones(variables), base.position[kind], np.arange(variables + 1)), shape=(variables, kinds)
-        )
-        onto = pick @ to_leaves
-        several = [canonical(part @ onto) for part in several]
-        if any((part.data != 1).any() for part in several):
-            return None
-        if inner.size:
-            several.insert(0, to_leaves[inner])
-        leaf_node = base.tree.leaves
-    else:
-        leaf_node = base.position  # Nodes of the empty forest: the variables themselves.
+    inner, to_leaves = np.flatnonzero(~base.tree.is_leaf), base.tree.incidence
+    onto = to_leaves[base.position[kind]]
+    several = [
+        canonical(abs(s.members[np.flatnonzero(~one)]).sign() @ onto) for s, one in zip(sums, single, strict=True)
+    ]
+    if any((part.data != 1).any() for part in several):
+        return None
+    several.insert(0, to_leaves[inner])
+    leaf_node = base.tree.leaves
     parts = [part for part in several if part.shape[0]]
     family = _laminar(parts[0] if len(parts) == 1 else sp.csr_array(sp.vstack(parts, format="csr")))
     if family is None:
@@ -236,20 +215,6 @@ def _nodes(variables: int, equal: _Equalities, sums: tuple[_Sums, ...]) -> _Plac
         starts = s.members.indptr[:-1][one]
         places[one] = select[s.members.indices[starts]]
     return _Place(family.tree, select, tuple(at))
-
-
-def _merge(variables: int, twins: Integers) -> tuple[Integers, int]:
-    """A number for each variable, the same for those that must be equal; and how many."""
-    if twins.shape[0] == 0:
-        return np.arange(variables), variables
-    graph = sp.coo_array((np.ones(twins.shape[0]), (twins[:, 0], twins[:, 1])), shape=(variables, variables))
-    kinds, kind = connected_components(graph, directed=False)
-    return kind.astype(np.int64), int(kinds)
-
-
-def _indicator(members: sp.csr_array, rows: Mask) -> sp.csr_array:
-    part = _taken(members, np.flatnonzero(rows))
-    return sp.csr_array((np.ones(part.nnz), part.indices, part.indptr), shape=part.shape)
 
 
 class _Family(NamedTuple):
@@ -316,18 +281,3 @@ def _laminar(sets: sp.csr_array) -> _Family | None:
         return None
     position = found.position[rank]
     return _Family(found.tree, position[node[back]], position[sets_kept.size :])
-
-
-def _settle(lower: Floats, upper: Floats) -> None:
-    """Make bounds that cross by rounding only equal (one value from two spellings); refuse those that do contradict."""
-    crossed = np.flatnonzero(lower > upper)
-    if crossed.size == 0:
-        return
-    low, high = lower[crossed], upper[crossed]
-    if (low - high > 1e-12 * np.maximum(np.abs(low), np.abs(high))).any() or not np.isfinite(low - high).all():
-        raise InfeasibleError(
-            "the bounds and fixed values of one sum of variables contradict each other",
-            why="it would have to be above its upper bound",
-            remedy="relax one of the constraints on it",
-        )
-    lower[crossed] = upper[crossed] = (low + high) / 2

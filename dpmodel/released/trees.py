@@ -258,6 +258,74 @@ def _names(nodes: Integers, names: Sequence[Any] | None, most: int = 6) -> str:
     return " -> ".join([*shown, "..."] if nodes.size > most else shown)
 
 
+def node_ranges(tree: Tree, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
+    """(N,), (N,) the ends of what each node can be: the sums of its children's ends, cut by its own bounds. Together
+    with the bounds of the nodes above, no value between them is ruled out.
+
+    Raises
+    ------
+    InfeasibleError
+        Where nothing is left by more than rounding (1e-9 of the ends).
+    """
+    low, high = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        for family in (None, *reversed(tree.generations)):
+            nodes: Any = slice(None) if family is None else family.nodes
+            if family is not None:
+                low[nodes] = np.maximum(low[nodes], family.sum(low[family.below]))
+                high[nodes] = np.minimum(high[nodes], family.sum(high[family.below]))
+            a, b = low[nodes], high[nodes]
+            crossed = ~(a <= b) | (a == np.inf) | (b == -np.inf)
+            if crossed.any():
+                if not (a - b <= 1e-9 * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b))))[crossed].all():
+                    at = int(np.flatnonzero(crossed)[0])
+                    raise InfeasibleError(
+                        f"a sum of variables would have to be at least {a[at]:.12g} and at most {b[at]:.12g}",
+                        why="the bounds of its parts, added up, contradict its own",
+                        remedy="correct one of them",
+                    )
+                low[nodes] = np.where(crossed, b, a)
+    return low, high
+
+
+def divided(family: Generation, x: Floats, left: Floats, right: Floats, target: Floats, spread: Floats) -> Floats:
+    """(children,) values between left and right, with sums x (parents,), that minimise ``sum (child - target)^2 /
+    spread``, up to rounding. Sums of left and right lie around x; ends may be infinite.
+
+    Variable fixing (Bitran and Hax 1981): share out what is missing, fix the children that leave their segments on the
+    side that is exceeded more, and share out again. At most as many rounds as children in the largest family.
+    """
+    free = np.ones(left.size, dtype=bool)
+    out = np.clip(target, left, right)
+    for _ in range(int(family.counts.max()) + 1):
+        fixed = family.sum(np.where(free, 0.0, out))
+        weight = family.sum(np.where(free, spread, 0.0))
+        missing = x - fixed - family.sum(np.where(free, target, 0.0))
+        level = np.divide(missing, weight, out=np.zeros_like(missing), where=weight > 0)
+        wish = target + family.spread(level) * spread
+        over = np.where(free, np.maximum(wish - right, 0.0), 0.0)
+        under = np.where(free, np.maximum(left - wish, 0.0), 0.0)
+        side = family.spread(family.sum(over) - family.sum(under))
+        out = np.where(free, np.clip(wish, left, right), out)
+        leaving = ((side > 0) & (over > 0)) | ((side < 0) & (under > 0))
+        if not leaving.any():
+            break
+        free &= ~leaving
+    return out
+
+
+def largest_fractions(family: Generation, fractions: Floats, quota: Floats) -> Floats:
+    """(children,) 1 for the ``quota`` (parents,) largest fractions of each family, ties to the earlier. A quota below
+    zero, or above the number of children (by rounding only), moves the smallest down, or all up once more."""
+    order = np.lexsort((-fractions, family.spread(np.arange(quota.size))))
+    rank = np.empty(fractions.size)
+    rank[order] = np.arange(fractions.size) - family.spread(family.starts)
+    count, target = family.spread(family.counts), family.spread(quota)
+    rounds = np.floor(target / count)  # 0 unless out of range.
+    extra: Floats = rounds + (rank < target - rounds * count)
+    return extra
+
+
 @dataclass(frozen=True, eq=False)
 class TreeProblem:
     """A likelihood over the nodes of a tree: minimise over consistent node values x (parent = sum of children)

@@ -104,7 +104,7 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "released.admm:ADMM_TABLES",
         "released.admm:ADMM",
         "released.general_solver:GENERAL_SOLVER",
-        "released.admm_as_printed:ADMM_AS_PRINTED",
+        "as_printed.algorithm_1:ADMM_AS_PRINTED",
     ),
     PrivateVectors: (
         "exact.stable_span:STABLE_SPAN",

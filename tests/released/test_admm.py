@@ -116,19 +116,6 @@ def test_redundant_equalities_and_empty_parts() -> None:
     assert prepare(LikelihoodForm.of(np.zeros((0, 0)), np.zeros(0))).solve().status == "optimal"
 
 
-def test_sparse_and_dense_updates_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    import dpmodel.released.x_updates as linear
-
-    forms = [table((4, 3, 3), 2, 3), random_form(4, "laplace"), random_form(9, "elastic")]
-    before = [form.objective(prepare(form).solve().x) for form in forms]
-    monkeypatch.setattr(linear, "GRAM", 0)
-    monkeypatch.setattr(linear, "DENSE", 0)
-    for form, best in zip(forms, before, strict=True):
-        found = prepare(form).solve()
-        assert found.status == "optimal"
-        assert form.objective(found.x) == pytest.approx(best, rel=2e-5, abs=1e-4)
-
-
 def test_a_cap_on_steps_is_said() -> None:
     form = table((6, 5, 4, 3), 2, 0)
     found = prepare(form).solve(steps=10)

@@ -11,10 +11,10 @@ import scipy.sparse as sp
 from dpmodel.contract import Options
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.privacy import SeededSource
-from dpmodel.released import least_squares_tree
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.least_squares_tree import (
     LeastSquaresTree,
+    bounded_fit,
     descended,
     node_targets,
 )
@@ -141,47 +141,27 @@ def bounded_case(rng, kind):
         lower[known] = upper[known] = truth[known]
     if "unmeasured" in kind:
         w[rng.random(n) < 0.3] = 0
-    if "inner" in kind:
-        low, high = rng.random((2, n)) < 0.4
-        upper[high] = np.maximum(truth + rng.integers(0, 2), lower)[high]
-        lower[low] = np.minimum(np.maximum(lower, truth - 1), upper)[low]
     return tree, v, w, lower, upper
 
 
 KINDS = ["leaves", "leaves, totals", "leaves, unmeasured", "upper", "leaves, totals, unmeasured"]
-HARD = ["inner", "inner, totals", "inner, unmeasured", "inner, totals, unmeasured"]
 
 
-@pytest.mark.parametrize("kind", KINDS + HARD)
+@pytest.mark.parametrize("kind", KINDS)
 def test_bounds_against_clarabel(kind):
-    rng = np.random.default_rng((KINDS + HARD).index(kind))
+    rng = np.random.default_rng((KINDS).index(kind))
     compared = 0
     for _ in range(30):
         tree, v, w, lower, upper = bounded_case(rng, kind)
-        fit = least_squares_tree.bounded_fit(tree, v, w, lower, upper)
-        assert fit.optimal
-        size = np.abs(v).max() + 1
-        assert max(np.abs(tree.consistency @ fit.x).max(initial=0), (lower - fit.x).max(), (fit.x - upper).max()) < (
-            1e-9 * size
-        )
+        x, optimal = bounded_fit(tree, v, w, lower, upper)
+        assert optimal
+        wrong = max(np.abs(tree.consistency @ x).max(initial=0), (lower - x).max(), (x - upper).max())
+        assert wrong < 1e-9 * (np.abs(v).max() + 1)
         best = general(tree, v, w, lower, upper)
         if best is not None:
             compared += 1
-            np.testing.assert_allclose(cost(fit.x, v, w), cost(best, v, w), rtol=1e-6, atol=1e-6)
-        if kind in KINDS:
-            assert fit.rounds <= tree.leaves.size + 1
+            np.testing.assert_allclose(cost(x, v, w), cost(best, v, w), rtol=1e-6, atol=1e-6)
     assert compared > 20
-
-
-def test_a_wrong_active_set_is_not_certified():
-    tree = Tree.complete(4)
-    v, w = np.array([4.0, 2, 2, 1, 1, 1, 1]), np.ones(7)
-    left = least_squares_tree._settled(tree, np.where(tree.is_leaf, 0.0, -INF), np.full(7, INF))
-    search = least_squares_tree._Search(tree, v, w, left)
-    held = np.zeros(7, dtype=np.int8)
-    held[3] = -1
-    assert search.exchange(held, 1) is None  # Its multiplier has the wrong sign.
-    np.testing.assert_allclose(search.exchange(held, 5), v)
 
 
 def test_values_far_larger_than_a_total_do_not_fail():
@@ -191,20 +171,16 @@ def test_values_far_larger_than_a_total_do_not_fail():
     for total in (0.0, 1e-20, 1.0, 1e6):
         for size in (1.0, 1e10, 1e17):
             lower[0] = upper[0] = total
-            fit = least_squares_tree.bounded_fit(
-                tree, rng.normal(size=tree.size) * size, np.ones(tree.size), lower, upper
-            )
+            x, _ = bounded_fit(tree, rng.normal(size=tree.size) * size, np.ones(tree.size), lower, upper)
             scale = 1e-10 * (size + total)
-            assert np.abs(tree.consistency @ fit.x).max() <= scale and fit.x.min() >= -scale
+            assert np.abs(tree.consistency @ x).max() <= scale and x.min() >= -scale
 
 
 def test_contradictions_are_infeasible():
     tree = Tree.complete(2)
     for lower, upper in (([5, 0, 0], [9, 2, 2]), ([-INF, 3, 3], [4, INF, INF]), ([1, 1, 1], [1, 1, 1])):
         with pytest.raises(InfeasibleError, match="at least"):
-            least_squares_tree.bounded_fit(
-                tree, np.zeros(3), np.ones(3), np.array(lower, float), np.array(upper, float)
-            )
+            bounded_fit(tree, np.zeros(3), np.ones(3), np.array(lower, float), np.array(upper, float))
 
 
 # The mechanism.

@@ -12,10 +12,9 @@ from released.admm_cases import reference
 from dpmodel.contract import Options
 from dpmodel.errors import InfeasibleError
 from dpmodel.released.form import LikelihoodForm
-from dpmodel.released.margins import MarginProjector, margin_of
 from dpmodel.released.model import Postprocessing
-from dpmodel.released.projection import PROJECTION, solve
-from dpmodel.released.structure import structure
+from dpmodel.released.projection import PROJECTION, MarginProjector
+from dpmodel.released.structure import Margins, structure
 
 OPTIONS = Options(epsilon=0.0, delta=0.0)
 
@@ -78,10 +77,13 @@ def _compare(rng, kind, times):
     for _ in range(times):
         form = _random(rng, kind)
         found = structure(Postprocessing(form, ()))
-        assert found.kind is not None or found.infeasible is not None, found.reason
-        if found.infeasible is not None:
+        if found.kind is None:
+            assert "contradict" in found.reason
             continue
-        x, best = solve(found), reference(form, 1e-11)
+        x = _run(form).x
+        if x is None:
+            continue
+        best = reference(form, 1e-11)
         assert form.objective(x) == pytest.approx(best, rel=1e-7, abs=1e-7)
         assert form.violation(x) < 1e-10
         seen += found.kind == kind
@@ -150,8 +152,7 @@ def test_whole_numbers_in_a_box():
 def test_infeasible_and_unbounded():
     form = LikelihoodForm.of(np.eye(3), 0, square=1, equality=np.ones((1, 3)), equality_value=7.0, lower=0, upper=2)
     model = Postprocessing(form, ())
-    with pytest.raises(InfeasibleError, match="at most 6"):
-        PROJECTION.eligible(model, OPTIONS)
+    assert PROJECTION.eligible(model, OPTIONS).eligible
     outcome = _run(form)
     assert outcome.status == "infeasible" and outcome.x is None and "at most 6" in outcome.notes[0]
     falls = LikelihoodForm.of(np.eye(2)[:1], [1.0], square=1, linear=[0, -1])
@@ -193,7 +194,8 @@ FAMILIES = [
 def test_margin_projection_against_the_pseudoinverse(shape, margins):
     rng = np.random.default_rng(0)
     truth, v = rng.integers(0, 9, shape).astype(float), rng.normal(size=shape) * 5
-    targets, rows = [margin_of(truth, shape, m) for m in margins], []
+    others = [tuple(a for a in range(len(shape)) if a not in m) for m in margins]
+    targets, rows = [np.asarray(truth.sum(axis=axes)) for axes in others], []
     for m in margins:
         for index in np.ndindex(*[shape[a] for a in m]):
             row = np.zeros(shape)
@@ -201,7 +203,7 @@ def test_margin_projection_against_the_pseudoinverse(shape, margins):
             rows.append(row.ravel())
     A = np.array(rows).reshape(len(rows), truth.size)
     expected = v.ravel() + np.linalg.pinv(A) @ (A @ (truth - v).ravel())
-    projector = MarginProjector(shape, margins, targets)
+    projector = MarginProjector(Margins(shape, tuple(margins), tuple(targets)))
     x = projector.project(v.ravel())
     np.testing.assert_allclose(x, expected, atol=1e-11)
     np.testing.assert_allclose(projector.project(x), x, atol=1e-11)
@@ -217,16 +219,15 @@ def test_margin_projection_against_the_pseudoinverse(shape, margins):
 
 def test_margins_that_contradict():
     one, two = np.array([1.0, 2.0]), np.array([2.0, 2.0])
-    with pytest.raises(InfeasibleError, match="total"):
-        MarginProjector((2, 2), [(0,), (1,)], [one, two])
-    with pytest.raises(InfeasibleError, match=r"axes \(1,\)"):
-        MarginProjector((2, 2, 2), [(0, 1), (1, 2)], [np.array([[1.0, 2], [3, 4]]), np.array([[5.0, 0], [5, 0]])])
-    MarginProjector((2, 2), [(0,), (1,)], [one, one[::-1] * (1 + 1e-12)])  # off by rounding
+    with pytest.raises(InfeasibleError, match="contradicts"):
+        MarginProjector(Margins((2, 2), ((0,), (1,)), (one, two)))
+    tables = np.array([[1.0, 2], [3, 4]]), np.array([[5.0, 0], [5, 0]])
+    with pytest.raises(InfeasibleError, match="contradicts"):
+        MarginProjector(Margins((2, 2, 2), ((0, 1), (1, 2)), tables))
+    MarginProjector(Margins((2, 2), ((0,), (1,)), (one, one[::-1] * (1 + 1e-12))))  # off by rounding
 
 
 def test_a_contradiction_of_margins_is_a_status():
     E = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]], dtype=float)
     form = LikelihoodForm.of(np.eye(4), 0, square=1, equality=E, equality_value=[1, 2, 2, 2])
     assert _run(form, (2, 2)).status == "infeasible"
-    with pytest.raises(InfeasibleError, match="total"):
-        PROJECTION.eligible(Postprocessing(form, (), shape=(2, 2)), OPTIONS)

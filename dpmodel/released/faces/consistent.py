@@ -14,39 +14,21 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Labels
-from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError
 from dpmodel.marks.noisy import Noisy
 from dpmodel.problem import Problem
 from dpmodel.release import Accuracy, Release
-from dpmodel.released.faces.refits import Setting, worse_than_published
+from dpmodel.released.faces.refits import Setting, solution_of, worse_than_published
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.least_squares_tree import LeastSquaresTree
 from dpmodel.released.likelihood import distribution_weights, neg_log_likelihood, require_one_publication
 from dpmodel.released.model import FREE, Postprocessing
-from dpmodel.solve.execute import Executed, execute
+from dpmodel.released.rounding import How, round_form, round_total, round_tree
+from dpmodel.released.trees import Tree
+from dpmodel.solve.execute import execute
 from dpmodel.solve.plan import Plan
 from dpmodel.solve.planner import make_plan
 from dpmodel.solve.registry import AnyMechanism
-
-
-def solve_published(model: Postprocessing, mechanism: str | AnyMechanism = "auto", progress: Any = None) -> Executed:
-    """Plan (a named mechanism alone) and solve; nothing is spent.
-
-    Raises
-    ------
-    SpecificationError, UnsupportedModelError
-        For a mechanism that does not exist or does not serve this model.
-    InfeasibleError
-        When no point satisfies the public constraints.
-    """
-    done = execute(model, FREE, mechanism, label="post-processing", progress=progress)
-    if done.failure is not None:
-        raise done.failure
-    return done
-
-
-# ------------------------------------------------------------------ fits
-
 
 Round = Literal["unbiased", "controlled", "nearest"]
 ROUNDINGS = ("unbiased", "controlled", "nearest")
@@ -82,7 +64,7 @@ class Consistent:
         that the fit is forecast to leave less accurate than they were published, and what rounding takes."""
         _check_round(round)
         plan = make_plan(self.model, FREE, self.setting.solver(mechanism))
-        rounding = () if round is None else (self._rounding_words(round),)
+        rounding = () if round is None else (rounding_words(self.model, round),)
         return replace(
             plan, lower_bounds=(*plan.lower_bounds, *worse_than_published(self.model, self.setting), *rounding)
         )
@@ -115,7 +97,9 @@ class Consistent:
         """
         _check_round(round)
         mechanism = self.setting.solver(mechanism)
-        done = solve_published(self.model, mechanism, progress)
+        done = execute(self.model, FREE, mechanism, label="post-processing", progress=progress)
+        if done.failure is not None:
+            raise done.failure
         outcome = done.outcome
         descends = isinstance(mechanism, LeastSquaresTree) and mechanism.top_down
         notes = [_FORMS["top-down" if descends else self.setting.form], *self._agreement()]
@@ -123,7 +107,7 @@ class Consistent:
         if round is not None and outcome.x is not None:
             whole = self._rounded(np.asarray(outcome.x, dtype=np.float64), round, rng or 0)
             outcome = replace(outcome, x=whole, value=self._form.objective(whole))
-            notes.append(self._rounded_words(round))
+            notes.append(f"rounded to integers ({round})" + ("" if round == "unbiased" else self._near))
         variables = {} if outcome.x is None else self._variables(outcome.x)
         release = self.model.release(replace(done.ran(), outcome=outcome), variables, notes)
         if variables:
@@ -218,11 +202,10 @@ class Consistent:
         """What agrees with what, where that is not everything with everything."""
         return ()
 
-    def _rounded_words(self, round: Round) -> str:
-        return f"rounded to integers ({round})"
-
-    def _rounding_words(self, round: Round) -> str:
-        return f"rounding ({round}): one pass over the nodes, a small part of the solve"
+    @property
+    def _near(self) -> str:
+        """What is said of integers that are not drawn at random."""
+        return ""
 
 
 def _check_round(round: Any) -> None:
@@ -365,4 +348,111 @@ def refuse_contradiction(what: str, value: float, other: str, low: float, high: 
         f"{what} is known to be {value:.12g}, but {other} {said}",
         why="no numbers satisfy both; the published noisy ones play no part in that",
         remedy="known numbers that agree with each other, with the bounds and with the structural zeros",
+    )
+
+
+# ------------------------------------------------------------------ integers out of fits
+
+
+def round_solution(problem: Problem, how: Round = "unbiased", *, rng: int = 0) -> dict[Any, Floats]:
+    """{variable: integers near its value}: they keep the constraints of ``problem``, which stays as it is.
+
+    It reads released values only, so it costs no privacy.
+
+    Parameters
+    ----------
+    problem : solved, a post-processing with linear constraints.
+    how : "unbiased" : at random, every entry its floor or ceiling and its mean over ``rng`` the solution; for trees,
+        chains, one total and two-way tables. "controlled" : every entry (and sum of a tree) at its floor or ceiling
+        where that can be, or the nearest whole point that keeps all constraints. "nearest" : the least moved.
+    rng : a seed of random rounding.
+
+    Raises
+    ------
+    SpecificationError
+        For a problem that is not solved or no such post-processing; where no unbiased rounding is known.
+    InfeasibleError
+        When no whole point keeps the constraints.
+    """
+    if how not in ROUNDINGS:
+        raise SpecificationError(f"how={how!r}", remedy=" or ".join(map(repr, ROUNDINGS)))
+    model = Postprocessing.recognise(problem) if isinstance(problem, Problem) else None
+    if model is None or model.form is None:
+        raise SpecificationError(
+            "rounding of what is no post-processing with linear constraints",
+            remedy="a Problem of neg_log_likelihood terms under linear constraints",
+        )
+    if any(variable.value is None for variable, _ in model.columns):
+        raise SpecificationError("nothing was solved yet", remedy="problem.solve() first")
+    x = solution_of(model)
+    tree = model.tree_problem()
+    if tree is not None and np.isin(np.flatnonzero(tree.tree.is_leaf), tree.select).all():
+        nodes = np.empty(tree.tree.size)
+        nodes[tree.select] = x
+        nodes = tree.tree.sums(nodes[tree.tree.is_leaf])
+        whole = rounded_tree(tree.tree, nodes, tree.lower, tree.upper, how, rng)[tree.select]
+    else:
+        whole = round_form(model.form, x, how="unbiased" if how == "unbiased" else "controlled", seed=rng)
+    return {variable: np.reshape(whole[where], variable.shape, order="F") for variable, where in model.columns}
+
+
+def rounded_tree(tree: Tree, x: Floats, lower: Floats, upper: Floats, round: Round, seed: int) -> Floats:
+    """(nodes,) whole consistent numbers, each the floor or ceiling of x; see ``round_tree``.
+
+    Raises
+    ------
+    SpecificationError
+        Where a bound or known number is not whole, so that floors and ceilings do not keep it.
+    """
+    whole = round_tree(tree, x, round, seed)
+    wrong = np.maximum(lower - whole, whole - upper)
+    at = int(np.argmax(wrong))
+    if wrong[at] > 1e-6 * max(1.0, abs(whole[at])):
+        raise SpecificationError(
+            f"rounded, node {at} would be {whole[at]:.12g}, not in {lower[at]:.12g} to {upper[at]:.12g}",
+            why="a bound or known total that is not whole: rounding keeps floors and ceilings only",
+            remedy="round=None, or whole bounds and totals",
+        )
+    return whole
+
+
+def rounded_table(model: Postprocessing, x: Floats, round: str, seed: int) -> Floats:
+    """(n,) integers near x. Without other constraints, the total of a table goes to its floor or ceiling.
+
+    "controlled" and "nearest" are the same here: the nearest whole point that keeps every constraint, or one near it
+    where the search for it ends before (``nearest_integer``).
+
+    Raises
+    ------
+    SpecificationError
+        Where no unbiased rounding keeps all constraints.
+    InfeasibleError
+        Where no integers do.
+    DPModelError
+        Where none were found before the search ended.
+    """
+    form = model.form
+    assert form is not None
+    how: How = "unbiased" if round == "unbiased" else "controlled"
+    alone = form.equality.shape[0] == form.inequality.shape[0] == 0
+    edges = np.concatenate([form.lower, form.upper])
+    try:
+        if alone and model.shape is not None and (edges[np.isfinite(edges)] % 1 == 0).all():
+            return round_total(x, how=how, seed=seed)
+        return round_form(form, x, how=how, seed=seed)
+    except DPModelError as error:
+        raise type(error)(error.what, why=error.why, remedy=error.remedy.replace("how=", "round=")) from None
+
+
+def rounding_words(model: Postprocessing, round: str) -> str:
+    """How a fit is rounded to integers, for its plan."""
+    form = model.form
+    assert form is not None
+    rows = form.equality.shape[0] + form.inequality.shape[0]
+    if round == "unbiased" or not rows or model.tree_problem() is not None:
+        return f"rounding ({round}): one pass over {form.size} numbers"
+    return (
+        f"rounding ({round}): a linear program of {form.size} cells and {rows} sums, and a search of a bounded number "
+        "of nodes where its vertex is not whole, which can take many times as long; more than two crossing margins may "
+        "be refused: then no rounding, or two of them"
     )

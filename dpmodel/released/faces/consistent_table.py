@@ -25,10 +25,10 @@ from dpmodel.released.faces.consistent import (
     flattened,
     public_array,
     refuse_contradiction,
+    rounded_table,
 )
 from dpmodel.released.faces.query_release import MOST_CELLS, MarginalAnswer, Over
 from dpmodel.released.faces.refits import AUTO, Setting, settled
-from dpmodel.released.faces.rounding import rounded_table, rounding_words
 from dpmodel.released.faces.workload import Marginal, Tables, allowed_cells, marginal_named, sums, zero_cells
 from dpmodel.released.model import Postprocessing
 
@@ -247,14 +247,11 @@ class FittedTable(Consistent):
             "inner one unless a table has both (structural zeros that leave few cells make one table of all)",
         )
 
-    def _rounded_words(self, round: Round) -> str:
-        said = super()._rounded_words(round)
-        if round == "unbiased" or not self._form.equality.shape[0]:
-            return said
-        return f"{said}: all sums agree; the nearest such table, or one near it where the bounded search ended before"
-
-    def _rounding_words(self, round: Round) -> str:
-        return rounding_words(self.model, round)
+    @property
+    def _near(self) -> str:
+        if not self._form.equality.shape[0]:
+            return ""
+        return ": all sums agree; the nearest such table, or one near it where the bounded search ended before"
 
 
 def consistent_table(

@@ -16,9 +16,16 @@ from dpmodel.marks.dataset.open_table import columns_of
 from dpmodel.marks.domain import elements
 from dpmodel.marks.layout import labels_of
 from dpmodel.marks.noisy import Noisy
-from dpmodel.released.faces.consistent import Consistent, Round, box, checked_noisy, flattened, public_array
+from dpmodel.released.faces.consistent import (
+    Consistent,
+    Round,
+    box,
+    checked_noisy,
+    flattened,
+    public_array,
+    rounded_tree,
+)
 from dpmodel.released.faces.refits import AUTO
-from dpmodel.released.faces.rounding import rounded_tree
 from dpmodel.released.faces.tree_query import TreeOfSums, known_nodes
 from dpmodel.released.form import picks
 from dpmodel.released.trees import Tree

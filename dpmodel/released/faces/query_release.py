@@ -21,6 +21,7 @@ from dpmodel.marks.private import Private
 from dpmodel.marks.records import NEIGHBORS, Neighbors, Records
 from dpmodel.problem import Problem
 from dpmodel.programs.measure_and_fit import MEASURE_AND_FIT, MeasureAndFit
+from dpmodel.programs.noise_once import GAUSSIAN_ONCE, LAPLACE_ONCE
 from dpmodel.release import Release
 from dpmodel.released.faces.workload import Marginal, Tables, checked_marginals, counts, marginal_named
 from dpmodel.solve.plan import Plan
@@ -114,7 +115,7 @@ Over = Literal["auto", "domain", "marginals"]
 # Up to this many cells x is one table over the whole domain.
 MOST_CELLS = 1_000_000
 # Mechanisms that measure every answer once, and differ in how they fit what contradicts itself.
-_ONCE = (MEASURE_AND_FIT.name, "laplace-once", "gaussian-once")
+_ONCE = (MEASURE_AND_FIT.name, LAPLACE_ONCE.name, GAUSSIAN_ONCE.name)
 # Arguments of ``Problem.solve`` that plans do not have.
 _OF_SOLVE = ("budget", "verbose", "progress", "rng", "solver_options")
 

@@ -5,38 +5,31 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dpmodel._types import Floats, Integers
-from dpmodel.contract import Mechanism
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy import noise_source, public_generator
-from dpmodel.released.admm import ADMM, ADMM_TABLES
-from dpmodel.released.decision import coefficients, order
-from dpmodel.released.exact_tree import EXACT_TREE
 from dpmodel.released.form import LikelihoodForm
-from dpmodel.released.general_solver import GENERAL_SOLVER
-from dpmodel.released.least_squares_tree import LEAST_SQUARES_TREE, LeastSquaresTree
+from dpmodel.released.least_squares_tree import LeastSquaresTree
 from dpmodel.released.likelihood import checked_setting, name_of
-from dpmodel.released.model import FREE, Postprocessing
-from dpmodel.released.projection import PROJECTION
-from dpmodel.released.trees import TreeProblem
-from dpmodel.solve.registry import AnyMechanism, named
+from dpmodel.released.model import FREE, Postprocessing, Solver
+from dpmodel.solve.registry import KINDS, AnyMechanism, named
 
-_SOLVERS = {each.name: each for each in (EXACT_TREE, LEAST_SQUARES_TREE, PROJECTION, ADMM_TABLES, ADMM, GENERAL_SOLVER)}
 # What models keep that does not depend on the published numbers.
-_OF_THE_CONSTRAINTS = ("exact tree plan", "consistent", "origins")
+_OF_THE_CONSTRAINTS = ("consistent", "origins")
 # Fits that choose a form: so many, of so many numbers together, where solvers have no more than so many coefficients.
 _COUNT, _NUMBERS, _COEFFICIENTS = 5, 1_000_000, 20_000
 
 
-def solver_of(model: Postprocessing) -> Mechanism[Postprocessing]:
+def solver_of(model: Postprocessing) -> Solver:
     """The first of the decision table that serves."""
-    return next(_SOLVERS[name] for name in order(model) if _SOLVERS[name].eligible(model, FREE).eligible)
+    solvers = [each for each in KINDS[Postprocessing].compared(False) if isinstance(each, Solver)]
+    solvers.sort(key=lambda each: each.place(model))
+    return next(each for each in solvers if each.eligible(model, FREE).eligible)
 
 
 def solution(model: Postprocessing, mechanism: str | AnyMechanism = "auto") -> Floats | None:
@@ -95,19 +88,14 @@ def refits(model: Postprocessing, x: Floats, count: int, seed: int, mechanism: s
     tree = model.tree_problem()
     # What is kept with a model speaks of its tree in the order of the form's rows, if that is the tree's own.
     same = tree is None or np.array_equal(tree.value, form.value)
-    kept = {k: v for k, v in model._memo.items() if (k[0] if isinstance(k, tuple) else k) in _OF_THE_CONSTRAINTS}
+    kept: dict[Any, Any] = {k: v for k, v in model._memo.items() if k in _OF_THE_CONSTRAINTS}
     for _ in range(count):
         value = truth + noise_of(model, generator)
-        fresh = replace(model, form=replace(form, value=value), problem=None, _memo=dict(kept) if same else {})
-        if same:
-            fresh.cached("tree problem", partial(_with_values, tree, value))
+        memo = kept | {"tree problem": None if tree is None else replace(tree, value=value)} if same else {}
+        fresh = replace(model, form=replace(form, value=value), problem=None, _memo=memo)
         fitted = solution(fresh, mechanism)
         assert fitted is not None
         yield fitted
-
-
-def _with_values(tree: TreeProblem | None, value: Floats) -> TreeProblem | None:
-    return None if tree is None else replace(tree, value=value)
 
 
 def measured_rows(model: Postprocessing) -> tuple[slice, ...]:
@@ -276,5 +264,6 @@ def _groups(model: Postprocessing) -> dict[str, Integers]:
 
 def _affordable(model: Postprocessing) -> bool:
     """Whether a few simulated fits take a second or so: of closed forms by their size, else of few coefficients."""
-    closed = solver_of(model) in (PROJECTION, LEAST_SQUARES_TREE, EXACT_TREE)
-    return _COUNT * form_of(model).size <= _NUMBERS and (closed or coefficients(form_of(model)) <= _COEFFICIENTS)
+    form = form_of(model)
+    closed = solver_of(model).place(model) <= 4
+    return _COUNT * form.size <= _NUMBERS and (closed or form.coefficients <= _COEFFICIENTS)

@@ -30,9 +30,9 @@ from dpmodel.released.faces.consistent import (
     flattened,
     public_array,
     refuse_contradiction,
+    rounded_tree,
 )
 from dpmodel.released.faces.refits import AUTO, Setting, settled
-from dpmodel.released.faces.rounding import rounded_tree
 from dpmodel.released.form import picks
 from dpmodel.released.model import Postprocessing
 from dpmodel.released.trees import Tree, TreeProblem

@@ -15,7 +15,6 @@ from typing import get_args
 import numpy as np
 
 from dpmodel.released.exact_tree import Ties, solve_exact_tree
-from dpmodel.released.messages import tree_plan
 from dpmodel.released.trees import Tree, TreeProblem
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser
 
@@ -65,14 +64,13 @@ def errors(
     lower = np.where(tree.is_leaf, 0.0, -np.inf)
     nothing, free = np.zeros(tree.size), np.full(tree.size, np.inf)
     problem = TreeProblem(tree, nodes, truth, np.full(tree.size, 1 / scale), nothing, lower, free, nodes)
-    plan = tree_plan(problem)
     starts = g.integers(0, leaves - SHORT + 1, QUERIES)
     ranges = np.sort(g.integers(0, leaves + 1, (QUERIES, 2)), axis=1).T
     out = {rule: np.zeros(3) for rule in RULES}
     for _ in range(repeats):
         noisy = replace(problem, value=truth + g.laplace(scale=scale, size=tree.size))
         for rule in RULES:
-            wrong = (solve_exact_tree(noisy, rule, plan=plan)[tree.is_leaf] - counts) / scale
+            wrong = (solve_exact_tree(noisy, rule)[tree.is_leaf] - counts) / scale
             sums = np.concatenate([[0.0], np.cumsum(wrong)])
             parts = (wrong, sums[starts + SHORT] - sums[starts], sums[ranges[1]] - sums[ranges[0]])
             out[rule] += [np.mean(part**2) / repeats for part in parts]

@@ -10,18 +10,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.contract import Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
+from dpmodel.contract import Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast
 from dpmodel.privacy import NoiseSource
 from dpmodel.released.admm import relaxed_linear
-from dpmodel.released.decision import free_of_charge
 from dpmodel.released.form import LikelihoodForm
-from dpmodel.released.model import Postprocessing
-from dpmodel.released.x_updates import DENSE, dense_update, sparse_update
+from dpmodel.released.model import Postprocessing, Solver
+from dpmodel.released.x_updates import x_update
 
 
 @dataclass(frozen=True)
-class AdmmAsPrinted(Mechanism[Postprocessing]):
+class AdmmAsPrinted(Solver):
     """Algorithm 1 with the paper's constants.
 
     The objective is divided by its largest weight, as the paper's has weights alpha and 1 - alpha and no noise scale.
@@ -53,12 +52,14 @@ class AdmmAsPrinted(Mechanism[Postprocessing]):
     name: str = "admm-as-printed"
     source: str = "LWK15, Algorithm 1 as printed"
 
+    def place(self, model: Postprocessing) -> int:
+        return 8
+
     def eligible(self, model: Postprocessing, options: Options) -> Verdict:
         return relaxed_linear(model)
 
     def forecast(self, model: Postprocessing, options: Options) -> Forecast:
-        return free_of_charge(
-            self.name,
+        return self.free_of_charge(
             model,
             "close to the optimum by the paper's stopping rule, without a bound on the error",
             alpha=1e-2,
@@ -91,8 +92,7 @@ class AdmmAsPrinted(Mechanism[Postprocessing]):
         largest = float(np.maximum(form.absolute, form.square).max(initial=0.0)) or 1.0
         alpha, beta, c = form.absolute / largest, form.square / largest, form.linear / largest
         K = sp.csr_array(M.T @ M + sp.eye_array(n) + G.T @ G + E.T @ E)
-        none, dense = sp.csr_array((0, n)), n <= 300 or (n <= DENSE and K.nnz > 20 * n)
-        update = dense_update(K.toarray(), none, np.zeros(0)) if dense else sparse_update(K, none, np.zeros(0))
+        update = x_update(K, sp.csr_array((0, n)), np.zeros(0))
         MT, ET, GT = sp.csr_array(M.T), sp.csr_array(E.T), sp.csr_array(G.T)
         identity = M.shape[0] == n and (M - sp.eye_array(n)).nnz == 0
         x: Floats = form.value.copy() if identity else np.zeros(n)
