@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.contract import YES, Options, Outcome, Progress, Verdict
+from dpmodel.contract import YES, Options, Outcome, Progress, Serves, Verdict
 from dpmodel.forecast import Forecast
 from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource
@@ -111,6 +112,7 @@ class GaussianFrankWolfe(PureToo):
     ``steps``, ``rate``, ``average``, ``clip``, ``memory``, ``middle`` : None lets the simulation choose.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
     name: str = "gaussian-frank-wolfe"
     source: str = "TTZ15, Theorem 2.6"
     steps: int | None = None

@@ -7,12 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.contract import Options, Outcome, Progress, Verdict, counted
+from dpmodel.contract import Options, Outcome, Progress, Serves, Verdict, counted
 from dpmodel.forecast import Forecast
 from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource
@@ -249,6 +249,7 @@ class MirrorDescent(PureToo):
     steps: int | None = None
     map: str | None = None
     averaging: Averaging | None = None
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
     name: str = "mirror-descent"
     source: str = "Nemirovski and Yudin 1983; Talwar, Thakurta and Zhang 2014 (noisy mirror descent)"
 

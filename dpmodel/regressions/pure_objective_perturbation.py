@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpmodel.contract import Options
+from dpmodel.contract import Options, Serves
 from dpmodel.memo import cached
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.objective_perturbation import (
@@ -94,6 +94,7 @@ class PureObjectivePerturbation(PerturbedMinimiser):
     """
 
     pure: ClassVar[bool] = True
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, adds_up=False)
     name: str = "pure-objective-perturbation"
     source: str = "Chaudhuri, Monteleoni and Sarwate 2011; Iyengar et al. 2019"
 

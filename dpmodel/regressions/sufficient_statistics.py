@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.contract import YES, Options, Outcome, Progress, Verdict
+from dpmodel.contract import YES, Options, Outcome, Progress, Serves, Verdict
 from dpmodel.forecast import Forecast
 from dpmodel.numerics.nearest_point import accelerated
 from dpmodel.privacy import NoiseSource, public_generator
@@ -329,6 +329,7 @@ class SufficientStatistics(PureToo):
         p^2 / 2 draws, one eigendecomposition, one convex program of p variables.
     """
 
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
     name: str = "sufficient-statistics"
     source: str = "Vu and Slavkovic 2009; Wang 2018 (AdaSSP), tightened"
 
