@@ -28,6 +28,7 @@ from dpmodel.compile.affine_reader import (
     AffineReader,
     Gather,
     NotAffine,
+    Scale,
     flat,
     kind_of,
     numbering,
@@ -192,7 +193,7 @@ class Monomials(AffineReader):
 
     def _rows(self, node: Any) -> Affine:
         if self.is_constant(node):
-            return _constant(flat(number_of(node)))
+            return _constant(flat(_real(node)))
         if isinstance(node, Private):
             return self._numbers(node, np.arange(node.size))
         if isinstance(node, cp.Variable):
@@ -224,11 +225,11 @@ class Monomials(AffineReader):
         if kind_of(node) in ("multiply", "divide"):
             for arg in node.args:
                 if self.is_constant(arg):
-                    number_of(arg)  # finite, and there
+                    _real(arg)  # finite, and there
         return super().steps(node)
 
     def _product(self, left: Any, right: Any) -> Any:
-        left, right = (cp.Constant(number_of(arg)) if self.is_constant(arg) else arg for arg in (left, right))
+        left, right = (cp.Constant(_real(arg)) if self.is_constant(arg) else arg for arg in (left, right))
         return super()._product(left, right)
 
     # ------------------------------------------------------------------ private numbers
@@ -374,11 +375,7 @@ class Monomials(AffineReader):
                 read = self._columns(first + records)
                 piece = replace(piece, coefficient=ratio * piece.coefficient)
             coefficient = np.asarray(piece.coefficient)
-            if coefficient.ndim or coefficient != 1:
-                row, column_, data = read.coo()
-                scale = np.broadcast_to(coefficient, (read.size,))
-                read = Affine(read.offset * scale, row=row, column=column_, data=data * scale[row])
-            out.append(read)
+            out.append(Scale(coefficient).forward(read) if coefficient.ndim or coefficient != 1 else read)
         if len(out) == 1:
             return out[0]
         row, column_, data = (np.concatenate(each) for each in zip(*(each.coo() for each in out), strict=True))
@@ -482,6 +479,13 @@ class Monomials(AffineReader):
         if features.count != self.count or e.size != features.size:
             raise _NoRows
         return _Piece(1.0, features, e, rows)
+
+
+def _real(number: Any) -> Any:
+    """``number_of``; NotAffine for complex numbers, of which later products may be real."""
+    if number.is_complex():
+        raise NotAffine("a complex constant")
+    return number_of(number)
 
 
 def _stored(matrix: Any) -> int:

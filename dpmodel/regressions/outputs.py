@@ -21,9 +21,9 @@ from dpmodel.compile.affine_reader import Affine
 from dpmodel.compile.refusals import constraint_label, short
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.regressions.monomials import VARIABLE, Monomials, Product
-from dpmodel.regressions.public import PublicPart, require_convex
-from dpmodel.regressions.public_expressions import Dependence, pattern
-from dpmodel.regressions.terms import Entries, Objective
+from dpmodel.regressions.public import PublicPart
+from dpmodel.regressions.public_expressions import Dependence, pattern, require_convex
+from dpmodel.regressions.terms import Entries, Objective, entries_of
 
 # Attributes of variables that speak of each entry by itself.
 _OWN = ("nonneg", "nonpos", "pos", "neg", "bounds")
@@ -67,7 +67,7 @@ def split(problem: cp.Problem, found: Objective) -> tuple[list[Output], Columns]
         return None
     require_convex(cp.Constant(0.0), tuple(problem.constraints), None)
     for _, expression in found.public:
-        if not _join(label, depends.of_summands(expression), outputs):
+        if not _join(label, _summands(expression, depends), outputs):
             raise _ties(f"the objective: {short(expression)} ties several outputs to each other")
     for number, constraint in enumerate(problem.constraints):
         if not _join(label, _of_constraint(constraint, depends), outputs):
@@ -95,6 +95,13 @@ def _ties(what: str) -> UnsupportedModelError:
     return UnsupportedModelError(
         what, why="each output is a private regression of its own, solved with a share of the budget", remedy=_REMEDY
     )
+
+
+def _summands(expression: Any, depends: Dependence) -> sp.csr_array:
+    """What each of the functions that a public scalar is a sum of depends on."""
+    found = entries_of(expression, 1.0, depends.reader)
+    rows = [sum(map(depends.of_rows, each.parts)) for each in found if not each.linear]
+    return sp.csr_array(sp.vstack([sp.csr_array((0, depends.width)), *rows]))
 
 
 def _first(reader: Monomials, column: Integers) -> Integers:

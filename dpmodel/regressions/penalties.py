@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.compile.atoms import diagonal, exponent, is_number, kind, require_values
+from dpmodel.compile.affine_reader import Affine
+from dpmodel.compile.atoms import require_values
 from dpmodel.compile.refusals import short
 from dpmodel.errors import InfeasibleError, UnsupportedModelError
 from dpmodel.regressions.public import PublicPart, Twin
-from dpmodel.regressions.public_expressions import summands, vector_of
+from dpmodel.regressions.public_expressions import summands
+from dpmodel.regressions.terms import entries_of
 
 
 @dataclass(frozen=True)
@@ -105,93 +108,58 @@ def read_penalty(public: list[tuple[float, cp.Expression]], part: PublicPart) ->
     Where the coefficients are not variables stacked, or the terms use other variables (the t of an epigraph), the
     penalty at w is the least that the constraints allow at w.
     """
-    reader = _Reader(part.twin)
-    rest: list[tuple[float, Any]] = []
-    swap = {id(user): copy for user, copy in part.twin.pairs}
+    twin = part.twin
+    ridge, l1, linear = np.zeros((3, twin.w.size))
+    constant, rest = 0.0, list[tuple[float, Any]]()
+    swap = {id(user): copy for user, copy in twin.pairs}
     for factor, expression in public:
         for times, term in summands(expression.tree_copy(swap), factor):
-            if is_number(term):
-                reader.constant += times * float(vector_of(term, 1))
-            elif not reader.recognised(term, np.asarray(times)):
+            found = _entries(term, times, twin)
+            if found is None:
                 rest.append((times, term))
+                continue
+            for atom, weight, A, offset in found:
+                match atom:
+                    case "affine":
+                        linear += A.T @ weight
+                        constant += float(weight @ offset)
+                    case "abs":
+                        l1 += abs(A).T @ weight
+                        constant += float(weight @ np.abs(offset))
+                    case "square":
+                        ridge += (A * A).T @ weight
+                        linear += 2 * (A.T @ (weight * offset))
+                        constant += float(weight @ offset**2)
+    penalty = Penalty(ridge, l1, linear, constant)
     if not rest:
-        return reader.penalty()
+        return penalty
     left = sum(factor * expression for factor, expression in rest)
-    known = {place.variable.id for place in part.twin.places if (place.index >= 0).all()}
-    if all(v.id in known for v in left.variables()):
-        return reader.penalty(*_direct(left, part.twin))
-    return reader.penalty(*_least(left, part.twin, part.twin.constraints))
+    known = {place.variable.id for place in twin.places if (place.index >= 0).all()}
+    direct = all(v.id in known for v in left.variables())
+    value, derivative = _direct(left, twin) if direct else _least(left, twin, twin.constraints)
+    return replace(penalty, other=value, other_derivative=derivative)
 
 
-class _Reader:
-    """Adds up what is recognised."""
+def _entries(term: Any, times: float, twin: Twin) -> list[tuple[str, Floats, sp.csr_array, Floats]] | None:
+    """(atom, weights (m,), A (m, p), offset (m,)): ``times * term`` as a sum of ``weight atom(A w + offset)``.
 
-    def __init__(self, twin: Twin) -> None:
-        self.twin = twin
-        self.ridge, self.l1, self.linear = np.zeros((3, twin.w.size))
-        self.constant = 0.0
-
-    def penalty(
-        self, other: Callable[[Floats], float] | None = None, derivative: Callable[[Floats], Floats] | None = None
-    ) -> Penalty:
-        return Penalty(self.ridge, self.l1, self.linear, self.constant, other, derivative)
-
-    def recognised(self, expression: Any, factor: Floats) -> bool:
-        """Take ``sum_i factor_i expression_i``, if it is a sum of squares, absolute values and multiples of entries."""
-        if expression.is_affine():
-            return self._add(expression, factor, "linear")
-        args, one = expression.args, expression.size == 1
-        match kind(expression):
-            case "sum" if one:
-                return self.recognised(args[0], factor)
-            case "abs":
-                return self._add(args[0], factor, "l1")
-            case "norm1" if one:
-                return self._add(args[0], factor, "l1")
-            case "power" if exponent(expression) == 2:
-                return self._squares(args[0], factor)
-            case "quad_over_lin" if one and is_number(args[1]):
-                return self._squares(args[0], factor / vector_of(args[1], 1))
-            case "quad_form" if is_number(args[1]):
-                weights = diagonal(args[1])
-                return weights is not None and self._add(args[0], factor * weights, "ridge")
-            case "matmul" if one and any(is_number(arg) and arg.size == args[0].size for arg in args):
-                number, rest = args if is_number(args[0]) else args[::-1]
-                return rest.size == number.size and self.recognised(rest, factor * vector_of(number, rest.size))
-            case "multiply" if any(is_number(arg) for arg in args):
-                number, rest = args if is_number(args[0]) else args[::-1]
-                return self.recognised(rest, factor * vector_of(number, expression.size))
-            case "divide" if is_number(args[1]):
-                return self.recognised(args[0], factor / vector_of(args[1], expression.size))
-        return False
-
-    def _squares(self, inner: Any, factor: Floats) -> bool:
-        if inner.size == 1 and kind(inner) == "pnorm" and inner.p == 2:
-            inner = inner.args[0]
-        return self._add(inner, factor, "ridge")
-
-    def _add(self, inner: Any, factor: Floats, what: str) -> bool:
-        """Add ``sum_i factor_i f(inner_i)`` if every inner_i is a multiple of one coefficient plus a number."""
-        read = self.twin.affine(inner) if inner.is_affine() else None
-        if read is None:
-            return False
-        A, offset = read
-        weights = np.broadcast_to(factor, offset.shape)
-        if what == "linear":
-            self.linear += A.T @ weights
-            self.constant += float(weights @ offset)
-            return True
-        held = np.diff(A.indptr)
-        if (held > 1).any() or (weights < 0).any() or (what == "l1" and offset[held == 1].any()):
-            return False
-        if what == "l1":
-            self.l1 += abs(A).T @ weights
-            self.constant += float(weights @ np.abs(offset))
-        else:
-            self.ridge += (A * A).T @ weights
-            self.linear += 2 * (A.T @ (weights * offset))
-            self.constant += float(weights @ offset**2)
-        return True
+    None where other atoms are in it, or several coefficients in one.
+    """
+    reader, read = twin.reader(), []
+    for each in entries_of(term, times, reader):
+        atom = "square" if each.atom == "affine" and each.power == 2 else each.atom if each.power == 1 else ""
+        if atom not in ("affine", "abs", "square"):
+            return None
+        rows = each.parts[0]
+        affine = twin.of_coefficients(Affine(rows.offset, rows.row, rows.column // reader.radix - 1, rows.data))
+        if affine is None:
+            return None
+        held = np.diff(affine[0].indptr)
+        shifted = atom == "abs" and affine[1][held == 1].any()
+        if atom != "affine" and ((held > 1).any() or (each.weight < 0).any() or shifted):
+            return None
+        read.append((atom, each.weight, *affine))
+    return read
 
 
 def _direct(left: Any, twin: Twin) -> tuple[Callable[[Floats], float], Callable[[Floats], Floats]]:

@@ -18,18 +18,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
+from dpmodel.compile.affine_reader import Affine
 from dpmodel.compile.atoms import require_values
 from dpmodel.compile.bridge import forget_solution, lower
 from dpmodel.compile.form import standard_form
 from dpmodel.compile.public_set import base_program
-from dpmodel.compile.refusals import constraint_label
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
-from dpmodel.marks.private import Private
 from dpmodel.memo import PublicFacts
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.regressions.monomials import Monomials
-from dpmodel.regressions.public_expressions import Dependence, rows_of
+from dpmodel.regressions.public_expressions import Dependence, require_convex, rows_of
 from dpmodel.regressions.sets import no_minimum
 
 # Attributes of matrix variables that tie entries to each other.
@@ -90,12 +89,19 @@ class Twin:
         """Whether there are variables outside the coefficients."""
         return any(copy.id not in self.coefficient_ids for _, copy in self.pairs)
 
+    @cached_property
+    def _starts(self) -> Integers:
+        """Where the entries of each copy begin, all copies one after the other; last, how many there are."""
+        return np.cumsum([0, *(copy.size for _, copy in self.pairs)])
+
+    def _rows(self, expression: Any) -> Affine:
+        starts = zip((copy.id for _, copy in self.pairs), self._starts.tolist(), strict=False)
+        return rows_of(expression, dict(starts))
+
     def jacobian(self, expression: Any) -> tuple[sp.csr_array, Floats]:
         """``J`` (m, entries of all copies) and ``offset`` (m,) of an affine expression, for the parameters' values."""
-        ends = np.cumsum([0, *(copy.size for _, copy in self.pairs)])
-        starts = {copy.id: int(end) for (_, copy), end in zip(self.pairs, ends, strict=False)}
-        rows = rows_of(expression, starts)
-        return rows.csr(int(ends[-1])), rows.offset
+        rows = self._rows(expression)
+        return rows.csr(int(self._starts[-1])), rows.offset
 
     @cached_property
     def places(self) -> tuple[Place, ...]:
@@ -114,32 +120,38 @@ class Twin:
                 out.append(Place(copy, index[part], scale[part]))
         return tuple(out)
 
+    @cached_property
+    def _coefficient(self) -> tuple[Integers, Floats]:
+        """The coefficient that each entry of a copy is, over its scale; -1 for none."""
+        known = {place.variable.id: place for place in self.places}
+        each = [known.get(copy.id, Place(copy, np.full(copy.size, -1), np.ones(copy.size))) for _, copy in self.pairs]
+        return np.concatenate([place.index for place in each]), np.concatenate([place.scale for place in each])
+
     def affine(self, expression: Any) -> tuple[sp.csr_array, Floats] | None:
         """``A`` (m, p) and ``offset`` (m,) with ``expression = A w + offset``; None where it uses other entries."""
-        known = {place.variable.id: place for place in self.places}
-        if not all(v.id in known for v in expression.variables()):
-            return None
-        jacobian, offset = self.jacobian(expression)
-        # Copies that are no coefficients have columns without entries here.
-        each = [known.get(copy.id, Place(copy, np.full(copy.size, -1), np.ones(copy.size))) for _, copy in self.pairs]
-        index, scale = (np.concatenate([getattr(place, name) for place in each]) for name in ("index", "scale"))
+        return self.of_coefficients(self._rows(expression))
+
+    def of_coefficients(self, rows: Affine) -> tuple[sp.csr_array, Floats] | None:
+        """The same of rows over the entries of all copies."""
+        jacobian, (index, scale) = rows.csr(int(self._starts[-1])), self._coefficient
         column = index[jacobian.indices]
         if (column < 0).any():
             return None
         data = jacobian.data / scale[jacobian.indices]
-        return sp.csr_array((data, column, jacobian.indptr), shape=(offset.size, self.w.size)), offset
+        return sp.csr_array((data, column, jacobian.indptr), shape=(rows.size, self.w.size)), rows.offset
+
+    def reader(self) -> Monomials:
+        """A fresh one, for the present values of public parameters; entry k of all copies has the w k + 1."""
+        out = Monomials(count=1)
+        for _, copy in self.pairs:
+            out.read(copy)
+        return out
 
     def depends(self, expression: Any) -> sp.csr_array:
         """(m, p) pattern of the coefficients that entries of an expression of them depend on; only where w is plain."""
-        found = Dependence(Monomials(count=1), [copy for _, copy in self.pairs])
-        columns = np.zeros(found.width, dtype=np.int64)
-        for place in self.places:
-            start = found.start[place.variable.id]
-            columns[start : start + place.index.size] = place.index
-        pattern = found.of(expression)
-        return sp.csr_array(
-            (pattern.data, columns[pattern.indices], pattern.indptr), shape=(expression.size, self.w.size)
-        )
+        own = Dependence(self.reader(), [copy for _, copy in self.pairs]).of(expression)
+        column = self._coefficient[0][own.indices - 1]
+        return sp.csr_array((own.data, column, own.indptr), shape=(expression.size, self.w.size))
 
     @cached_property
     def tied(self) -> bool:
@@ -247,7 +259,6 @@ _TIGHT: dict[str, dict[str, Any]] = {
     cp.OSQP: {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iter": 50_000},
     cp.SCS: {"eps": 1e-8, "max_iters": 50_000},
 }
-_NOT_CONVEX = ("boolean", "integer", "complex", "imag", "hermitian")
 
 
 def _cached(method: Callable[..., T]) -> Callable[..., T]:
@@ -585,28 +596,3 @@ def _is_linear(constraint: Any) -> bool:
     if isinstance(constraint, (type(cp.Variable() <= 0), cp.NonNeg, cp.NonPos)):
         return bool(all(arg.is_pwl() for arg in constraint.args))
     return isinstance(constraint, (type(cp.Variable() == 0), cp.Zero))
-
-
-def require_convex(coefficients: cp.Expression, constraints: tuple[Any, ...], penalty: cp.Expression | None) -> None:
-    labels = [constraint_label(constraint, number) for number, constraint in enumerate(constraints)]
-    parts: list[Any] = [coefficients, *constraints, *([] if penalty is None else [penalty])]
-    for label, part in zip(["the coefficients", *labels, "the penalty"], parts, strict=False):
-        for variable in part.variables():
-            wrong = [name for name in _NOT_CONVEX if variable.attributes[name]]
-            if wrong:
-                raise UnsupportedModelError(
-                    f"variable {variable.name()!r} is {wrong[0]}",
-                    why="a regression's public set must be convex and real",
-                    remedy="a continuous variable, rounded after release",
-                )
-        private = [p.name() for p in part.parameters() if isinstance(p, Private)]
-        if private:
-            raise UnsupportedModelError(
-                f"{label}: {private[0]} is private",
-                why="a private regression has its private data in the losses and public constraints",
-                remedy="public constraints on the coefficients: a cp.Parameter, or released data",
-            )
-        if not (part.is_convex() if isinstance(part, cp.Expression) else part.is_dcp()):
-            raise UnsupportedModelError(
-                f"{label}: not convex by CVXPY's rules", why="the public set must be convex (DCP)", remedy="DCP atoms"
-            )

@@ -11,9 +11,10 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.compile.affine_reader import Affine, AffineReader, Gather, NotAffine, group, spread
-from dpmodel.compile.atoms import diagonal, exponent, is_number, kind, number_of
-from dpmodel.compile.refusals import short
+from dpmodel.compile.atoms import is_number, kind, number_of
+from dpmodel.compile.refusals import constraint_label, short
 from dpmodel.errors import UnsupportedModelError
+from dpmodel.marks.private import Private
 from dpmodel.regressions.monomials import NODE, VARIABLE, Monomials, unfit
 
 _ENTRYWISE: Any = type(cp.exp(cp.Variable())).__base__
@@ -69,36 +70,6 @@ class Dependence:
         row = np.repeat(np.arange(node.size), columns.size)
         return pattern(row, np.tile(columns, node.size), (node.size, self.width))
 
-    def of_summands(self, expression: Any) -> sp.csr_array:
-        """Of a scalar, a row for each function that it is a sum of: entries of sums, norms and squares."""
-        try:
-            rows = self.reader.read(expression)
-        except (NotAffine, UnsupportedModelError):
-            return self._together(expression)
-        owner, entry, _ = self.reader.parts_of(rows.coo()[1])
-        out = [sp.csr_array((0, self.width))]
-        for k in np.unique(owner[self.reader.kinds[owner] == NODE]).tolist():
-            node = self.reader.owners[k]
-            inner = _summed_up(node)
-            out.append(self._of_node(node)[np.unique(entry[owner == k])] if inner is None else self.of(inner))
-        return sp.csr_array(sp.vstack(out))
-
-
-def _summed_up(node: Any) -> Any:
-    """The expression of whose entries ``node`` is the sum of one function each; None for other atoms."""
-    if node.size > 1:
-        return None
-    match kind(node):
-        case "norm1":
-            return node.args[0]
-        case "quad_over_lin" if is_number(node.args[1]):
-            return node.args[0]
-        case "quad_form" if is_number(node.args[1]) and diagonal(node.args[1]) is not None:
-            return node.args[0]
-        case "power" if exponent(node) == 2 and kind(node.args[0]) == "pnorm" and node.args[0].p == 2:
-            return node.args[0].args[0]
-    return None
-
 
 def pattern(row: Any, column: Any, shape: tuple[int, int]) -> sp.csr_array:
     return sp.csr_array((np.ones(row.size), (row, column)), shape=shape)
@@ -109,11 +80,16 @@ def rows_of(expression: Any, start: Mapping[int, int]) -> Affine:
     try:
         return AffineReader(start).read(expression)
     except NotAffine as error:
-        raise UnsupportedModelError(
-            f"{short(expression)}: {error}",
-            why="beside private rows, public expressions are read as real matrices and numbers, and this one is not",
-            remedy="real constants, sums, products with matrices, rearrangements of entries",
-        ) from None
+        raise not_followed(expression, error) from None
+
+
+def not_followed(expression: Any, error: NotAffine) -> UnsupportedModelError:
+    """What to raise of a public expression that was not followed."""
+    return UnsupportedModelError(
+        f"{short(expression)}: {error}",
+        why="beside private rows, public expressions are read as real matrices and numbers, and this one is not",
+        remedy="real constants, sums, products with matrices, rearrangements of entries",
+    )
 
 
 def vector_of(expression: Any, count: int) -> Floats:
@@ -150,3 +126,31 @@ def summands(
             yield from summands(args[0], factor / float(vector_of(args[1], 1)), whole)
         case _:
             yield factor, expression
+
+
+_NOT_CONVEX = ("boolean", "integer", "complex", "imag", "hermitian")
+
+
+def require_convex(coefficients: cp.Expression, constraints: tuple[Any, ...], penalty: cp.Expression | None) -> None:
+    labels = [constraint_label(constraint, number) for number, constraint in enumerate(constraints)]
+    parts: list[Any] = [coefficients, *constraints, *([] if penalty is None else [penalty])]
+    for label, part in zip(["the coefficients", *labels, "the penalty"], parts, strict=False):
+        for variable in part.variables():
+            wrong = [name for name in _NOT_CONVEX if variable.attributes[name]]
+            if wrong:
+                raise UnsupportedModelError(
+                    f"variable {variable.name()!r} is {wrong[0]}",
+                    why="a regression's public set must be convex and real",
+                    remedy="a continuous variable, rounded after release",
+                )
+        private = [p.name() for p in part.parameters() if isinstance(p, Private)]
+        if private:
+            raise UnsupportedModelError(
+                f"{label}: {private[0]} is private",
+                why="a private regression has its private data in the losses and public constraints",
+                remedy="public constraints on the coefficients: a cp.Parameter, or released data",
+            )
+        if not (part.is_convex() if isinstance(part, cp.Expression) else part.is_dcp()):
+            raise UnsupportedModelError(
+                f"{label}: not convex by CVXPY's rules", why="the public set must be convex (DCP)", remedy="DCP atoms"
+            )

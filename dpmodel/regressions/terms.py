@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
-from dpmodel.compile.affine_reader import Affine, Gather, NotAffine, group, spread
+from dpmodel.compile.affine_reader import Affine, Gather, NotAffine, Scale, group, spread
 from dpmodel.compile.atoms import diagonal, exponent, is_number, is_private, kind, number_of, require_values
 from dpmodel.compile.refusals import short
 from dpmodel.errors import SpecificationError, UnsupportedModelError
@@ -31,7 +31,7 @@ from dpmodel.regressions.monomials import (
     tidied,
     unfit,
 )
-from dpmodel.regressions.public_expressions import summands, vector_of
+from dpmodel.regressions.public_expressions import not_followed, summands, vector_of
 
 _LOSSES = (
     "squares (cp.sum_squares), absolute values (cp.norm1, cp.abs), cp.huber, maxima of two affine parts (quantile, "
@@ -89,12 +89,14 @@ class Objective:
     """``found`` : entries of records; ``public`` : (factor, scalar expression) without private parameters.
 
     ``classes`` : whether ``cp.log_sum_exp`` of the rows of a matrix is read, as ``cp.logistic`` of each of its columns:
-    the caller knows that it is not. ``squared`` : what squares were taken of.
+    the caller knows that it is not. ``penalty`` : whether what is public is taken apart too, into ``found``.
+    ``squared`` : what squares were taken of.
     """
 
     reader: Monomials
     expression: Any
     classes: bool = False
+    penalty: bool = False
     found: list[Entries] = field(default_factory=list)
     public: list[tuple[float, cp.Expression]] = field(default_factory=list)
     squared: list[Any] = field(default_factory=list)
@@ -136,6 +138,22 @@ def take_apart(expression: Any, count: int, factor: float = 1.0, classes: bool =
     return out
 
 
+def entries_of(expression: Any, factor: float, reader: Monomials) -> list[Entries]:
+    """The entries of ``factor * expression``, a public scalar; those of atoms that no loss has are "other".
+
+    Raises
+    ------
+    UnsupportedModelError
+        Where it cannot be followed.
+    """
+    out = Objective(reader, expression, penalty=True)
+    try:
+        _read(expression, factor, out)
+    except NotAffine as error:
+        raise not_followed(expression, error) from None
+    return out.found
+
+
 # ------------------------------------------------------------------ sums of entries
 def _read(term: Any, times: float, out: Objective) -> None:
     """The entries that a private term adds up, weighted."""
@@ -161,16 +179,27 @@ def _weighted(rows: Affine, times: float, term: Any, inner: Any, out: Objective)
     nodes = reader.kinds[owner] == NODE
     for k in dict.fromkeys(owner[nodes].tolist()):
         mine = nodes & (owner == k)
-        _node(reader.owners[k], entry[mine], times * rows.data[mine], t[mine], term, out)
+        before, weight = len(out.found), times * rows.data[mine]
+        try:
+            _node(reader.owners[k], entry[mine], weight, t[mine], term, out)
+        except UnsupportedModelError:
+            if not out.penalty:
+                raise
+            other = Affine(np.zeros(weight.size), pick=rows.column[mine])
+            out.found[before:] = [Entries("other", weight, np.zeros_like(t[mine]), (other,), reader.owners[k])]
     row, column, data = rows.row[~nodes], rows.column[~nodes], rows.data[~nodes]
     private = reader.records(column) != -1
-    held = np.zeros(rows.size, dtype=bool)
+    held = np.full(rows.size, out.penalty)
     held[row[private]] = True
-    _public_rest(times * data[~held[row]], column[~held[row]], times * float(rows.offset[~held].sum()), out)
+    affine = Affine(rows.offset, row=row, column=column, data=data)
+    free = _gathered(affine, np.flatnonzero(~held))
+    if free.data.size or free.offset.any():
+        out.public.append((times, cp.sum(_expression(free, reader))))
     if held.any():
-        keep = np.flatnonzero(held)
-        rest = _gathered(Affine(rows.offset, row=row, column=column, data=data), keep)
-        out.found.append(_entries("affine", np.full(keep.size, times), None, (rest,), _affine_part(inner)))
+        rest = _gathered(affine, np.flatnonzero(held))
+        out.found.append(
+            Entries("affine", np.full(rest.size, times), np.zeros(rest.size, np.int64), (rest,), _affine_part(inner))
+        )
 
 
 def _affine_part(inner: Any) -> Any:
@@ -180,40 +209,14 @@ def _affine_part(inner: Any) -> Any:
     return inner
 
 
-def _public_rest(data: Floats, column: Integers, constant: float, out: Objective) -> None:
-    """Public affine terms that stand inside private ones."""
-    reader = out.reader
-    owner, entry, _ = reader.parts_of(column)
-    for k in np.unique(owner):
-        variable = reader.owners[k]
-        weights = np.bincount(entry[owner == k], weights=data[owner == k], minlength=variable.size)
-        out.public.append((1.0, weights @ cp.vec(variable, order="F")))
-    if constant:
-        out.public.append((1.0, cp.Constant(constant)))
-
-
 def _gathered(rows: Affine, index: Integers) -> Affine:
     return tidied(Gather(index, rows.size).forward(rows))
-
-
-def _entries(
-    atom: str,
-    weight: Floats,
-    t: Any,
-    parts: tuple[Affine, ...],
-    expression: Any,
-    power: int = 1,
-    threshold: float = float("nan"),
-) -> Entries:
-    weight = np.asarray(weight, dtype=np.float64)
-    t = np.zeros(weight.size, dtype=np.int64) if t is None else t
-    return Entries(atom, weight, t, parts, expression, power, threshold)
 
 
 # ------------------------------------------------------------------ nodes
 def _node(node: Any, entry: Integers, weight: Floats, t: Integers, term: Any, out: Objective) -> None:
     """``sum_k weight_k t_k node[entry_k]``."""
-    if not is_private(node):
+    if not (is_private(node) or out.penalty):
         if t.any():
             unfit(term, "a private number multiplies what is public", "public weights of penalties")
         if node.size == 1 or (entry.size == node.size and np.ptp(weight) == 0):
@@ -226,7 +229,9 @@ def _node(node: Any, entry: Integers, weight: Floats, t: Integers, term: Any, ou
     whole = args[0] if args else node
     match name:
         case "power" if exponent(node) == 1:
-            _weighted_rows(whole, entry, weight, t, term, out)
+            if t.any():
+                unfit(term, "a private label multiplies a loss", "public weights")
+            _weighted(Scale(weight).forward(_gathered(out.reader.read(whole), entry)), 1.0, term, whole, out)
         case "power" if exponent(node) == 2:
             _square(whole, entry, np.arange(node.size), weight, t, node, out)
         case "quad_over_lin" if is_number(args[1]):
@@ -258,13 +263,7 @@ def _node(node: Any, entry: Integers, weight: Floats, t: Integers, term: Any, ou
                 NotPerRecord,
             )
         case "sum" | "power" | "" | "log_sum_exp" | "quad_form" | "quad_over_lin" if node.size == 1 < count:
-            own = any(isinstance(p, Private) and p.ndim == 2 for p in node.parameters())
-            unfit(
-                node,
-                "it is no sum over the records",
-                _LOSSES,
-                *([NotPerRecord] if own and not picks_rows(node) else []),
-            )
+            _no_sum(node)
         case _:
             unfit(node, "it is none of the losses that are recognised", _LOSSES)
 
@@ -334,13 +333,8 @@ def _plain(
         rows = _gathered(out.reader.read(arg), index)
         if (out.reader.kinds[out.reader.parts_of(rows.column)[0]] == NODE).any():
             unfit(arg, "the argument of a loss must be affine in the variables", _LOSSES)
-        read.append(rows if not sign or sign[0] == 1 else _scaled(rows, sign[0]))
-    out.found.append(_entries(atom, weight, t, tuple(read), node, power, threshold))
-
-
-def _scaled(rows: Affine, factor: Any) -> Affine:
-    factor = np.broadcast_to(factor, (rows.size,))
-    return Affine(rows.offset * factor, row=rows.row, column=rows.column, data=rows.data * factor[rows.row])
+        read.append(rows if not sign or sign[0] == 1 else Scale(sign[0]).forward(rows))
+    out.found.append(Entries(atom, weight, t, tuple(read), node, power, threshold))
 
 
 def _square(
@@ -368,7 +362,7 @@ def _square(
     left = np.flatnonzero(flat_rows)
     if left.size:
         out.squared.append(arg)
-        out.found.append(_entries("affine", weight[left], t[left], (_gathered(rows, left),), node, 2))
+        out.found.append(Entries("affine", weight[left], t[left], (_gathered(rows, left),), node, 2))
 
 
 def _squared_node(inner: Any, entry: Integers, weight: Floats, t: Integers, node: Any, out: Objective) -> None:
@@ -383,12 +377,6 @@ def _squared_node(inner: Any, entry: Integers, weight: Floats, t: Integers, node
         _plain("maximum", weight, t, _largest(inner, entry, out.count), node, out, power=2)
     else:
         unfit(inner, "squares are taken of residuals and of cp.pos(1 - margin)", _LOSSES)
-
-
-def _weighted_rows(arg: Any, entry: Integers, weight: Floats, t: Integers, term: Any, out: Objective) -> None:
-    if t.any():
-        unfit(term, "a private label multiplies a loss", "public weights")
-    _weighted(_scaled(_gathered(out.reader.read(arg), entry), weight), 1.0, term, arg, out)
 
 
 def _require_entries(expression: Any, count: int) -> None:
