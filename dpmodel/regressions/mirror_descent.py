@@ -209,15 +209,6 @@ _HOPELESS = 0.97  # of the excess of knowing nothing: then no details are search
 
 
 @dataclass(frozen=True)
-class MirrorPlan:
-    """Settings (``momentum`` 0, ``step`` the weight of gradients), the map's name, and what simulation predicts."""
-
-    settings: Settings
-    map: str
-    predicted: float
-
-
-@dataclass(frozen=True)
 class MirrorDescent(PureToo):
     """Minimise the empirical risk over an l1 ball or a simplex by lazy mirror descent on noisy gradients.
 
@@ -258,33 +249,28 @@ class MirrorDescent(PureToo):
             return Verdict(False, "mirror maps are for l1 balls and simplices")
         return judge_descent(model, 1.0 if options.delta == 0 else 2.0)
 
-    def plan(self, model: PrivateRegression, options: Options) -> MirrorPlan:
-        """Settings and their prediction, from public facts."""
+    def plan(self, model: PrivateRegression, options: Options) -> tuple[Settings, float]:
+        """Settings (``momentum`` 0, ``step`` the weight of gradients) and their prediction, from public facts."""
         return _plan(model, self, options.epsilon, options.delta)
 
     def forecast_as_given(self, model: PrivateRegression, options: Options) -> Forecast:
-        plan = self.plan(model, options)
-        noise = step_noise(model, _spend(options.epsilon, options.delta), plan.settings)
-        proved = _proved(noise, mirror_maps(model.domain)[plan.map], plan.settings, options.beta)
+        settings, predicted = self.plan(model, options)
+        noise = step_noise(model, options.epsilon, options.delta, settings)
         return excess_forecast(
             model,
             options,
-            predicted=plan.predicted,
-            at_most=proved,
-            work=f"{plan.settings.steps} passes over the data, noise on {model.size} sums in each",
-            noise={
-                **noise.described(plan.settings),
-                "map": plan.map,
-            },
-            caveats=clip_note(model, plan.settings.clip),
+            predicted=predicted,
+            at_most=_proved(noise, mirror_maps(model.domain)[settings.map], settings, options.beta),
+            work=f"{settings.steps} passes over the data, noise on {model.size} sums in each",
+            noise={**noise.described(settings), "map": settings.map},
+            caveats=clip_note(model, settings.clip),
         )
 
     def run_as_given(
         self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress
     ) -> Outcome:
-        plan = self.plan(model, options)
-        settings = plan.settings
-        steps = step_noise(model, _spend(options.epsilon, options.delta), settings)
+        settings = self.plan(model, options)[0]
+        steps = step_noise(model, options.epsilon, options.delta, settings)
         gradient = private_gradient(steps, model.read_table(), noise)
         step = counted(f"mirror descent, {settings.steps} steps", settings.steps, progress)
 
@@ -292,57 +278,52 @@ class MirrorDescent(PureToo):
             step()
             return gradient(w)
 
-        point = mirror_maps(model.domain)[plan.map].point
+        point = mirror_maps(model.domain)[settings.map].point
         points = mirror_descend(model, point, settings.steps, settings.step, counting, np.zeros(model.size))
         return Outcome("optimal", points[settings.averaging], None, None, notes=clip_note(model, settings.clip))
 
 
-def step_noise(model: PrivateRegression, spend: Spend, settings: Settings) -> StepNoise:
+def step_noise(model: PrivateRegression, epsilon: float, delta: float, settings: Settings) -> StepNoise:
     """The noise of these settings, in the user's coordinates."""
+    spend = Spend.of(epsilon, delta, gaussian_only=True)
     return StepNoise(clipped(model, settings.clip), plain_metric(model), spend, settings.steps, settings.share)
 
 
-def _spend(epsilon: float, delta: float) -> Spend:
-    return Spend.of(epsilon, delta, gaussian_only=True)
-
-
 @cached
-def _plan(model: PrivateRegression, mechanism: MirrorDescent, epsilon: float, delta: float) -> MirrorPlan:
+def _plan(model: PrivateRegression, mechanism: MirrorDescent, epsilon: float, delta: float) -> tuple[Settings, float]:
     """The map, step and clip of least mean excess on the choosing populations."""
-    maps, spend = mirror_maps(model.domain), _spend(epsilon, delta)
+    maps = mirror_maps(model.domain)
     most = max(NOISY_NUMBERS // max(model.size, 1), 16)
     steps = mechanism.steps or min(most, _PURE_STEPS if delta == 0 else _STEPS)
     kinds = AVERAGINGS if mechanism.averaging is None else (mechanism.averaging,)
     populations = side_by_side([*choosing_populations(model), *extreme_populations(model)])
     draws = 2 if model.size <= 64 else 1
 
-    def excess(
-        tried: Sequence[tuple[str, Settings]], among: Populations, seeds: Sequence[int]
-    ) -> Mapping[Averaging, Floats]:
+    def excess(settings: Sequence[Settings], among: Populations, seeds: Sequence[int]) -> Mapping[Averaging, Floats]:
         """(settings, populations), all of them with one map."""
-        settings, points = [one for _, one in tried], maps[tried[0][0]].points
+        points = maps[settings[0].map].points
 
         def run(trials: Trials, gradient: Gradient) -> dict[Averaging, Floats]:
             step, zeros = trials.each([one.step for one in settings]), np.zeros_like(trials.rows.mean)
             return mirror_descend(model, points, steps, step, gradient, zeros)
 
-        return simulated([step_noise(model, spend, one) for one in settings], among, seeds, run)
+        return simulated([step_noise(model, epsilon, delta, one) for one in settings], among, seeds, run)
 
-    def risks(tried: Sequence[tuple[str, Settings]]) -> list[tuple[float, Averaging]]:
-        found = excess(tried, populations, range(draws))
-        return [min((float(found[kind][k].mean()), kind) for kind in kinds) for k in range(len(tried))]
+    def risks(settings: Sequence[Settings]) -> list[tuple[float, Averaging]]:
+        found = excess(settings, populations, range(draws))
+        return [min((float(found[kind][k].mean()), kind) for kind in kinds) for k in range(len(settings))]
 
     compared = Compared(risks, 4)
     least = partial(compared.least, rank=lambda risk: risk[0])
 
-    def around(best: tuple[str, Settings], factors: Sequence[float] = (0.25, 4.0)) -> list[tuple[str, Settings]]:
-        return [(best[0], replace(best[1], step=best[1].step * by)) for by in factors]
+    def around(best: Settings, factors: Sequence[float] = (0.25, 4.0)) -> list[Settings]:
+        return [replace(best, step=best.step * by) for by in factors]
 
-    def first(name: str) -> tuple[str, Settings]:
+    def first(name: str) -> Settings:
         step = maps[name].strength / max(_derivative(model, maps[name]), 1e-300) * maps[name].radius
-        return least([(name, Settings(steps, step * by, 0.0, 0.0, "all")) for by in _FACTORS])
+        return least([Settings(steps, step * by, 0.0, 0.0, "all", map=name) for by in _FACTORS])
 
-    def learns(best: tuple[str, Settings]) -> bool:
+    def learns(best: Settings) -> bool:
         return compared.risk(best)[0] < _HOPELESS * float(populations.nothing.mean())
 
     given = [mechanism.map] if mechanism.map in maps else list(maps)
@@ -352,16 +333,15 @@ def _plan(model: PrivateRegression, mechanism: MirrorDescent, epsilon: float, de
         best = least([best, *map(first, given[1:])])
     best = moved(best, around, least, 4)
     cuts = clips(model) if learns(best) else clips(model)[-1:]
-    name, found = best
-    best = least([best, *((name, replace(found, clip=cut, step=found.step * by)) for cut in cuts for by in (1, 4))])
+    best = least([best, *(replace(best, clip=cut, step=best.step * by) for cut in cuts for by in (1, 4))])
     if helps := learns(best):
         best = least([best, *around(best, (0.5, 2.0))])
-    settings = replace(best[1], averaging=compared.risk(best)[1])
+    settings = replace(best, averaging=compared.risk(best)[1])
     predicted = float(np.mean(excess([best], populations_of(model), range(10, 10 + draws))[settings.averaging]))
     # What little is gained may be the luck of the noise that was drawn: no more is predicted than without data.
     if not helps:
         predicted = max(predicted, float(populations_of(model).nothing.mean()))
-    return MirrorPlan(settings, name, predicted)
+    return settings, predicted
 
 
 def _derivative(model: PrivateRegression, chosen: MirrorMap) -> float:
@@ -408,4 +388,4 @@ def _proved(noise: StepNoise, chosen: MirrorMap, settings: Settings, beta: float
 
 
 MIRROR_DESCENT = MirrorDescent()
-__all__ = ["MIRROR_DESCENT", "MirrorDescent", "MirrorPlan"]
+__all__ = ["MIRROR_DESCENT", "MirrorDescent"]

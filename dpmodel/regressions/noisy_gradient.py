@@ -195,7 +195,7 @@ class Settings:
     """Public numbers of one descent: ``steps`` T, ``step`` (in the coordinates of the metric, for the gradient of the
     objective), ``momentum`` in [0, 1), ``share`` of the budget that measures the middles (0: derivatives are noised
     whole), what is released: the last point, the mean of the last half, or of all points where gradients were taken;
-    and ``clip``, to which derivatives are cut (inf: as the loss has them)."""
+    and ``clip``, to which derivatives are cut (inf: as the loss has them). ``map`` : of mirror descent."""
 
     steps: int
     step: float
@@ -203,6 +203,7 @@ class Settings:
     share: float
     averaging: Averaging
     clip: float = math.inf
+    map: str = ""
 
 
 @dataclass(frozen=True)
