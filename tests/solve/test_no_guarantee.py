@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.solve import remedies
+from dpmodel.solve import planner
 from dpmodel.solve.planner import select_mechanism
 
 
@@ -156,7 +156,7 @@ def test_what_would_help_is_looked_for_when_it_is_read(name: str, monkeypatch: p
         searched.append(mechanism)
         return "this would help"
 
-    monkeypatch.setattr(remedies, "what_would_help", search)
+    monkeypatch.setattr(planner, "what_would_help", search)
     problem = build()
     with pytest.warns(dpm.errors.NoGuaranteeWarning, match=r"tells what would help$"):
         problem.solve(**asked, rng=0)
