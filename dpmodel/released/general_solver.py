@@ -222,7 +222,7 @@ def linear_program(form: LikelihoodForm, **limits: Any) -> tuple[str, Floats | N
     q = form.inequality.shape[0]
     whole = np.concatenate([form.integer, np.zeros(2 * k, dtype=bool)]).astype(np.int64) if form.integer.any() else None
 
-    def solve(method: str, **options: Any) -> Any:
+    def solve(**options: Any) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return linprog(
@@ -233,24 +233,17 @@ def linear_program(form: LikelihoodForm, **limits: Any) -> tuple[str, Floats | N
                 b_ub=form.inequality_value if q else None,
                 bounds=np.column_stack([lower, upper]),
                 integrality=whole,
-                method=method,
+                method="highs",
                 options=limits | options | ({} if whole is None else {"mip_rel_gap": 1e-6}),
             )
 
-    result = solve("highs-ipm" if _dense(form) and whole is None else "highs")
+    result = solve()
     if result.status not in (0, 2, 3):  # "infeasible or unbounded": without presolve it can tell
-        result = solve("highs", presolve=False)
+        result = solve(presolve=False)
     statuses = {0: "optimal", 2: "infeasible", 3: "unbounded"}
     if result.status not in statuses:
         raise SolverFailure("HiGHS failed", why=str(result.message)[:200], remedy="solver='CLARABEL'")
     return statuses[result.status], None if result.status else np.asarray(result.x[:n], dtype=np.float64)
-
-
-def _dense(form: LikelihoodForm) -> bool:
-    """Whether HiGHS' interior points beat its simplex: six times at 2^13 cells with all two-way margins (78 entries a
-    column); on trees (2 to 3 entries a column) the simplex is twice as fast."""
-    entries = form.equality.nnz + form.inequality.nnz + form.matrix.nnz
-    return bool(entries > 40_000 and entries > 15 * form.size)
 
 
 def _by_cvxpy(form: LikelihoodForm, solver: str | None, options: Mapping[str, Any]) -> tuple[str, Floats | None]:
@@ -259,10 +252,11 @@ def _by_cvxpy(form: LikelihoodForm, solver: str | None, options: Mapping[str, An
     bounds = [form.lower, form.upper] if np.isfinite(form.lower).any() or np.isfinite(form.upper).any() else None
     x = cp.Variable(n, bounds=bounds, **({"integer": (whole,)} if whole.size else {}))
     terms = [form.linear @ x] if form.linear.any() else []
-    for weights, term in ((form.absolute, _absolute), (form.square, _squares)):
+    for weights, squared in ((form.absolute, False), (form.square, True)):
         used = np.flatnonzero(weights)
         if used.size:
-            terms.append(term(sp.csr_array(form.matrix[used]) @ x - form.value[used], weights[used]))
+            r, w = sp.csr_array(form.matrix[used]) @ x - form.value[used], weights[used]
+            terms.append(cp.sum_squares(cp.multiply(np.sqrt(w), r)) if squared else w @ cp.abs(r))
     constraints = []
     if form.equality.shape[0]:
         constraints.append(form.equality @ x == form.equality_value)
@@ -271,14 +265,6 @@ def _by_cvxpy(form: LikelihoodForm, solver: str | None, options: Mapping[str, An
     problem = cp.Problem(cp.Minimize(sum(terms) if terms else 0.0), constraints)
     status = _solve(problem, solver, options)
     return status, None if x.value is None else np.asarray(x.value, dtype=np.float64).ravel()
-
-
-def _absolute(residual: Any, weights: Floats) -> Any:
-    return weights @ cp.abs(residual)
-
-
-def _squares(residual: Any, weights: Floats) -> Any:
-    return cp.sum_squares(cp.multiply(np.sqrt(weights), residual))
 
 
 # ------------------------------------------------------------------ as the user wrote it
