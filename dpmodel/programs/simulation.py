@@ -30,6 +30,7 @@ from dpmodel.programs.model import Program, RecordsProgram
 from dpmodel.programs.public import objective_span
 from dpmodel.programs.public_only import PUBLIC_ONLY
 from dpmodel.programs.rows import private_rows, public_polyhedron
+from dpmodel.simulate import runs_on
 from dpmodel.text import number
 
 # Databases drawn, and the spread of the logarithm of how popular columns are in them: ballots of public votes have
@@ -84,15 +85,17 @@ def against_public(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotPrivateWarning)
             without = PUBLIC_ONLY.run(model, options, SeededSource(0)).x if public else None
-            drawings = databases(drawn, count)
-            other = sum(error(drawn, theta, without) if public else 1.0 for theta in drawings)
-            for number, theta in enumerate(drawings):
-                if own > enough * other:
-                    break
-                made = SyntheticLP(
-                    drawn.form, model.classification, model.public, theta, model.entries, _memo=drawn._memo
-                )
-                own += error(drawn, theta, mechanism.run(made, asked, SeededSource(number)).x)
+        drawings = databases(drawn, count)
+        other = sum(error(drawn, theta, without) if public else 1.0 for theta in drawings)
+        form, classification = drawn.form, model.classification
+        made = (
+            SyntheticLP(form, classification, model.public, theta, model.entries, _memo=drawn._memo)
+            for theta in drawings
+        )
+        for (_, outcome), theta in zip(runs_on(mechanism, made, asked), drawings, strict=True):
+            own += error(drawn, theta, outcome.x)
+            if own > enough * other:
+                break
         if other > 0:
             return own / other
         return math.inf if own > 0 else 1.0
