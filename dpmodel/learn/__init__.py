@@ -7,18 +7,27 @@ be declared: the bounds of the columns (or the largest norm of a row), of the la
 field of an exact system. Nothing is taken from the data by default.
 """
 
-from dpmodel.errors import CompositionWarning
-from dpmodel.learn import _extra  # first: names the extra when scikit-learn is missing
+from dpmodel.errors import CompositionWarning, MissingExtraError, install
+
+try:
+    from sklearn.utils.validation import validate_data
+except ImportError:
+    raise MissingExtraError(
+        "dpmodel.learn needs scikit-learn 1.6 or newer",
+        why="its estimators are scikit-learn's, and nothing else in this package is",
+        remedy=install("learn"),
+    ) from None
+
 from dpmodel.learn.classifier import PrivateLinearSVC, PrivateLogisticRegression
 from dpmodel.learn.exact_classifiers import AffineSubspaceClassifier, HalfspaceClassifier
-from dpmodel.learn.public_encoder import PublicEncoder
-from dpmodel.learn.regressor import (
+from dpmodel.learn.linear_model import (
     PrivateHuberRegressor,
     PrivateLasso,
     PrivateLinearRegression,
     PrivateQuantileRegressor,
     PrivateRidge,
 )
+from dpmodel.learn.public_encoder import PublicEncoder
 from dpmodel.learn.search import PrivateSearchCV
 
 __all__ = [
@@ -36,4 +45,4 @@ __all__ = [
     "PublicEncoder",
 ]
 
-del _extra
+del validate_data

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.validation import validate_data
 
 from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
-from dpmodel.learn._extra import validate_data
 from dpmodel.marks import Private, Records
 from dpmodel.marks.bounds import read_bounds
 from dpmodel.marks.domain import frame_columns, is_frame

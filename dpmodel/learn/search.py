@@ -58,8 +58,7 @@ from dpmodel.errors import CompositionWarning, SpecificationError, unsaid
 from dpmodel.learn.classifier import PrivateClassifier, classes_and_places, flat, places_of, require_classes
 from dpmodel.learn.costs import Counted, Lineage, learners
 from dpmodel.learn.features import checked
-from dpmodel.learn.linear_model import PrivateLinearModel, _rng
-from dpmodel.learn.regressor import PrivateQuantileRegressor, PrivateRegressor
+from dpmodel.learn.linear_model import PrivateLinearModel, PrivateQuantileRegressor, PrivateRegressor, _rng
 from dpmodel.marks.domain import elements
 from dpmodel.privacy import (
     Budget,

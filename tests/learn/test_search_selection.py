@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from dpmodel.learn import PrivateSearchCV, search
-from dpmodel.learn.linear_model import estimator
-from dpmodel.learn.regressor import PrivateRegressor
+from dpmodel.learn.linear_model import PrivateRegressor, estimator
 from dpmodel.learn.search import GRID, every, stopped, sum_of_scores
 from dpmodel.privacy import SeededSource
 from dpmodel.release import Accuracy, Guarantee, Release
