@@ -35,7 +35,6 @@ Status = Literal["optimal", "optimal_inaccurate", "infeasible", "unbounded"]
 Algorithm = Literal["any", "general", "tables", "tree", "strategy"]
 Refactor = Callable[[Floats], Map]
 
-STEPS = 20_000
 NAT = 1e-3  # of log-likelihood per measurement: gaps of smaller objectives are taken relative to this
 NEGLIGIBLE = 1e-9  # of the size of the data: residuals below it count as nothing
 NEAR = 20.0  # noise scales: further than an optimum is from its data
@@ -85,7 +84,7 @@ class Admm(Solver):
     serves: ClassVar[Serves] = Serves(Postprocessing)
     algorithm: Algorithm = "any"
     tolerance: float = 1e-5
-    steps: int = STEPS
+    steps: int = 20_000
     name: str = "admm"
     source: str = "LWK15, Algorithms 1 to 4; Boyd et al. 2011"
 
@@ -396,7 +395,7 @@ def minimise(
     ready: Prepared,
     *,
     tolerance: float = 1e-5,
-    steps: int = STEPS,
+    steps: int = 20_000,
     start: Floats | None = None,
     progress: Callable[[float], None] = lambda done: None,
 ) -> Result:

@@ -82,7 +82,7 @@ class Constraints:
             For attributes that tie entries to each other.
         """
         attributes = variable.attributes
-        if any(value for name, value in attributes.items() if name not in _SERVED and name != "bounds"):
+        if any(value for name, value in attributes.items() if name not in _SERVED):
             raise Outside(f"an attribute of {variable.name()}")
         first = self.reader.start[variable.id]
         mine = slice(first, first + variable.size)

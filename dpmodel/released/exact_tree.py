@@ -47,7 +47,7 @@ class ExactTree(Solver):
         In simulations (tests/benchmarks/postprocessing/tree_ties.py) "nearest" had the least mean squared error over
         shapes, sizes and branchings; "middle" has less at the leaves where counts are below the noise everywhere and
         few are zero.
-        Integers: ``whole=True``, or variables declared integer, minimise over integers exactly, whatever the values
+        Integers: ``integer=True``, or variables declared integer, minimise over integers exactly, whatever the values
         (``integer_problem``; the ends of all stretches are then integers, since segment ends are sums of values and
         bounds).
     Cost
@@ -59,7 +59,7 @@ class ExactTree(Solver):
     name: str = "exact-tree"
     source: str = "LWK15 (the problem); exact messages (the method)"
     ties: Ties = "nearest"
-    whole: bool = False
+    integer: bool = False
 
     def place(self, model: Postprocessing) -> int:
         return 4
@@ -96,7 +96,7 @@ class ExactTree(Solver):
         assert problem is not None and form is not None
         progress("passing messages up the tree", 0.1)
         try:
-            nodes = solve_exact_tree(problem, self.ties, whole=self.whole or bool(form.integer.any()))
+            nodes = solve_exact_tree(problem, self.ties, integer=self.integer or bool(form.integer.any()))
         except InfeasibleError as error:
             return Outcome("infeasible", None, None, None, time.perf_counter() - start, notes=(error.what,))
         x = nodes[problem.select]
@@ -106,7 +106,7 @@ class ExactTree(Solver):
 EXACT_TREE = ExactTree()
 
 
-def solve_exact_tree(problem: TreeProblem, ties: Ties = "nearest", *, whole: bool = False) -> Floats:
+def solve_exact_tree(problem: TreeProblem, ties: Ties = "nearest", *, integer: bool = False) -> Floats:
     """(N,) node values that minimise ``sum_i absolute_i |x[node_i] - value_i|``, consistent, within the bounds.
 
     Parameters
@@ -114,7 +114,7 @@ def solve_exact_tree(problem: TreeProblem, ties: Ties = "nearest", *, whole: boo
     problem : square weights zero. Bounds may be infinite on either side, on any node; any node may be fixed
         (lower = upper), measured several times or not at all; any number of roots, children, depths.
     ties : which optimum, see ``ExactTree``.
-    whole : minimise over integers (values and bounds need not be integers).
+    integer : minimise over integers (values and bounds need not be integers).
 
     Bounds of leaves hold exactly; inner nodes are the sums of leaves, so their bounds hold to rounding.
 
@@ -131,7 +131,7 @@ def solve_exact_tree(problem: TreeProblem, ties: Ties = "nearest", *, whole: boo
         raise SpecificationError("square weights in a problem for absolute ones", remedy="use least-squares-tree")
     if not (np.isfinite(problem.value).all() and np.isfinite(problem.absolute).all()):
         raise SpecificationError("a value or weight of the tree is not finite", remedy="leave such measurements out")
-    if whole:
+    if integer:
         problem = integer_problem(problem)
     units = integer_weights(problem.absolute)
     levels = levels_of(problem, units)
@@ -143,9 +143,9 @@ def solve_exact_tree(problem: TreeProblem, ties: Ties = "nearest", *, whole: boo
     if ties == "middle":
         first = np.where(np.isfinite(low), low, np.minimum(high, 0.0))  # 0, or the end nearest to it, of an open one
         middle = first + (np.where(np.isfinite(high), high, np.maximum(low, 0.0)) - first) / 2
-        x[top] = np.floor(middle) if whole else middle
+        x[top] = np.floor(middle) if integer else middle
     else:
-        x[top] = np.clip(np.rint(target[top]) if whole else target[top], low, high)
+        x[top] = np.clip(np.rint(target[top]) if integer else target[top], low, high)
     for number, level in enumerate(levels):
         family = level.family
         if family is None:
@@ -157,7 +157,7 @@ def solve_exact_tree(problem: TreeProblem, ties: Ties = "nearest", *, whole: boo
             shares = pro_rata(family, at, left, right)
         else:
             shares = divided(family, at, left, right, target[below], spread[below])
-        if whole:  # at, left and right are: down to integers, and what is missing to the largest fractions
+        if integer:  # at, left and right are: down to integers, and what is missing to the largest fractions
             near = np.rint(shares)
             settled = np.abs(shares - near) <= 1e-9 + 1e-14 * np.abs(shares)
             down = np.where(settled, near, np.floor(shares))

@@ -20,8 +20,7 @@ from dpmodel.released.trees import Generation, Tree, largest_fractions
 
 TreeRounding = Literal["unbiased", "nearest", "controlled"]
 
-_NEAR = 1e-9  # Values this near to an integer (relative from 1 on, at most _COARSE) are that number.
-_COARSE = 1e-3
+_NEAR = 1e-9  # Values this near to an integer (relative from 1 on, at most 1e-3) are that number.
 
 
 def round_tree(tree: Tree, x: Floats, how: TreeRounding = "unbiased", seed: int | None = None) -> Floats:
@@ -58,7 +57,7 @@ def round_tree(tree: Tree, x: Floats, how: TreeRounding = "unbiased", seed: int 
     _check(tree, given)
     draw = public_generator(0 if seed is None else seed).uniform
     near = np.rint(given)
-    whole = np.abs(given - near) <= np.minimum(_NEAR * np.maximum(np.abs(given), 1.0), _COARSE)
+    whole = np.abs(given - near) <= np.minimum(_NEAR * np.maximum(np.abs(given), 1.0), 1e-3)
     found = np.where(whole, near, np.floor(given))
     fraction = np.where(whole, 0.0, given - found)
 

@@ -185,18 +185,18 @@ def test_fixed_sums_may_disagree_by_rounding() -> None:
 
 
 def test_whole_numbers_stay_whole() -> None:
-    """All rules with whole=True; optimal all the same."""
+    """All rules with integer=True; optimal all the same."""
     g = np.random.default_rng(7)
     base = histogram(200, 3)
     problem = replace(base, value=np.rint(base.value))
     _, best = highs(problem)
     for ties in TIES:
-        x = solve_exact_tree(problem, ties, whole=True)
+        x = solve_exact_tree(problem, ties, integer=True)
         assert (x == np.rint(x)).all(), ties
         assert problem.objective(x) == pytest.approx(best, rel=1e-9)
     fixed = replace(problem, lower=problem.lower.copy(), upper=problem.upper.copy())
     fixed.lower[0] = fixed.upper[0] = float(g.integers(10**6, 2 * 10**6))
-    x = solve_exact_tree(fixed, whole=True)
+    x = solve_exact_tree(fixed, integer=True)
     assert x[0] == fixed.lower[0] and (x == np.rint(x)).all() and (x >= fixed.lower).all()
 
 
@@ -210,7 +210,7 @@ def test_whole_optimum_of_values_that_are_not_whole() -> None:
         status, best = highs(problem, whole=True)
         try:
             for ties in TIES:
-                x = solve_exact_tree(problem, ties, whole=True)
+                x = solve_exact_tree(problem, ties, integer=True)
                 assert (x == np.rint(x)).all() and violation(problem, x) <= 1e-9
                 assert problem.objective(x) == pytest.approx(best, rel=1e-7, abs=1e-7), (seed, ties)
             tried += 1
