@@ -163,36 +163,31 @@ class PlanExplained:
             "changes": list(self.changes),
         }
 
-    def _tables(self) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    def _tables(self) -> Iterator[TextTable]:
         forecast = self.plan.chosen.forecast
         assert forecast is not None
         if self.changes:
-            rows: list[tuple[str, ...]] = [
-                ("as it is", error_words(forecast)),
-                *((c["change"], c["error"]) for c in self.changes),
-            ]
-            yield "What would do better", ("change", "error then"), list(rows)
+            rows = [("as it is", error_words(forecast)), *((c["change"], c["error"]) for c in self.changes)]
+            yield TextTable(("change", "error then"), rows, "What would do better")
         alike: dict[tuple[str, str], list[str]] = {}
         for row in sorted(self.others, key=lambda row: _VERDICTS.index(row["verdict"])):
             alike.setdefault((row["verdict"], row["why"]), []).append(row["mechanism"])
         if alike:
-            told: list[tuple[str, ...]] = [("\n".join(names), verdict, why) for (verdict, why), names in alike.items()]
-            yield "Why not another mechanism", ("mechanism", "verdict", "why"), told
+            reasons = [("\n".join(names), *why) for why, names in alike.items()]
+            yield TextTable(("mechanism", "verdict", "why"), reasons, "Why not another mechanism")
 
     def __str__(self) -> str:
         parts = [wrapped(self.plan.answer)] if self.plan.answer else []
         parts.append("\n".join([wrapped(f"Chosen: {self.statement}"), *(wrapped(line, "  ") for line in self.meaning)]))
-        parts += [str(TextTable(columns, rows, title=title)) for title, columns, rows in self._tables()]
-        return screenful("\n\n".join(parts), "plan.explain().to_dict(), plan.why(name)")
+        return screenful("\n\n".join([*parts, *map(str, self._tables())]), "plan.explain().to_dict(), plan.why(name)")
 
     def __repr__(self) -> str:
         return f"<PlanExplained: {self.plan.chosen.mechanism}>"
 
     def _repr_html_(self) -> str:
         rows = [(line,) for line in (self.plan.answer, *self.meaning) if line]
-        parts = [TextTable(("",), rows, title=f"Chosen: {self.statement}")._repr_html_()]
-        parts += [TextTable(columns, rows, title=title)._repr_html_() for title, columns, rows in self._tables()]
-        return "".join(parts)
+        parts = [TextTable(("",), rows, f"Chosen: {self.statement}"), *self._tables()]
+        return "".join(each._repr_html_() for each in parts)
 
 
 def _verdict(candidate: Candidate, winner: Forecast) -> tuple[str, str]:
@@ -273,40 +268,36 @@ class Explanation:
         told = plain_fields(replace(self, choice=None))
         return {**told, "choice": None if self.choice is None else self.choice.to_dict()}
 
-    def _tables(self) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    def _parts(self) -> Iterator[Any]:
+        """Paragraphs, each a list of lines, and what prints and shows by itself, from top to bottom."""
+        yield [self.size]
+        yield self.classification
+        yield list(self.sentences)
+        yield [f"advice: {line}" for line in self.advice]
+        yield [self.unplanned] if self.choice is None else self.choice
+        yield [self.release]
         title = "Private parameters" if self.parameters and "name" in self.parameters[0] else "Published numbers"
         titled = {
             title: self.parameters,
             "What one record does to the standard form": self.sensitivities,
             "Where records reach it": self.reached,
         }
-        return [
-            (name, tuple(rows[0]), [tuple(str(v) for v in row.values()) for row in rows])
-            for name, rows in titled.items()
-            if rows
-        ]
+        for name, rows in titled.items():
+            if rows:
+                yield TextTable(tuple(rows[0]), [tuple(map(str, row.values())) for row in rows], name, width=120)
 
     def __str__(self) -> str:
-        parts = [wrapped(self.size)]
-        parts.append(str(self.classification))
-        parts += ["\n".join(wrapped(line) for line in self.sentences)] if self.sentences else []
-        parts += ["\n".join(wrapped(f"advice: {line}") for line in self.advice)] if self.advice else []
-        parts.append(wrapped(self.unplanned) if self.choice is None else str(self.choice))
-        parts.append(wrapped(self.release))
-        parts += [str(TextTable(columns, rows, title=title, width=120)) for title, columns, rows in self._tables()]
-        return screenful("\n\n".join(parts), "problem.explain().to_dict(), print(problem.release)")
+        parts = ("\n".join(map(wrapped, each)) if isinstance(each, list) else str(each) for each in self._parts())
+        return screenful("\n\n".join(filter(None, parts)), "problem.explain().to_dict(), print(problem.release)")
 
     def __repr__(self) -> str:
         return f"<Explanation: {self.size}>"
 
     def _repr_html_(self) -> str:
-        parts = [f"<p>{escaped(self.size)}</p>"]
-        parts += [TextTable(columns, rows, title=title)._repr_html_() for title, columns, rows in self._tables()]
-        parts.append(self.classification._repr_html_())
-        parts += [f"<p>{escaped(line)}</p>" for line in self.sentences]
-        parts += [f"<p>advice: {escaped(line)}</p>" for line in self.advice]
-        parts.append(f"<p>{escaped(self.unplanned)}</p>" if self.choice is None else self.choice._repr_html_())
-        parts.append(f"<p>{escaped(self.release)}</p>")
+        parts = (
+            "".join(f"<p>{escaped(line)}</p>" for line in each) if isinstance(each, list) else each._repr_html_()
+            for each in self._parts()
+        )
         return "".join(parts)
 
 
