@@ -245,16 +245,9 @@ def _refuse_wrong_kind(model: Program, points: Floats) -> None:
 
 def _refuse_infeasible(model: Program, points: Floats) -> None:
     program = model.public.program
-    gap = program.b[:, None] - program.A @ points.T
-    scale = _FEASIBLE * (1 + np.abs(program.b))[:, None]
-    bad = np.zeros(points.shape[0], dtype=bool)
-    for block in model.affine.cones:
-        rows = np.arange(block.start, block.start + block.size)
-        rows = rows[program.keep[rows]]
-        if block.kind == "zero":
-            bad |= (np.abs(gap[rows]) > scale[rows]).any(axis=0)
-        elif block.kind == "nonneg":
-            bad |= (gap[rows] < -scale[rows]).any(axis=0)
+    gap = program.A @ points.T - program.b[:, None]
+    gap = np.where(model.affine.equalities()[:, None], np.abs(gap), gap)
+    bad = (gap > _FEASIBLE * (1 + np.abs(program.b))[:, None])[program.keep].any(axis=0)
     low, high = program.lower - _FEASIBLE, program.upper + _FEASIBLE
     bad |= ((points < low) | (points > high)).any(axis=1)
     if bad.any():
