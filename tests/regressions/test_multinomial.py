@@ -136,6 +136,21 @@ def test_rows_take_k_predictions_as_k_regressions_do() -> None:
         np.testing.assert_allclose(rows.combine(rows.labels), ((rows.labels.T * weights) @ full).ravel())
 
 
+@pytest.mark.parametrize("classes", [2, 3, 12, 13, 20])
+def test_no_row_tells_two_classes_further_apart(classes: int) -> None:
+    """Up to 12 classes it is exact; for more a bound by differences from the mean, on both sides of the limit."""
+    rng, corners = np.random.default_rng(classes), np.array([[x, y] for x in (-1.0, 2.0) for y in (-3.0, 1.0)])
+    row = multinomial(corners, np.zeros(4, dtype=int), classes, lower=[-1.0, -3.0], upper=[2.0, 1.0]).row
+    w = rng.normal(size=(50, classes, 2))
+    w[0], w[0, 0], w[0, 1] = 0.0, (1.0, -1.0), (-1.0, 1.0)  # two opposite ones among equal ones
+    scores = w @ corners.T
+    brute = (scores.max(axis=1) - scores.min(axis=1)).max(axis=1)
+    stated = row.spreads(w)
+    assert (brute <= stated * (1 + 1e-12)).all()
+    if classes <= 12:
+        np.testing.assert_allclose(stated, brute)
+
+
 # ------------------------------------------------------------------ sensitivity
 def _gradient(model: PrivateRegression, w: np.ndarray) -> np.ndarray:
     rows = model.read_rows()
