@@ -25,8 +25,6 @@ from dpmodel.regressions.sufficient_statistics import (
     minimise,
 )
 
-_FAILURE = 0.05  # the paper's rho: how often its ridge may be too small
-
 
 @dataclass(frozen=True)
 class Scales:
@@ -98,7 +96,8 @@ class AdaSSP(Mechanism[PrivateRegression]):
 
     def ridge(self, scales: Scales, size: int, least: float) -> float:
         """The paper's ridge for a released least eigenvalue."""
-        return max(scales.matrix * math.sqrt(size * math.log(2 * size**2 / _FAILURE)) - least, 0.0)
+        # .05 is the paper's rho: how often its ridge may be too small.
+        return max(scales.matrix * math.sqrt(size * math.log(2 * size**2 / 0.05)) - least, 0.0)
 
     def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
         key = (self, options.epsilon, options.delta, options.beta)

@@ -23,8 +23,6 @@ from dpmodel.regressions.synthetic import each_population
 from dpmodel.text import number
 
 _LARGEST_STEP = 0.5  # epsilon <= 1 / (2 sqrt n), in the unit of one step
-_MOST_ROWS = 200_000
-_MOST_NUMBERS = 5_000_000
 _SIMULATED_STEPS = 150
 
 
@@ -108,7 +106,7 @@ class StochasticMirrorDescent(Mechanism[PrivateRegression]):
                 f"n={n}: it says nothing about epsilon={number(options.epsilon)}; ask for epsilon <= {number(reach)}"
                 + (f", or bring at most {rows} rows" if rows else ""),
             )
-        if n > _MOST_ROWS or n * model.size > _MOST_NUMBERS:
+        if n > 200_000 or n * model.size > 5_000_000:
             return Verdict(False, f"it would draw noise {n} times and more, one call each")
         return YES
 

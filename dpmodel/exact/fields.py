@@ -44,9 +44,6 @@ def orthogonal(rows: Array, normals: Array) -> npt.NDArray[np.bool_]:
 # Finite fields: integers modulo a prime, and polynomials modulo a Conway polynomial in tables of logarithms
 
 
-LARGEST_PRIME = 2**31
-LARGEST_EXTENSION = 2**16
-
 # Products that a matrix product over GF(p^k) looks up at once: they should stay in the cache.
 _TERMS = 2**15
 
@@ -490,8 +487,8 @@ def GF(q: int) -> PrimeField | ExtensionField:
     """
     if isinstance(q, bool) or not isinstance(q, numbers.Integral):
         raise SpecificationError("GF(q): q must be an integer", remedy="GF(2), GF(7), GF(256)")
-    field = _finite(int(q)) if q <= LARGEST_PRIME else None
-    if field is None or (isinstance(field, ExtensionField) and q > LARGEST_EXTENSION):
+    field = _finite(int(q)) if q <= 2**31 else None
+    if field is None or (isinstance(field, ExtensionField) and q > 2**16):
         raise SpecificationError(
             "GF(q): q is too large",
             why="elements are machine integers, and prime powers use tables: primes below 2^31, powers up to 2^16",

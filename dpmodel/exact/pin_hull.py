@@ -31,7 +31,6 @@ from dpmodel.text import number
 # Bits of a direction beyond those that the ellipsoid's flatness takes, the fewest, and the most of a centre.
 _FINE, _LEAST_BITS = 12, 14
 MOST_BITS = 28
-_CHUNK = 8_000_000
 MOST_LEVELS = 2**20
 
 
@@ -240,7 +239,7 @@ class Cuts:
     def beyond(self, left: Left) -> PrivateArray:
         """(m,) how many points have ``<u, z - c> < 0``, integers."""
         total = np.zeros(len(self.normals))
-        chunk = max(1, _CHUNK // len(self.normals))
+        chunk = max(1, 8_000_000 // len(self.normals))
         right, counts = self.normals.T.astype(self.kind), left.counts.astype(np.float64)
         for start in range(0, len(counts), chunk):
             part = slice(start, start + chunk)

@@ -117,7 +117,9 @@ class StableSpan(Mechanism[PrivateVectors]):
         order = preferred(counts, model, rule, options.beta)
         chosen = _chosen(partition, order, model)
         if chosen is None:
-            return Found("nothing", no_subspace(model), notes=(_nothing(rule),))
+            sets = f"{number(rule.gap)} sets more than the next"
+            words = f"no dimension has {sets} by the noisy counts: only {{0}} is released"
+            return Found("nothing", no_subspace(model), notes=(words,))
         level, basis = chosen
         low, high = outside(counts, level, model, rule.scale, options.beta)
         # The variance of one discrete Laplace draw of scale s is 2 q / (1 - q)^2 with q = e^(-1/s).
@@ -309,10 +311,6 @@ def _caveats(model: PrivateVectors) -> tuple[str, ...]:
     if model.corrupted is not None:
         found.append("corrupted= is a guess: the vectors outside are assumed to be in general position")
     return tuple(found)
-
-
-def _nothing(rule: Thresholds) -> str:
-    return f"no dimension has {number(rule.gap)} sets more than the next by the noisy counts: only {{0}} is released"
 
 
 def release_flag(

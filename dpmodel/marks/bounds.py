@@ -22,9 +22,6 @@ from dpmodel.errors import SpecificationError
 from dpmodel.marks.domain import is_frame
 from dpmodel.marks.layout import Layout, free_entries, spread
 
-# Declared bounds may disagree by rounding (sqrt(2) typed by hand) without contradicting each other.
-_SLACK = 1e-9
-
 
 @dataclass(frozen=True)
 class SensitivityBounds:
@@ -88,7 +85,8 @@ def refuse_contradictions(bounds: dict[str, float], where: str) -> None:
     prefix = "max_" if names and names[0].startswith("max_") else ""
     for small, large in (("linf", "l2"), ("l2", "l1"), ("linf", "l1"), ("linf", "row_l1"), ("row_l1", "l1")):
         a, b = bounds.get(prefix + small, math.inf), bounds.get(prefix + large, math.inf)
-        if math.isfinite(a) and a > b * (1 + _SLACK):
+        # Declared bounds may disagree by rounding (sqrt(2) typed by hand) without contradicting each other.
+        if math.isfinite(a) and a > b * (1 + 1e-9):
             raise SpecificationError(
                 f"{where}: {prefix}{small}={a:g} contradicts {prefix}{large}={b:g}",
                 why=f"no vector has an {small} norm above its {large} norm",

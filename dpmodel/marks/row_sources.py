@@ -209,7 +209,6 @@ class ParquetBlocks(StreamedBlocks):
 # ---- Rows of a Dask collection: blocks stay on the workers, and sums come back
 
 
-_RETRIES = 2
 # Sums that one task combines, a power of two: the tree is that of ``in_order`` over all parts, with fewer tasks, each
 # of which costs the scheduler a millisecond.
 _TOGETHER = 8
@@ -269,7 +268,7 @@ class DaskBlocks(RowSource):
     def _answer(self, task: Any) -> Any:
         def computed() -> Any:
             client = self._client()
-            return task.compute() if client is None else client.compute(task, retries=_RETRIES).result()
+            return task.compute() if client is None else client.compute(task, retries=2).result()
 
         return unsaid(
             computed,

@@ -134,9 +134,6 @@ def numbers(count: int) -> Iterator[int]:
 # ---- One block of a source: read, worked on, tried again, and what is said of it if that fails
 
 
-_TRIES = 3
-
-
 @dataclass(frozen=True)
 class Failed:
     """What stands for a sum that could not be made, where an exception would travel with what a worker holds."""
@@ -153,7 +150,7 @@ def worked(
     load: Callable[[], Any],
     number: int,
     columns: Sequence[Any] | None = None,
-    tries: int = _TRIES,
+    tries: int = 3,
 ) -> T | Failed:
     """``function(block, number)`` of the block that ``load`` gives, tried again where that fails: no error leaves.
 

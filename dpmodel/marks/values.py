@@ -185,8 +185,6 @@ def _largest_norm(caps: Floats, layout: Layout) -> float:
 
 
 _COPIED = 1 << 16
-# How far entries of a parameter declared integer may be from integers.
-_WHOLE = 1e-9
 
 
 class Handed(np.ndarray[Any, Any]):
@@ -375,4 +373,5 @@ def _whole(parameter: Any, value: Any, entries: Floats) -> bool:
 
 
 def _near(entries: Floats, whole: Floats) -> bool:
-    return bool(np.abs(entries - whole).max(initial=0.0) <= _WHOLE)
+    # How far entries of a parameter declared integer may be from integers.
+    return bool(np.abs(entries - whole).max(initial=0.0) <= 1e-9)

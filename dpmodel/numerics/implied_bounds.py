@@ -16,9 +16,6 @@ from dpmodel._types import Floats
 from dpmodel.numerics.array_program import ConeBlock, rows_of
 from dpmodel.numerics.cone_program import ConeProgram
 
-# Bounds found by a row serve the next; what these passes leave open is left to a solver.
-_PASSES = 3
-
 
 def implied_bounds(program: ConeProgram) -> tuple[Floats, Floats]:
     """(n,), (n,) bounds on x over the kept rows of ``program``, at most its own. They may cross where the set is
@@ -40,7 +37,8 @@ def implied_bounds(program: ConeProgram) -> tuple[Floats, Floats]:
     straight, equal = np.flatnonzero(rows["nonneg"] | rows["zero"]), np.flatnonzero(rows["zero"])
     parts = [(rows_of(A, straight), program.b[straight] + program.band[straight])]
     parts += [(-A[equal], program.band[equal] - program.b[equal])] if equal.size else []
-    for _ in range(_PASSES):
+    # Bounds found by a row serve the next; what these passes leave open is left to a solver.
+    for _ in range(3):
         before = lower.copy(), upper.copy()
         for matrix, side in parts:
             tighten(matrix, side, lower, upper)

@@ -29,7 +29,6 @@ MOST_POINTS = 200_000
 MOST_DIMENSIONS = 4
 # Centres of cubes times rows of the polyhedron, which are gone through one after the other.
 _MOST_PRODUCTS = 2e7
-_MOST_ROWS = 200
 _SWEEPS = 400
 
 
@@ -303,7 +302,7 @@ def _inside_equalities(polytope: Polyhedron) -> Flat | None:
     cutting = reach > sides
     rows, sides = rows[cutting], sides[cutting]
     inner = _inner_point(rows, sides, lower, upper)
-    if rows.shape[0] > _MOST_ROWS or inner is None:
+    if rows.shape[0] > 200 or inner is None:
         return None
     return Flat(origin, basis, rows, sides, lower, upper, inner, (polytope.lower, polytope.upper))
 

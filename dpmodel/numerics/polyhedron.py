@@ -129,8 +129,6 @@ class LinearMinimiser:
 
 T = TypeVar("T")
 
-# HiGHS stops within 1e-7 of feasibility and optimality; bounds on maxima are widened to stay bounds.
-_SOLVER_SLACK = 1e-6
 # Properties without a solver in them.
 _KNOWN = ("empty", "box", "l1", "linf", "diameter", "product", "_only_row")
 
@@ -269,7 +267,8 @@ class Polyhedron:
             if x is not None:
                 self.learn(direction, x)
         value = size * self._supports[key]
-        return value + _SOLVER_SLACK * (1 + abs(value)) if np.isfinite(value) else value
+        # HiGHS stops within 1e-7 of feasibility and optimality; bounds on maxima are widened to stay bounds.
+        return value + 1e-6 * (1 + abs(value)) if np.isfinite(value) else value
 
     def learn(self, direction: Floats, x: Floats) -> None:
         """Told where ``support(direction)`` is attained."""

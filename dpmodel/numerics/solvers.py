@@ -38,7 +38,6 @@ ANSWERS = frozenset(
     )
 )
 _WITH_POINT = frozenset((cp.OPTIMAL, cp.OPTIMAL_INACCURATE, cp.USER_LIMIT))
-_ROOT = math.sqrt(2.0)
 
 
 def ask(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
@@ -81,10 +80,7 @@ _HIGHS_SAYS = {
 }
 
 
-# With no more rows than these, solving takes less than looking for what can be left out; with integers, for knapsacks,
-# of one row (docs/measurements/speed.md).
 AT_ONCE = {"presolve": "off"}
-_FEW_ROWS = 300
 # HiGHS compares columns with the same entries pair by pair: seconds for 10,000 private numbers in one declared range.
 CONTINUOUS = {"presolve_rule_off": 1 << 13}
 # Steps of the simplex method after which another solver is asked: these and one for four rows and columns, and fewer
@@ -161,7 +157,9 @@ def _highs_has(name: str) -> bool:
 
 
 def _by_highs(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Answer:
-    few = program.R.shape[0] <= (_FEW_ROWS if program.continuous else 1)
+    # Small programs: presolve costs more than it saves; with integers that holds for knapsacks, which have
+    # one row (docs/measurements/speed.md).
+    few = program.R.shape[0] <= (300 if program.continuous else 1)
     at_once = AT_ONCE if few and options.keys() <= {_STEPS_LIMIT} else {}
     if at_once and program.continuous and (near := from_bounds(program.R)):
         highs, status = _run_highs(program, {**at_once, **near})
@@ -262,7 +260,7 @@ def _triangles(program: ArrayProgram) -> sp.csr_array:
 
 def _triangle(side: int) -> sp.csr_array:
     j, i = np.tril_indices(side)  # the lower triangle row by row is the upper one column by column
-    weight = np.where(i == j, 0.5, _ROOT / 2)
+    weight = np.where(i == j, 0.5, math.sqrt(0.5))
     number = np.arange(i.size)
     entries = np.r_[weight, weight], (np.r_[number, number], np.r_[i + side * j, j + side * i])
     return sp.csr_array(entries, shape=(i.size, side * side))

@@ -22,9 +22,6 @@ from dpmodel.marks.dataset.reading import Categories, Kind, Numbers, Reading, in
 from dpmodel.marks.domain import Domain
 from dpmodel.marks.records import Neighbors
 
-# A grid of 2^20 steps on the larger side of zero: sums of up to 2^33 rows are integers below 2^53.
-_BITS = 20
-
 
 @dataclass(frozen=True)
 class Grid:
@@ -40,7 +37,8 @@ class Grid:
     def of(low: float, high: float, *, integers: bool) -> Grid:
         """The grid of values in [low, high]; the ends are rounded outwards."""
         largest = max(abs(low), abs(high))
-        step = math.ldexp(1.0, math.frexp(largest)[1] - _BITS)
+        # A grid of 2^20 steps on the larger side of zero: sums of up to 2^33 rows are integers below 2^53.
+        step = math.ldexp(1.0, math.frexp(largest)[1] - 20)
         step = max(step, 1.0) if integers else step
         return Grid(step, math.floor(low / step), math.ceil(high / step), integers)
 
