@@ -314,9 +314,9 @@ class SufficientStatistics(PureToo):
 
     Source
         Vu and Slavkovic 2009; Dwork, Talwar, Thakurta and Zhang 2014; Wang, Revisiting differentially private
-        linear regression (UAI 2018), whose adaptive ridge is replaced by ``rule.py``.
+        linear regression (UAI 2018), whose adaptive ridge is replaced by ``moments.shrunk``.
     Privacy
-        One release of one vector, ``(G, alpha g, beta t, gamma h)`` of ``layout.py``, with Gaussian noise of standard
+        One release of one vector, ``(G, alpha g, beta t, gamma h)`` of ``moments``, with Gaussian noise of standard
         deviation ``D_2 / mu`` (mu-GDP with the largest mu that is (epsilon, delta)-DP, Balle and Wang 2018) or Laplace
         noise of scale ``D_1 / epsilon``. ``D`` is the exact largest move of the joint vector by one record over the
         ball (proof in ``sensitivity_l2``; ``sensitivity_l1`` bounds it), with the largest weight and an allowance for

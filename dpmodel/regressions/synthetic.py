@@ -74,22 +74,6 @@ def each_population(model: PrivateRegression) -> tuple[Populations, ...]:
     grid = np.concatenate([half, -half])  # odd moments vanish
     found: list[Populations] = []
 
-    def add(truth: Floats, own: Floats, common: Floats, plane: Floats, coins: Floats, noise: float) -> None:
-        found.append(
-            (Populations if scores == 1 else ClassPopulations)(
-                model=model,
-                mean=mean[None],
-                variance=own[None],
-                common=common[None],
-                truth=truth[None],
-                grid=plane,
-                coins=coins[None],
-                noise=np.array([noise]),
-                tied=np.array([tied]),
-                room=np.array([room]),
-            )
-        )
-
     # Columns of short rows exclude each other; uniform ones have a third of their largest square on average.
     short = length(model.row.magnitudes[~model.row.constant]) > math.sqrt(3) * model.row.l2 * (1 + 1e-9)
     for decay, share, tied in ((0.0, _LITTLE, False), (1.0, _MUCH, False), (1.0, _MUCH, True)):
@@ -106,12 +90,15 @@ def each_population(model: PrivateRegression) -> tuple[Populations, ...]:
                 own[chosen] *= 1 - _TIED
             if scores > 1:
                 directions = generator.standard_normal((scores, chosen.size))
-                truth = class_truths(model, mean, own, common, chosen, directions)
-                add(truth, own, common, grid[:, : 2 * scores], grid[:, 0], 0.0)
-                continue
-            truth = _truth(model, mean, own, common, chosen, order, _LEVELS[len(found)])
-            signal = math.sqrt(float(own @ truth**2) + float(common @ truth) ** 2)
-            add(truth, own, common, grid[:, :2], grid[:, 2], share * signal)
+                truth, noise = class_truths(model, mean, own, common, chosen, directions), 0.0
+                plane, coins = grid[:, : 2 * scores], grid[:, 0]
+            else:
+                truth = _truth(model, mean, own, common, chosen, order, _LEVELS[len(found)])
+                noise = share * math.sqrt(float(own @ truth**2) + float(common @ truth) ** 2)
+                plane, coins = grid[:, :2], grid[:, 2]
+            each = {"mean": mean, "variance": own, "common": common, "truth": truth, "coins": coins, "noise": noise}
+            arrays = {name: np.asarray(value)[None] for name, value in (each | {"tied": tied, "room": room}).items()}
+            found.append((Populations if scores == 1 else ClassPopulations)(model=model, grid=plane, **arrays))
     return tuple(found)
 
 

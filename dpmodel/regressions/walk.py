@@ -141,20 +141,15 @@ def excess_bound(model: PrivateRegression, steps: Steps, scale: float, candidate
 
 def plain_bound(model: PrivateRegression, steps: Steps) -> float:
     """The bound of ``excess_bound`` without noise."""
-    gamma = curvature(model)
-    gap, out = start_gap(model), 0.0
+    gamma, start, out = curvature(model), public_point(model), 0.0
+    derivative = model.penalty.derivative(start)
+    public = float(np.abs(derivative).max(initial=0.0)) * model.domain.diameter(1.0) if derivative.any() else 0.0
+    # What the starting point lacks, at most: <grad f(w_0), w_0 - w> over the set.
+    gap = model.weight * bounds_on_derivatives(model, math.inf).bound(start) * row_diameter(model) + public
     for size, share in zip(steps.sizes, steps.shares, strict=True):
         gap = (1 - size) * gap + size * size * gamma / 2
         out += share * gap
     return out
-
-
-def start_gap(model: PrivateRegression) -> float:
-    """Upper bound on what the starting point lacks: ``<grad f(w_0), w_0 - w>`` over the set."""
-    start = public_point(model)
-    derivative = model.penalty.derivative(start)
-    public = float(np.abs(derivative).max(initial=0.0)) * model.domain.diameter(1.0) if derivative.any() else 0.0
-    return model.weight * bounds_on_derivatives(model, math.inf).bound(start) * row_diameter(model) + public
 
 
 # -------------------------------------------------------------------------------- simulated walks
