@@ -171,4 +171,3 @@ def test_pure_privacy_is_refused_with_the_reason():
     verdict = STABLE_SPAN.eligible(model_of(np.zeros((1, 2), dtype=int)), Options(1.0, 0.0))
     assert not verdict.eligible and "delta" in verdict.reason
     assert not STABLE_SPAN.eligible(model_of(np.zeros((1, 2), dtype=int)), Options(1e-14, 1e-6)).eligible
-    assert not STABLE_SPAN.eligible("vectors", Options(1.0, 1e-6)).eligible
