@@ -112,25 +112,22 @@ def _first(reader: Monomials, column: Integers) -> Integers:
 
 def _connected(found: Objective, width: int) -> Integers:
     """(width,) equal numbers for w that one entry of a loss uses, or one product of features."""
-    reader, size = found.reader, 0
-    row, column = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    reader, used, edges = found.reader, set[int](), [np.zeros(0, dtype=np.int64)]
     for each in found.found:
-        for rows in each.parts:
-            w = _first(reader, rows.coo()[1])
-            alone = np.arange(w.size) if each.linear else rows.coo()[0]  # a sum of one function of each
-            row.append(size + alone[w > 0])
-            column.append(w[w > 0])
-            size += max(w.size, rows.size)
-    used = set(np.concatenate(column).tolist())
+        row, column, _ = (np.concatenate(part) for part in zip(*(rows.coo() for rows in each.parts), strict=True))
+        order = np.argsort(row, kind="stable")
+        row, w = row[order], _first(reader, column[order])
+        row, w = row[w > 0], w[w > 0]
+        used.update(np.unique(w).tolist())
+        if not each.linear:  # a sum of one function of each
+            both = row[1:] == row[:-1]
+            edges.append(np.unique(w[:-1][both] * width + w[1:][both]))
     for first, owner in zip(reader.firsts.tolist(), reader.owners, strict=True):
         if isinstance(owner, Product) and first in used:
-            inner = np.append(_first(reader, reader.read(owner.expression).coo()[1]), first)
-            row.append(np.full(inner.size, size))
-            column.append(inner)
-            size += 1
-    edges = pattern(np.concatenate(row), np.concatenate(column), (size, width))
-    _, label = connected_components(sp.block_array([[None, edges], [edges.T, None]]), directed=False)
-    return np.asarray(label[size:], dtype=np.int64)
+            edges.append(first * width + _first(reader, reader.read(owner.expression).coo()[1]))
+    one, other = np.divmod(np.concatenate(edges), width)
+    _, label = connected_components(pattern(one, other, (width, width)), directed=False)
+    return np.asarray(label, dtype=np.int64)
 
 
 def _by_columns(variable: cp.Variable, label: Integers, outputs: list[int]) -> bool:
@@ -186,7 +183,8 @@ def _losses(found: Objective, label: Integers, outputs: list[int]) -> list[list[
         where = np.full(each.size, outputs[0])
         where[row[w > 0]] = label[w[w > 0]]
         mine = np.where(w > 0, label[w], -1) if each.linear else where[row]
-        home.update({b: o for b, o in set(zip(block.tolist(), mine.tolist(), strict=True)) if o >= 0})
+        size, held = int(label.max()) + 1, mine >= 0
+        home.update(divmod(code, size) for code in np.unique(block[held] * size + mine[held]).tolist())
         parts.append((each, where, mine, block))
     out: list[list[Entries]] = [[] for _ in outputs]
     for each, where, mine, block in parts:

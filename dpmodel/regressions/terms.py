@@ -399,7 +399,8 @@ def _take_records(out: Objective) -> None:
         if (free := np.flatnonzero(record < 0)).size:
             _penalty(each, free, out)
         if (mine := np.flatnonzero(record >= 0)).size:
-            out.found.append(replace(each, record=record).of(mine))
+            each = replace(each, record=record)
+            out.found.append(each if not free.size else each.of(mine))
 
 
 def _by_record(out: Objective) -> list[Term]:
