@@ -274,7 +274,10 @@ class AffineReader:
             if isinstance(arg, cp.Variable):
                 arg.value = np.zeros(arg.shape)
         out: list[tuple[Any, Step]] = [(cp.Constant(copy.value), None)]
-        gradient = copy.grad
+        try:
+            gradient = copy.grad
+        except NotImplementedError:  # real and imaginary parts have none
+            raise NotAffine(type(node).__name__) from None
         for arg, stand_in in zip(node.args, stand_ins, strict=True):
             if stand_in in gradient:
                 derivative = gradient[stand_in]

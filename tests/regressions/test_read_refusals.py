@@ -301,3 +301,12 @@ def test_complex_constants_are_refused_in_words(where: str) -> None:
     problem = Problem(cp.Minimize(cp.sum_squares(X @ w - y) + penalty), [cp.norm1(w) <= 1, *constraints])
     with pytest.raises(UnsupportedModelError, match="a complex constant"):
         problem.plan(1.0, 1e-6)
+
+
+def test_imaginary_parts_are_refused_in_words() -> None:
+    """CVXPY has no gradient for them: the reader ended in its bare NotImplementedError."""
+    X = Private(shape=(30, 3), name="X", unit="row", bounds=[-1, 1])
+    w = cp.Variable(3)
+    problem = Problem(cp.Minimize(cp.sum_squares(X @ w - np.ones(30)) + cp.sum_squares(cp.imag(w))))
+    with pytest.raises(UnsupportedModelError, match="imag"):
+        problem.plan(1.0, 1e-6)
