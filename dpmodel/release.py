@@ -25,12 +25,12 @@ from dpmodel._types import Labels
 from dpmodel.compile.names import names_of
 from dpmodel.contract import NOTHING_FOUND, STOPPED, Outcome, Ran, WrongOutcome
 from dpmodel.errors import SpecificationError
+from dpmodel.figures import entry_names, moved_constraints, released_values
 from dpmodel.forecast import Forecast, Violation, says_nothing
 from dpmodel.marks import vault
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
 from dpmodel.numerics.solvers import ANSWERS, SOLVER_ERROR
-from dpmodel.show.figures import entry_names, moved_constraints, released_values
 from dpmodel.text import (
     Misfit,
     TextTable,
@@ -325,7 +325,7 @@ class Release:
         pathlib.Path
             Of the page.
         """
-        from dpmodel.show.figures import report
+        from dpmodel.figures import report
 
         return report(self, file, more)
 

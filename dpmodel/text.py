@@ -1,4 +1,4 @@
-"""Text and HTML tables for people: the bottom of the house, which imports nothing of this package.
+"""Text and HTML tables for people: the bottom of the house, which knows errors and types of arrays alone.
 
 Every cell is data. Square brackets are not read as rich markup, control characters are dropped (a label
 could otherwise carry terminal escapes), and HTML is escaped.

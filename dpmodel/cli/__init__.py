@@ -91,7 +91,7 @@ def _taxonomy(chosen: argparse.Namespace) -> None:
 
 
 def _reconstruct(chosen: argparse.Namespace) -> None:
-    from dpmodel.show.figures import require_matplotlib
+    from dpmodel.figures import require_matplotlib
     from dpmodel.teach import gadgets
 
     if chosen.figure:

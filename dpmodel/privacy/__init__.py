@@ -1,7 +1,7 @@
 """Privacy: the only home of randomness and budget.
 
 `distributions` describe, `noise` draws, `selection` picks, `conversions` and `accounting` count, `ledger` and `budget`
-refuse. This room knows no other room of the package.
+refuse. Of the package it knows errors, tables and figures alone.
 
 What is private by default is drawn in two files, to be read in this order: `sampling` (digits of uniform numbers,
 integers, selection), `noise` (real numbers, and what is refused).

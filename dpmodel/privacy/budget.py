@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dpmodel.errors import BudgetExceededError, SpecificationError
+from dpmodel.figures import charges
 from dpmodel.privacy._checks import fraction, non_negative
 from dpmodel.privacy.conversions import PrivacyLoss, validate_privacy
 from dpmodel.privacy.ledger import Charge, Ledger, MemoryLedger, SQLiteLedger, total
-from dpmodel.show.figures import charges
 from dpmodel.text import TextTable, number, wrapped
 
 # Ten charges of 0.1 add up to 1.0000000000000002 in some orders. A relative 1e-12 forgives that; it is

@@ -17,12 +17,12 @@ from dpmodel._types import Integers
 from dpmodel.compile.affine_map import AffineMap, LinearMap, ThetaBlock, coordinates_of, group_ids, most_items
 from dpmodel.compile.footprint import Blocks, Footprint, Sensitivity, record_blocks
 from dpmodel.errors import SpecificationError
+from dpmodel.figures import Square, taxonomy_grid
 from dpmodel.marks.records import listed, record_words
 from dpmodel.programs.taxonomy import Level, Part, TaxonomyCell, squares
 from dpmodel.programs.taxonomy import cell as taxonomy_cell
 from dpmodel.programs.theorems import LowerBound, lower_bound
 from dpmodel.programs.words import cells_latex
-from dpmodel.show.figures import Square, taxonomy_grid
 from dpmodel.text import TextTable, number, plain, printable, read, revived, screenful, wrapped
 
 # Texts name no more parameters than this at once, and tables show no more rows of one kind.

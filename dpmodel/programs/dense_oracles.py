@@ -1,6 +1,6 @@
 """Private linear minimisation over a public polyhedron: choosing a vertex, or noise on the cost and an exact solve.
 
-The cost is ``u = G'y``, an average of private rows with weights y from a 1/s-dense projection (``measure.py``).
+The cost is ``u = G'y``, an average of private rows with weights y from a 1/s-dense projection (``dense_weights.py``).
 One record moves u by at most ``share`` times the difference of two rows (proof: ``dense_weights.py``),
 ``share = min(r / s, 1)``. Oracles state their error for ``share = 1``; it is proportional to it.
 

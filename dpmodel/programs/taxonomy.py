@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from dpmodel.errors import SpecificationError
-from dpmodel.show.figures import Square, taxonomy_grid
+from dpmodel.figures import Square, taxonomy_grid
 from dpmodel.text import TextTable
 
 Part = Literal["objective", "scalar", "row", "column", "matrix"]

@@ -141,7 +141,7 @@ class PrivateRegression(AnyRegression):
     ``offset_range`` : least and largest o_i.
     ``private`` : the parameters rows are read from. ``public`` : the public constraints and penalty as CVXPY wrote
     them, for post-processing (None in tests that have no CVXPY model). A clip asked for is in
-    ``loss.clip``. Everything but ``read_rows`` is public.
+    ``loss.clip``. Everything but ``read``, ``read_table`` and ``read_rows`` is public.
     """
 
     loss: Loss

@@ -12,6 +12,7 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.contract import Candidate, Options
 from dpmodel.errors import SpecificationError
+from dpmodel.figures import COLOURS, canvas, require_matplotlib
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.programs.feasibility import treat
 from dpmodel.programs.model import Program
@@ -19,7 +20,6 @@ from dpmodel.programs.noise_design import Kind, design
 from dpmodel.programs.noise_once import GAUSSIAN_ONCE, LAPLACE_ONCE
 from dpmodel.programs.public import declared_range, middle_cost
 from dpmodel.release import Release, named_constraints
-from dpmodel.show.figures import COLOURS, canvas, require_matplotlib
 from dpmodel.text import number
 
 _GRID = 300  # points on each side, for bands

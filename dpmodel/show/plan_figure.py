@@ -10,8 +10,8 @@ import numpy as np
 
 from dpmodel.contract import Candidate
 from dpmodel.errors import SpecificationError
+from dpmodel.figures import Line, Panel, error_against, require_matplotlib
 from dpmodel.forecast import Forecast
-from dpmodel.show.figures import Line, Panel, error_against, require_matplotlib
 from dpmodel.solve.plan import Simulated, checked_epsilons
 from dpmodel.text import number
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dpmodel.errors import SpecificationError
+from dpmodel.figures import canvas, require_matplotlib
 from dpmodel.programs.theorems import lower_bound
-from dpmodel.show.figures import canvas, require_matplotlib
 from dpmodel.teach.demonstration import Demonstration, Row
 from dpmodel.text import TextTable, number
 
