@@ -43,7 +43,7 @@ class HingeDescent(Mechanism[PrivateInequalities]):
 
     Source
         Noisy gradient descent (Bassily, Smith and Thakurta 2014) with AdaGrad-norm rates (Streeter and McMahan 2010) on
-        the homogeneous form of KMMST24, section 6; constants proved in ``hinge_bounds``.
+        the homogeneous form of KMMST24, section 6; constants proved beside ``plan_hinge``.
     Privacy
         Private values enter through the D sums ``sum of a_i over <a_i, y_t> < tau`` of each step and k = 3 counts at
         the end. Given the released numbers, which fix y_t, whether row i takes part depends on row i alone, and exactly

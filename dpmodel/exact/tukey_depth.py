@@ -80,7 +80,7 @@ class TukeyDepth(Mechanism[PrivatePoints]):
         the chosen depth is at least 1, which is to say the point is in the hull. So 2^d (K - 1) + 1 points taken are
         enough. With sampling, half of beta is for a sample too small, by the exact binomial tail.
     Cost
-        ``tukey_scores.cut_depths``: a sort for d = 1; pairs of outer points for d = 2, sets of d points for d > 2; then
+        ``cut_depths``: a sort for d = 1; pairs of outer points for d = 2, sets of d points for d > 2; then
         a number for each candidate. Time depends on the data, and grows fast where ``expected`` is far too low.
     """
 

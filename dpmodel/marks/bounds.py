@@ -114,7 +114,7 @@ def _tighten(bound: float, *others: float) -> float:
     return least if least < bound * (1 - 1e-12) else bound
 
 
-# ---- The public range of each entry: bounds as declared, in the short form of ``per_entry``
+# ---- The public range of each entry: bounds as declared, one number where all entries have the same
 
 
 Range = tuple[Floats, Floats]

@@ -511,7 +511,7 @@ def solve_released(
     may_give_way: bool = True,
 ) -> Outcome:
     """Solve a released program; if it is infeasible (or no solver has an answer) and ``may_give_way``, let private rows
-    give way as ``give_way`` says. ``unit`` : (m,) public, in what multiples of it; equal for all by default."""
+    give way by the least further amounts (``least_each``), multiples of the public ``unit`` (m,), by default 1."""
     private = model.form.private_rows
     solve = partial(solve_cone_program, solver=options.solver, options=options.solver_options, weights=weights)
     solution = solve(program)

@@ -84,7 +84,7 @@ class NoisyHingeDescent(LeavesRowsOut):
         s is what was asked for; or the least that keeps ``gain * error`` below the violation asked for; or the one that
         minimises ``alpha + width s / k``. Asked for s or the violation, it runs what proves most: the accelerated
         method where the rows are so many that it proves an error below 2 % of the width. Else it runs the settings that
-        do best on synthetic databases (``simulated_settings``), mostly of the plain method set for practice: tight and
+        do best on synthetic databases (``nearly_feasible.py``), mostly of the plain method set for practice: tight and
         met rows are given a say (c in ``forecast.py``), the rate is high and only the last half of the iterates is
         averaged. The statement is always that of the settings that are run, and mostly gives no guarantee then.
     Cost
@@ -311,7 +311,7 @@ def sum_sensitivity(task: Task, order: int) -> float:
 
     Exactly: at most ``per_record`` rows change, each from ``p a`` to ``p' a'`` with a and a' allowed rows (or absent,
     zero); the norm of ``p a - p' a'`` is convex in p and in p', so it is largest at p, p' in {0, 1}, which is what
-    ``PrivateRows.sum_change`` bounds (zero rows included). Rounded: a sum in a fixed order in which a term goes through
+    ``PrivateRows.sum_sensitivity`` bounds (zero rows included). Rounded: a sum in a fixed order in which a term goes through
     at most a additions is off by at most a 2^-53 (1 + o(1)) of the sum of the absolute values of its k terms, at most k
     times a row's norm, in either database; a is k in memory, and far less where sums of blocks are added.
     """

@@ -16,7 +16,7 @@ import dpmodel as dpm
 from dpmodel.contract import Options
 from dpmodel.privacy import subsampled_epsilon, subsampled_multiplier
 from dpmodel.privacy.spend import Spend
-from dpmodel.regressions import descent as subsampled_descent
+from dpmodel.regressions import descent
 from dpmodel.regressions.descent import NoisyDescent, SampledNoise, sampled_gradient
 from dpmodel.regressions.noisy_gradient import Settings, descend, descent_metric
 from dpmodel.regressions.rows import Rows
@@ -50,7 +50,7 @@ def test_neighbours_differ_in_one_vector_and_scales_are_public(name: str, monkey
         def of(self, first: int, count: int) -> np.ndarray:
             return self.coins[first : first + count]
 
-    monkeypatch.setattr(subsampled_descent, "poisson_coins", Coins)
+    monkeypatch.setattr(descent, "poisson_coins", Coins)
     for seed in range(4):
         other = neighbour(name, model, np.random.default_rng(seed))
         first, second = replayed(lambda m, s: mechanism.run(m, OPTIONS, s).x, model, other, seed)

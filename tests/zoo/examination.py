@@ -20,6 +20,7 @@ import numpy as np
 from scipy.stats import binom
 
 import dpmodel as dpm
+from dpmodel.release import Release
 
 from .registry import Case
 
@@ -36,7 +37,7 @@ class Run:
     """One release against the truth. ``loss`` : its true objective minus the optimum (or the reverse when maximising);
     ``violations`` : by how much each private row is violated; ``public`` : the largest relative one of the rest."""
 
-    release: dpm.release.release.Release
+    release: Release
     loss: float
     violations: np.ndarray
     public: float

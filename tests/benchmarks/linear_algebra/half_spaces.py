@@ -38,7 +38,7 @@ from tests.benchmarks.linear_algebra.data import HalfSpace, half_space
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, quartiles, short, spread
 
 SETS = ("mushrooms", "iris", "iris in mm", "breast cancer")
-PEER = Path(__file__).with_name("linear_algebra_peer.py")
+PEER = Path(__file__).with_name("peer.py")
 
 
 def peer(data: HalfSpace, settings: Any) -> dict[float, tuple[float, list[int]]]:

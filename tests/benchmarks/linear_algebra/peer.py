@@ -1,6 +1,6 @@
-"""diffprivlib's LogisticRegression on signed rows, for linear_algebra_half_spaces.py; does not import dpmodel.
+"""diffprivlib's LogisticRegression on signed rows, for half_spaces.py; does not import dpmodel.
 
-    python linear_algebra_peer.py INPUT.npz
+    python peer.py INPUT.npz
 
 INPUT: rows (n, d) of unit norm, labels (n,) of -1 and 1, epsilons, runs. Prints one JSON line per epsilon with the
 rows it puts on the wrong side, by the C with the smallest median (a choice that nobody pays for).

@@ -14,6 +14,7 @@ import sys
 import numpy as np
 
 import dpmodel as dpm
+from dpmodel.released.faces.hierarchy import Hierarchy
 from tests.benchmarks.measuring import Expectations, Table, header, parser
 
 CASES = {
@@ -27,7 +28,7 @@ CASES = {
 }
 
 
-def nested(children: tuple[int, ...]) -> dpm.Hierarchy:
+def nested(children: tuple[int, ...]) -> Hierarchy:
     parents: dict[str, str | None] = {"n": None}
     last = ["n"]
     for k in children:
