@@ -103,7 +103,7 @@ def sensitivity_bounds(
     """Caps of the entries, the norm bounds that say more than the caps, and all norms completed.
 
     ``sensitivity`` : declared ``l1, l2, linf, row_l1``; ``magnitude`` : ``max_l1, max_l2, max_linf``; ``entry_range`` :
-    what entries are clipped to (ranges and caps: one number where all entries have the same). ``absent_is_zero`` : a record's unit may
+    what entries are clipped to (a number where all have the same). ``absent_is_zero`` : a record's unit may
     be missing, nothing else happens to it, and its change is its size; otherwise one value is replaced by another.
     """
     lower, upper = entry_range

@@ -311,9 +311,9 @@ def sum_sensitivity(task: Task, order: int) -> float:
 
     Exactly: at most ``per_record`` rows change, each from ``p a`` to ``p' a'`` with a and a' allowed rows (or absent,
     zero); the norm of ``p a - p' a'`` is convex in p and in p', so it is largest at p, p' in {0, 1}, which is what
-    ``PrivateRows.sum_sensitivity`` bounds (zero rows included). Rounded: a sum in a fixed order in which a term goes through
-    at most a additions is off by at most a 2^-53 (1 + o(1)) of the sum of the absolute values of its k terms, at most k
-    times a row's norm, in either database; a is k in memory, and far less where sums of blocks are added.
+    ``PrivateRows.sum_sensitivity`` bounds (zero rows included). Rounded: a sum in a fixed order in which a term goes
+    through at most a additions is off by at most a 2^-53 (1 + o(1)) of the sum of the absolute values of its k terms,
+    at most k times a row's norm, in either database; a is k in memory, and far less where sums of blocks are added.
     """
     rows = private_rows(task.model)
     exact, one = rows.sum_sensitivity(order), rows.norm1 if order == 1 else rows.norm2
