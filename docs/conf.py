@@ -43,7 +43,10 @@ autodoc_typehints_format = "short"
 _OTHERS = r"(collections|cvxpy|fractions|numpy|os|pathlib|scipy|sklearn)\..*"
 _ALIASES = "Averaging|Code|FloatArray|Floats|Fraction|Neighbors|Order"
 # Types in the signatures of results, which nobody makes by hand.
-_INSIDE = r"(.*\.)?(Ball|Basis|Limits|M|Postprocessing|PrivacyLoss|Schedule|Setting|Tables|Tree|_Solved|tuple\[str)"
+_INSIDE = (
+    r"(.*\.)?(Ball|Basis|Constants|Forecaster|Limits|M|Postprocessing|PrivacyLoss|Schedule|Setting|System|Tables|Tree|"
+    r"_Solved|tuple\[str)"
+)
 nitpick_ignore_regex = [("py:.*", f"{_OTHERS}|{_ALIASES}|{_INSIDE}")]
 
 html_theme = "furo"

@@ -404,15 +404,15 @@ class NoisyMultiplicativeWeights(Game):
         Gaussian noise on rows, its mean regret, exact sensitivities and zCDP.
     Privacy
         At step t, given the released x_t, two releases read private values.
-        1. The selection. Row i's score is ``a_i'x_t - b_i``. One record moves scores apart by at most R(x_t): for few
-           coefficients from the footprint of the scores at x_t (``score_range``); else
-           ``min(row_l1 ||x||_inf, linf ||x||_1, row_l2 ||x||_2)``, twice if a record reaches several rows, plus the
-           same for b. If rows may be absent a score can also jump between 0 and the residual's public bounds.
-           Exponential mechanism of scale R(x_t) / epsilon_t.
-        2. The named row's private entries, whose change by one record has 2-norm at most
-           ``D = min(l2, sqrt(row_l1 linf))`` (and 1-norm ``row_l1``); if rows may be absent, at most the norm of a row.
-           Gaussian noise of standard deviation sigma costs ``D^2 / (2 sigma^2)``; in a pure budget Laplace noise of
-           scale row_l1 / epsilon'. Nothing is released when "no row" is named: that is known from 1.
+        (1) The selection. Row i's score is ``a_i'x_t - b_i``. One record moves scores apart by at most R(x_t): for few
+        coefficients from the footprint of the scores at x_t (``score_range``); else ``min(row_l1 ||x||_inf, linf
+        ||x||_1, row_l2 ||x||_2)``, twice if a record reaches several rows, plus the same for b. If rows may be absent a
+        score can also jump between 0 and the residual's public bounds. Exponential mechanism of scale R(x_t) /
+        epsilon_t.
+        (2) The named row's private entries, whose change by one record has 2-norm at most ``D = min(l2, sqrt(row_l1
+        linf))`` (and 1-norm ``row_l1``); if rows may be absent, at most the norm of a row. Gaussian noise of standard
+        deviation sigma costs ``D^2 / (2 sigma^2)``; in a pure budget Laplace noise of scale row_l1 / epsilon'. Nothing
+        is released when "no row" is named: that is known from (1).
         The costs of T steps add up to the budget; T, the split and the rate come from public facts. Rounding of sums
         enlarges all.
     Utility
