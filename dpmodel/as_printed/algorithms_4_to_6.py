@@ -30,7 +30,7 @@ from dpmodel.programs.weights_rows import GameRows, game_rows
 
 
 class _AsPrinted(Game):
-    """A game whose steps follow from one equation in their number."""
+    """A game with the printed number of steps, the root of one equation."""
 
     own_composition = True
 
@@ -57,12 +57,12 @@ class _AsPrinted(Game):
     def _printed(
         self, rows: GameRows, form: SimplexForm, polytope: Polyhedron, epsilon: float, delta: float, beta: float
     ) -> tuple[Steps, float] | None:
-        """The plan and alpha, in the units of the rows; None for too many steps."""
+        """The plan, and alpha in the units of the rows; None for too many steps."""
         raise NotImplementedError
 
 
-def _longest_game(gap: Callable[[float], float]) -> float | None:
-    """Real T >= 1 where the increasing ``gap`` vanishes (1 when it is positive there); None beyond the most steps."""
+def _steps_at_balance(gap: Callable[[float], float]) -> float | None:
+    """The T >= 1 at which the increasing ``gap`` vanishes (1 if it does so below 1); None beyond ``MOST_STEPS``."""
     if gap(MOST_STEPS) < 0:
         return None
     return 1.0 if gap(1.0) >= 0 else math.exp(float(brentq(lambda t: gap(math.exp(t)), 0.0, math.log(MOST_STEPS))))
@@ -76,9 +76,9 @@ class Algorithm4(_AsPrinted, ScalarMultiplicativeWeights):
         HRRU14, Algorithm 4 and Theorem 22: ``T = 9 rho^2 ln d / alpha^2``, rate ``sqrt(ln d / T)`` and
         ``epsilon' = epsilon / sqrt(8 T ln(1/delta))``.
     Privacy
-        What is read is that of ``multiplicative-weights``. Every selection has scale ``2 linf / epsilon'``, so it is
-        epsilon'-DP, and T of them are (epsilon, delta)-DP by the exact composition of T pure steps; should the printed
-        epsilon' be too large for that, the largest valid one is taken.
+        It reads what ``multiplicative-weights`` reads. Every selection has scale ``2 linf / epsilon'``, so it is
+        epsilon'-DP, and T of them are (epsilon, delta)-DP by the exact composition of T pure steps. Where the printed
+        epsilon' is too large for that, a smaller one is taken (``valid_step``).
     Utility
         With probability 1 - beta the alpha that solves
         ``alpha = 6 Delta sqrt(8 T ln(1/delta)) ln(m T / beta) / epsilon``.
@@ -99,7 +99,7 @@ class Algorithm4(_AsPrinted, ScalarMultiplicativeWeights):
     def _printed(
         self, rows: GameRows, form: SimplexForm, polytope: Polyhedron, epsilon: float, delta: float, beta: float
     ) -> tuple[Steps, float] | None:
-        """The plan and alpha of Theorem 22's proof."""
+        """As in Theorem 22's proof."""
         pulled = form.pull_rows(rows.rest)
         rho = form.total * float(abs(pulled).max()) if pulled.nnz else 0.0
         size = math.log(max(form.columns, 2))
@@ -114,12 +114,12 @@ class Algorithm4(_AsPrinted, ScalarMultiplicativeWeights):
             return rho * math.sqrt(size / T)
 
         # alpha / 3 = regret = oracle.
-        T = _longest_game(lambda T: oracle(T, printed(T)) - regret(T))
+        T = _steps_at_balance(lambda T: oracle(T, printed(T)) - regret(T))
         if T is None:
             return None
         count = math.ceil(T)
         each = valid_step(printed(count), count, epsilon, delta)
-        # Rounding T up leaves the sum of 2 alpha / 3 and alpha / 3 all but unchanged; the larger is stated.
+        # Rounding T up hardly changes the sum of 2 alpha / 3 (regret) and alpha / 3 (oracle); the larger is stated.
         error = max(3 * regret(T), 2 * regret(count) + oracle(count, each))
         return Steps(form, count, math.sqrt(size / count) / max(rho, 1e-300), each), error
 
@@ -134,9 +134,10 @@ class Algorithm5(_AsPrinted, NoisyMultiplicativeWeights):
     Source
         HRRU14, Algorithm 5, Theorems 25 and 28, with 24 for the constant 12 and ln(m/gamma).
     Privacy
-        What is read is that of ``noisy-multiplicative-weights``. Selections have scale ``2 Delta |x| / epsilon'``, and
-        each entry of a named row gets Laplace noise of scale ``Delta / epsilon'``: 1 + d pure releases a step,
-        composed exactly; a smaller epsilon' is taken should the printed one be too large.
+        It reads what ``noisy-multiplicative-weights`` reads. Selections have scale ``2 Delta |x| / epsilon'``, and each
+        private entry of the row drawn gets Laplace noise of scale ``Delta / epsilon'``: at most 1 + k pure releases a
+        step, k the most private entries of a row, composed exactly. Where epsilon' is too large, a smaller one is
+        taken.
     Utility
         The alpha that solves ``12 (Delta / epsilon') ln(2 d T m / beta) = alpha`` with ``T = 144 ln d / alpha^2``, in
         rows scaled to entries in [-1, 1] and points of 1-norm 1.
@@ -159,8 +160,8 @@ class Algorithm5(_AsPrinted, NoisyMultiplicativeWeights):
         return super().suits(model, options)
 
     # ------------------------------------------------------------------ what differs in Algorithm 6
-    def _moved(self, rows: GameRows) -> float:
-        """Delta."""
+    def _delta(self, rows: GameRows) -> float:
+        """Delta: how far one record moves an entry."""
         return rows.linf
 
     def _score_sensitivity(self, rows: GameRows, l1: float, linf: float) -> float:
@@ -168,52 +169,52 @@ class Algorithm5(_AsPrinted, NoisyMultiplicativeWeights):
         return rows.linf * l1
 
     def _releases(self, rows: GameRows, columns: int) -> tuple[int, int]:
-        """Pure releases with noise in a step: as the printed epsilon' counts them, and as they are."""
+        """Noisy numbers of a step: as many as the printed epsilon' counts, and the most that there are."""
         return columns, rows.row_entries
 
     # ------------------------------------------------------------------ the printed constants
     def pure(self, task: Task) -> bool:
         return True
 
-    def _reach(self, rows: GameRows, l1: float, linf: float) -> float:
+    def _score_range(self, rows: GameRows, l1: float, linf: float) -> float:
         return 2 * self._score_sensitivity(rows, l1, linf) + rows.rounding(l1, linf)
 
     def range_of(self, rows: GameRows, polytope: Polyhedron) -> float:
-        return self._reach(rows, polytope.l1, polytope.linf)
+        return self._score_range(rows, polytope.l1, polytope.linf)
 
     def range_at(self, rows: GameRows, task: Task, plan: Steps, x: Floats) -> float:
         l1, _, linf = rows.norms(x)
-        return max(self.range_of(rows, task.polytope), self._reach(rows, l1, linf))
+        return max(self.range_of(rows, task.polytope), self._score_range(rows, l1, linf))
 
     def _printed(
         self, rows: GameRows, form: SimplexForm, polytope: Polyhedron, epsilon: float, delta: float, beta: float
     ) -> tuple[Steps, float] | None:
-        d, m, moved = form.columns, rows.candidates, self._moved(rows)
+        d, m, change = form.columns, rows.candidates, self._delta(rows)
         size = math.log(max(d, 2))
         rho = max(form.total * float(np.abs(form.factor).max()) * rows.rows.norminf, 1e-300)
-        per_step, noised = self._releases(rows, d)
+        counted, noised = self._releases(rows, d)
 
         def printed(T: float) -> float:
-            return epsilon / (4 * math.sqrt(per_step * T * math.log(1 / delta)))
+            return epsilon / (4 * math.sqrt(counted * T * math.log(1 / delta)))
 
         def oracle(T: float, each: float) -> float:
             return self.range_of(rows, polytope) / each * math.log(2 * d * T * m / beta)
 
         def noise(T: float, each: float) -> float:
             """Largest effect of the noise on a row's product with a difference of two points."""
-            return form.step_limit * 2 * moved / each * math.log(2 * d * T / beta)
+            return form.step_limit * 2 * change / each * math.log(2 * d * T / beta)
 
         def alpha(T: float) -> float:
             return 12 * rho * math.sqrt(size / T)
 
-        T = _longest_game(lambda T: max(oracle(T, printed(T)), noise(T, printed(T))) - alpha(T) / 6)
+        T = _steps_at_balance(lambda T: max(oracle(T, printed(T)), noise(T, printed(T))) - alpha(T) / 6)
         if T is None:
             return None
         count = math.ceil(T)
         each = valid_step(printed(count), (1 + noised) * count, epsilon, delta)
         error = max(alpha(T), alpha(count) / 3 + noise(count, each) + oracle(count, each))
-        # Their losses are half of the noisy row over rho.
-        return Steps(form, count, math.sqrt(size / count) / (2 * rho), each, moved / each), error
+        # The losses are half of the noisy row over rho.
+        return Steps(form, count, math.sqrt(size / count) / (2 * rho), each, change / each), error
 
 
 ALGORITHM_5 = Algorithm5()
@@ -227,8 +228,8 @@ class Algorithm6(Algorithm5):
         HRRU14, Algorithm 6, Theorems 31 and 32, with 24 for the constant 12, ln(m/gamma), and the 1-norm in
         Definition 29.
     Privacy
-        As ``algorithm-5``, but Laplace noise of scale ``Delta / epsilon'`` on a named row hides the change of the whole
-        row: two pure releases a step.
+        As ``algorithm-5``, but Laplace noise of scale ``Delta / epsilon'`` on the row drawn hides the change of all its
+        entries: two pure releases a step.
     Utility
         As ``algorithm-5``, with this Delta.
     Cost
@@ -239,7 +240,7 @@ class Algorithm6(Algorithm5):
     name = "algorithm-6"
     source = "HRRU14, Algorithm 6 and Theorem 32, constants corrected"
 
-    def _moved(self, rows: GameRows) -> float:
+    def _delta(self, rows: GameRows) -> float:
         return rows.row_l1
 
     def _score_sensitivity(self, rows: GameRows, l1: float, linf: float) -> float:

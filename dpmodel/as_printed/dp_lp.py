@@ -1,4 +1,4 @@
-"""KMMST24's Algorithm 5 as printed: its constants as exact rationals, what they ask for, and why nothing is run."""
+"""KMMST24's Algorithm 5 as printed: what its constants take, and why nothing is run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from dpmodel.text import number
 
 @dataclass(frozen=True)
 class Printed:
-    """``eta`` : perturbation of Lemma 7. ``roundness`` : eta / (d U), margin of the perturbed system.
+    """The printed constants: perturbation and margin as exact rationals.
 
-    ``rescalings`` : T of Theorem 1. ``missed`` : Gamma of Theorem 1. Both with every hidden constant set to 1, so lower
-    ends of what the theorem says.
+    ``eta`` : perturbation of Lemma 7. ``roundness`` : eta / (d U), margin of the perturbed system. ``rescalings`` and
+    ``missed`` : T and Gamma of Theorem 1 with every hidden constant set to 1.
     """
 
     eta: Fraction
@@ -31,10 +31,10 @@ class Printed:
 
 
 def printed(variables: int, largest: int, epsilon: float, delta: float, beta: float) -> Printed:
-    """eta = 1 / (2 (d + 1) ((d + 1) U)^(d + 1)), rho = eta / (d U), T = d ln(1/rho) + ln(1/beta) and
+    """The constants of Lemma 7 and Theorem 1 in the paper's d; ln(d) counts as 1 below d = 3. With L = ln(1/rho):
 
-    Gamma = (d^5 / epsilon) ln(d)^1.5 ln(d L / beta)^2 L^1.5 ln(d L / (beta delta)) sqrt(ln(1/delta)), L = ln(1/rho):
-    Theorem 1 of KMMST24 in the paper's d. ln(d) counts as 1 below d = 3.
+    eta = 1 / (2 (d + 1) ((d + 1) U)^(d + 1)), rho = eta / (d U), T = d L + ln(1/beta),
+    Gamma = (d^5 / epsilon) ln(d)^1.5 ln(d L / beta)^2 L^1.5 ln(d L / (beta delta)) sqrt(ln(1/delta)).
     """
     d, U = variables, max(largest, 1)
     eta = Fraction(1, 2 * (d + 1) * ((d + 1) * U) ** (d + 1))
@@ -46,22 +46,22 @@ def printed(variables: int, largest: int, epsilon: float, delta: float, beta: fl
 
 
 def log_inverse(value: Fraction) -> float:
-    """ln(1/value), also where value underflows doubles."""
+    """ln(1/value), also of values below the range of doubles."""
     return math.log(value.denominator) - math.log(value.numerator)
 
 
 @dataclass(frozen=True)
 class DPLinearProgramAsPrinted(Mechanism[PrivateInequalities]):
-    """DP-LP with the printed perturbation and margin; for study.
+    """DP-LP with the printed perturbation and margin: a yardstick that is never run.
 
     Source
         KMMST24, Algorithm 5 with Lemma 7 and Theorem 1 (``printed``).
     Privacy
-        Nothing is run and nothing is read: the constants rule out every run, and the verdict says by how much.
+        Nothing private is read: the constants rule out every run, and the verdict says by how much.
     Utility
         ``Printed.missed`` rows, hidden constants set to 1.
     Cost
-        ``Printed.rescalings`` of the whole system in each solve.
+        ``Printed.rescalings`` of the system in each solve.
     """
 
     serves: ClassVar[Serves] = Serves(PrivateInequalities, as_printed=True)

@@ -1,7 +1,7 @@
-"""The checks, each with a planted fault that it has to find on the same model.
+"""The checks, each with planted faults that it has to find on the same model.
 
-They go through the public face: a fault anywhere behind it is found as well as one of the mechanism. Nothing here is a
-proof. A neighbour that was not tried may lose more, and what a mechanism does in a rare branch may never be run.
+They go through the public face, so they also find faults outside the mechanism. Nothing here is a
+proof. A neighbour that was not tried may lose more, and a rare branch of a mechanism may never run.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from dpmodel.release import Release
 from dpmodel.solve.registry import by_name
 
 Subject = Data | System
-# A share of the budget, or of a sensitivity, that rounding may add.
+# Rounding may add this share to a budget or a sensitivity.
 _ROUNDING = 1e-6
-# A statement may fail with probability beta; so rarely would an honest one be found to fail more often.
+# Probability with which an honest statement, which may fail with probability beta, is found to fail too often.
 _FALSE_ALARM = 1e-6
 # Relative error of solvers.
 _SOLVER = 2e-5
-# What may differ between two runs that are given the same answers: seconds of steps that read released data alone.
+# Fields that may differ between two runs with the same answers: seconds of steps that read released data alone.
 _CLOCKS = ("timings", "seconds")
 
 
@@ -58,7 +58,7 @@ class NotedBudget(Budget):
 def released(
     subject: Subject, mechanism: Any, epsilon: float, delta: float, source: Any
 ) -> tuple[dict[str, Any], Budget]:
-    """All that leaves, as plain data, and what was charged for it."""
+    """All that is released, as plain data, and the budget that was charged."""
     account = NotedBudget(epsilon, delta, source) if isinstance(source, Transcript) else Budget(epsilon, delta)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -66,7 +66,7 @@ def released(
 
 
 def last(subject: Data) -> Release:
-    """What was released last."""
+    """The last release of the problem."""
     release = subject.problem.release
     assert release is not None
     return release
@@ -95,23 +95,23 @@ def replay(
     neighbors: int = 8,
     seed: int = 0,
 ) -> Finding:
-    """Run on data, and again on neighbours and on other data with the same answers of the noise.
+    """Run on data, and again on neighbours and on other data with the same noisy answers.
 
-    Everything released has to be the same, as every step may depend on answers alone; the scale of each draw is the
-    same; the budget is charged once, before the first draw; and what all draws lose together, computed from the exact
-    values of both runs, is at most what was charged.
+    Everything released has to be the same, as steps may depend on these answers alone. Each draw has to have the same
+    scale. The budget has to be charged once, before the first draw. And all draws together, computed from the exact
+    values of both runs, may lose at most what was charged.
 
     Parameters
     ----------
     model : a function of ``private``, or a ``System``. mechanism : as ``solve`` takes it.
     neighbors : pairs of neighbours to try.
 
-    ``Serves.adds_up`` says whether losses are held against the charge, ``Serves.by_stability`` whether other data are
+    ``Serves.adds_up`` says whether losses are compared with the charge, ``Serves.by_stability`` that no other data are
     tried. Of what ``mechanism="auto"`` chooses both are.
     """
     subject, rng = opened(model), public_generator(seed)
     serves = serves_of(subject, mechanism)
-    one_by_one = serves is None or serves.adds_up
+    adds_up = serves is None or serves.adds_up
     other_data = serves is None or not serves.by_stability
     faults: list[str] = []
     most, draws, caught = 0.0, 0, dict.fromkeys((_LEAK, _SCALE), False)
@@ -134,7 +134,7 @@ def replay(
         if all(len(draw.values) == 2 for draw in first.draws):
             most = max(most, first.lost(*account.spent))
             divided = {k: max(share, first.lost(*account.spent, factor=1 / k)) for k, share in divided.items()}
-            caught[_SCALE] = caught[_SCALE] or _finds_the_scale(run, first, base)
+            caught[_SCALE] = caught[_SCALE] or _finds_scale(run, first, base)
         if isinstance(one, System):
             caught[_LEAK] = caught[_LEAK] or bool(_replayed(run, first, base, leak=True))
         elif number == 0:
@@ -146,12 +146,12 @@ def replay(
     if not draws:
         said = "nothing was drawn" if faults else "nothing was drawn, and all data have the same release"
         return Finding("replay", subject.name, f"{tried}: {said}", tuple(dict.fromkeys(faults)))
-    if one_by_one:
+    if adds_up:
         if most > 1 + _ROUNDING:
             faults.append(f"the draws lose {most:.4g} times what was charged")
         least = next((k for k, share in divided.items() if share > 1 + _ROUNDING), None)
         caught[f"the noise divided by {least or _DIVISORS[-1]}"] = least is not None
-    share = f", which lose at most {most:.3g} of the charge" if one_by_one else ""
+    share = f", which lose at most {most:.3g} of the charge" if adds_up else ""
     return Finding(
         "replay", subject.name, f"{tried}; draws: {draws}{share}", tuple(dict.fromkeys(faults)), tuple(caught.items())
     )
@@ -175,7 +175,7 @@ def _charged(source: Transcript, charged: Any, epsilon: float, delta: float) -> 
 
 
 def _replayed(run: Any, first: Transcript, base: dict[str, Any], leak: bool = False) -> list[str]:
-    """What differs in a second run. The values of an earlier second run are forgotten."""
+    """What differs in a second run, whose values replace those of an earlier one."""
     second = first.replay(leak)
     second.forget()
     try:
@@ -187,8 +187,8 @@ def _replayed(run: Any, first: Transcript, base: dict[str, Any], leak: bool = Fa
     return [f"{path} differs, although the noise answered the same" for path in differences(base, again)[:3]]
 
 
-def _finds_the_scale(run: Any, first: Transcript, base: dict[str, Any]) -> bool:
-    """Whether a replay sees that a scale is larger by a millionth of what the data moved."""
+def _finds_scale(run: Any, first: Transcript, base: dict[str, Any]) -> bool:
+    """Whether a replay finds a scale that is too large by a millionth (less where the data moved by less than 1)."""
     moved = [float(np.abs(draw.moved).max(initial=0.0)) for draw in first.draws]
     draw = first.draws[int(np.argmax(moved))]
     scale, *others = draw.arguments
@@ -200,8 +200,8 @@ def _finds_the_scale(run: Any, first: Transcript, base: dict[str, Any]) -> bool:
 
 # ------------------------------------------------------------------ sensitivity
 def sensitivity(model: Any, *, neighbors: int = 64, seed: int = 0) -> Finding:
-    """Move one record of a program as far as its declarations allow, many times, and compare how far the numbers of the
-    standard form move with what the package says: by brute force against the footprint."""
+    """The footprint against brute force: one record of a program is moved as far as its declarations allow, many times,
+    and the numbers of the standard form may move no further than the footprint says."""
     subject, rng = opened(model), public_generator(seed)
     if not isinstance(subject, Data):
         raise SpecificationError("an exact system has no standard form", remedy="audit.replay")
@@ -221,15 +221,15 @@ def sensitivity(model: Any, *, neighbors: int = 64, seed: int = 0) -> Finding:
         if share > 1 + _ROUNDING
     ]
     most = {part: max(share for (each, _), share in shares.items() if each == part) for part, _ in claimed}
-    told = ", ".join(f"{part} by {share:.3g} of what is claimed" for part, share in most.items() if share)
+    moves = ", ".join(f"{part} by {share:.3g} of what is claimed" for part, share in most.items() if share)
     caught = tuple((f"half the sensitivity of {part}", share > 0.5) for part, share in most.items() if share)
     return Finding(
-        "sensitivity", subject.name, f"{neighbors} pairs; {told or 'nothing bounded moves'}", tuple(faults), caught
+        "sensitivity", subject.name, f"{neighbors} pairs; {moves or 'nothing bounded moves'}", tuple(faults), caught
     )
 
 
 def footprint(subject: Data) -> dict[str, dict[str, float]]:
-    """Part of the standard form -> norm -> how far one record moves it at most, as the package says."""
+    """Part of the standard form -> norm -> its sensitivity, as the package computes it."""
     parts = Program.recognise(subject.problem).footprint.parts
     return {
         part: {n: getattr(claim, n) for n in ("l1", "l2", "linf")} for part, claim in parts.items() if claim.linf > 0
@@ -264,11 +264,11 @@ def statement(
     runs: int = 8,
     seed: int = 0,
 ) -> Finding:
-    """Release many times and hold each against the true optimum, which CVXPY finds with the numbers themselves.
+    """Release many times and compare each with the true optimum, which CVXPY finds from the private numbers.
 
-    The objective may lose, and private constraints be violated by, what the statement says, except with probability
-    ``beta`` a run: more failures than an honest statement has with probability 1e-6 are a fault. Losses are held
-    against a proof alone; a forecast speaks of a mean.
+    A run fails if the objective loses more, or private constraints are violated by more, than the statement says. Each
+    may fail with probability ``beta``: more failures than an honest statement has with probability 1e-6 are a fault.
+    Losses are compared with proved bounds alone: forecasts are of means.
     """
     subject = opened(model)
     if not isinstance(subject, Data):
@@ -301,7 +301,7 @@ def statement(
 
 
 def fails(subject: Data, release: Any, optimum: float) -> bool:
-    """Whether the variables of ``release`` are further from the true optimum than its statement says."""
+    """Whether the point of ``release`` loses more, or violates more, than its statement says."""
     truth, accuracy = subject.truth, release.accuracy
     for variable in truth.variables():
         variable.save_value(release.variables[variable.name()])
@@ -325,7 +325,7 @@ def fails(subject: Data, release: Any, optimum: float) -> bool:
 
 # ------------------------------------------------------------------ bound, trace, JSON
 def bound(model: Any, mechanism: Any, epsilon: float = 1.0, delta: float = 1e-6) -> Finding:
-    """What the mechanism says that its error cannot be less than stands below its forecast."""
+    """The mechanism's lower bound on its own error is at most its forecast."""
     subject = opened(model)
     if not isinstance(subject, Data):
         raise SpecificationError("bounds of exact systems are not audited", remedy="audit.replay")
@@ -342,7 +342,7 @@ def bound(model: Any, mechanism: Any, epsilon: float = 1.0, delta: float = 1e-6)
 
 
 def serves_of(subject: Subject, mechanism: Any) -> Serves | None:
-    """What others have to know of the mechanism; None for the one that a plan will choose."""
+    """``Serves`` of a mechanism; None where a plan chooses it, and for a mechanism of exact systems by its name."""
     if not isinstance(mechanism, str):
         serves: Serves = mechanism.serves
         return serves
@@ -352,7 +352,7 @@ def serves_of(subject: Subject, mechanism: Any) -> Serves | None:
 
 
 def bounded(subject: Data, mechanism: Any, epsilon: float, delta: float) -> tuple[float, Forecast]:
-    """(its bound, its forecast as plans hold it against what is known without data)."""
+    """(lower bound, forecast) of the mechanism; the forecast is capped as in plans."""
     planned = subject.problem._model()
     options = subject.problem.plan(epsilon, delta, mechanism=mechanism, **subject.options).options
     chosen: Any = by_name(mechanism, planned.kind) if isinstance(mechanism, str) else mechanism
@@ -363,7 +363,7 @@ def bounded(subject: Data, mechanism: Any, epsilon: float, delta: float) -> tupl
 
 
 def trace(model: Any, mechanism: Any = "auto", epsilon: float = 1.0, delta: float = 1e-6, *, seed: int = 0) -> Finding:
-    """No private number stands in a release, its text, its plan or the error of a run that breaks down."""
+    """No private number stands in a release, its texts, the problem's, or the error of a run that breaks down."""
     subject = opened(model)
     if not isinstance(subject, Data):
         raise SpecificationError("traces of exact systems are not audited", remedy="audit.replay")
@@ -398,7 +398,7 @@ def trace(model: Any, mechanism: Any = "auto", epsilon: float = 1.0, delta: floa
 
 
 def stands_in(secrets: Floats, texts: list[str]) -> int:
-    """How many of the numbers stand in the texts, by six digits or more."""
+    """How many of the numbers stand in the texts, to 6, 8 or 12 digits."""
     joined = "\n".join(texts)
     return sum(any(form in joined for form in _forms(number)) for number in secrets)
 
@@ -413,7 +413,7 @@ def _forms(number: float) -> Iterator[str]:
 def round_trip(
     model: Any, mechanism: Any = "auto", epsilon: float = 1.0, delta: float = 1e-6, *, seed: int = 0
 ) -> Finding:
-    """A release is the same after JSON."""
+    """A release is the same after it is written to JSON and read."""
     subject = opened(model)
     if not isinstance(subject, Data):
         raise SpecificationError("exact systems have their own JSON", remedy="audit.replay")

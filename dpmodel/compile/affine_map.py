@@ -4,12 +4,13 @@ A lowered problem reads: minimise ``c'x + d`` subject to ``b - A x`` in a produc
 every entry of c, d, b and A is an affine function of the parameter vector theta. ``AffineMap`` holds those
 functions as coordinates (row, column, coefficient); nothing in it depends on any parameter's value.
 
-How far one record moves such functions is found unit by unit, without loops (``max_linear``, ``max_squares``). One
+How far one record moves such functions is found for all units at once (``max_linear``, ``max_squares``). One
 record changes a unit of a parameter by d, free within ``|d_j| <= cap_j``, ``||d||_1 <= l1``, ``||d||_2 <= l2`` and, per
 matrix row i, ``||d_i||_1 <= row_l1``. The set is symmetric in the sign of every d_j, so for weights w >= 0 the maximum
 of ``sum w_j d_j`` is the support function of a box cut by balls. Without the 2-norm the constraints are nested sums
 (entry, row, unit), and filling entries in decreasing order of weight is optimal (greedy on a laminar family). With it,
-every multiplier mu >= 0 of the 1-norm gives an upper bound (weak duality); the best mu gives the maximum itself.
+every multiplier mu >= 0 of the 1-norm gives an upper bound (weak duality). Without row sums the best mu gives the
+maximum itself; row sums are left out there, so with both the result is an upper bound.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from dpmodel.numerics.array_program import ConeBlock, ConeKind
 class LinearMap:
     """``height`` linear functions of theta, as coordinates.
 
-    ``row``, ``column`` : (nnz,) integers; ``coefficient`` : (nnz,) floats, without memory of their own where all
-    are the same. Coordinates are unique.
+    ``row``, ``column`` : (nnz,) integers; ``coefficient`` : (nnz,) floats, perhaps one number broadcast. Pairs of
+    row and column are unique.
     """
 
     row: Integers
@@ -50,12 +51,12 @@ class LinearMap:
 
     @cached_property
     def positions(self) -> Integers:
-        """(r,) the rows with a coefficient, increasing; found once, because a map may have millions of coordinates."""
+        """(r,) the rows with a coefficient, increasing; computed once, as a map may have millions of coordinates."""
         if (self.row[1:] > self.row[:-1]).all():
             return self.row
         if (self.row[1:] < self.row[:-1]).any():
             return np.unique(self.row)
-        return self.row[np.diff(self.row, prepend=-1) > 0]  # much faster than ``np.unique`` of what is in order
+        return self.row[np.diff(self.row, prepend=-1) > 0]  # much faster than ``np.unique`` where rows are in order
 
     @property
     def single(self) -> bool:
@@ -73,7 +74,7 @@ class LinearMap:
         return bool(self.nnz) and int(np.bincount(self.column).max()) > 1
 
     def units_of(self, block: ThetaBlock) -> Integers:
-        """(nnz,) the unit of each coefficient's entry of theta, where all of them are in ``block``; found once."""
+        """(nnz,) the unit that owns each coefficient's entry of theta, where all lie in ``block``; computed once."""
         if block.offset not in self.found:
             units = block.parameter.layout.units
             short = units.astype(np.int32) if units.max(initial=0) < 2**31 else units
@@ -83,7 +84,7 @@ class LinearMap:
 
     @cached_property
     def found(self) -> dict[Hashable, Any]:
-        """Public facts of this map that are found once, because it may have millions of coordinates."""
+        """Memory for public facts of this map, which are computed once."""
         return {}
 
     def within(self, block: ThetaBlock) -> bool:
@@ -122,7 +123,7 @@ class LinearMap:
         after = row[1:] > row[:-1]
         if not after.all():
             if not (after | ((row[1:] == row[:-1]) & (column[1:] > column[:-1]))).all():
-                # Mostly a few sorted runs, which this merges; only then by both.
+                # Mostly a few runs sorted by row, which a stable sort merges; by both keys only where needed.
                 order = np.argsort(row, kind="stable")
                 sorted_row = row[order]
                 if ((sorted_row[1:] == sorted_row[:-1]) & (np.diff(column[order]) < 0)).any():
@@ -141,14 +142,14 @@ class LinearMap:
 
 def joined(parts: Sequence[LinearMap]) -> LinearMap:
     """The sum of linear maps of the same height."""
-    some = [part for part in parts if part.nnz]
-    if len(some) <= 1:
-        return some[0] if some else parts[0]
+    nonzero = [part for part in parts if part.nnz]
+    if len(nonzero) <= 1:
+        return nonzero[0] if nonzero else parts[0]
     return LinearMap.of(
-        np.concatenate([part.row for part in some]),
-        np.concatenate([part.column for part in some]),
-        np.concatenate([part.coefficient for part in some]),
-        some[0].height,
+        np.concatenate([part.row for part in nonzero]),
+        np.concatenate([part.column for part in nonzero]),
+        np.concatenate([part.coefficient for part in nonzero]),
+        nonzero[0].height,
     )
 
 
@@ -162,13 +163,13 @@ def private_mask(blocks: Iterable[ThetaBlock], theta_size: int) -> npt.NDArray[n
 
 
 def numbered(values: Integers) -> tuple[Integers, Integers]:
-    """The distinct values, increasing, and for each of ``values`` which one it is: by marks, nothing is sorted."""
+    """The distinct values, increasing, and for each of ``values`` the number of its own; nothing is sorted."""
     if not values.size:
         return values, values
-    there = np.zeros(int(values.max()) + 1, dtype=bool)
-    there[values] = True
-    distinct = np.flatnonzero(there)
-    place = np.empty(there.size, dtype=np.int64)
+    present = np.zeros(int(values.max()) + 1, dtype=bool)
+    present[values] = True
+    distinct = np.flatnonzero(present)
+    place = np.empty(present.size, dtype=np.int64)
     place[distinct] = np.arange(distinct.size)
     return distinct, place[values]
 
@@ -181,8 +182,8 @@ def coordinates_of(position: Integers, rows: int) -> tuple[Integers, Integers]:
 
 
 def by_columns(data: Floats, row: Integers, column: Integers, shape: tuple[int, int]) -> sp.csr_array:
-    """The matrix of entries that come column by column, in order."""
-    if shape[0] < 2**16:  # short integers are sorted by counting, which takes less than two matrices of scipy's
+    """CSR matrix of entries that are given column by column, in order."""
+    if shape[0] < 2**16:  # short integers are sorted by counting, which is faster than by way of CSC
         order = np.argsort(row.astype(np.uint16), kind="stable")
         ends = np.append(0, np.cumsum(np.bincount(row, minlength=shape[0])))
         return sp.csr_array((data[order], column[order], ends), shape=shape)
@@ -217,8 +218,8 @@ class ThetaBlock:
         if any(math.isfinite(parameter.magnitude[key]) for key in ("max_l1", "max_l2")):
             return f"{self.name} is scaled to max_l1 or max_l2"
         ends = np.concatenate(parameter.entry_range)  # bounds and max_linf
-        whole = (ends == np.rint(ends)) | ~np.isfinite(ends)
-        return "" if whole.all() else f"{self.name} has bounds that are not whole"
+        integral = (ends == np.rint(ends)) | ~np.isfinite(ends)
+        return "" if integral.all() else f"{self.name} has bounds that are not whole"
 
 
 @dataclass(frozen=True)
@@ -252,7 +253,7 @@ class AffineMap:
 
     @property
     def matrix(self) -> LinearMap:
-        """All of A, joined anew."""
+        """All of A, joined at every call."""
         return joined([self.public_matrix, self.private_matrix])
 
     @cached_property
@@ -263,7 +264,7 @@ class AffineMap:
     def private_columns(self) -> npt.NDArray[np.bool_]:
         """(P,) mask of the private entries of theta."""
         mask = private_mask(self.parameters, self.theta_size)
-        mask.setflags(write=False)  # handed out again and again
+        mask.setflags(write=False)  # every caller gets this array
         return mask
 
     @cached_property
@@ -277,13 +278,13 @@ class AffineMap:
         """Row and column of A of every private coefficient, in the order of ``private_matrix``."""
         position, m = self.private_matrix.row, self.rows
         if self.private_matrix.positions is position and self.variables <= position.size:
-            # In order: nothing is divided.
+            # Positions are in order, so nothing has to be divided.
             starts = np.searchsorted(position, m * np.arange(self.variables + 1, dtype=np.int64))
             column = np.repeat(np.arange(self.variables), np.diff(starts))
             row = position - np.repeat(m * np.arange(self.variables, dtype=np.int64), np.diff(starts))
         else:
             row, column = coordinates_of(position, m)
-        if max(self.rows, self.variables) < 2**31:  # what scipy's matrices have, in half the memory
+        if max(self.rows, self.variables) < 2**31:  # as SciPy's matrices have, in half the memory
             row, column = row.astype(np.int32), column.astype(np.int32)
         row.setflags(write=False)
         column.setflags(write=False)
@@ -324,7 +325,7 @@ def group_ids(*keys: Integers) -> tuple[Integers, int]:
     if (steps >= 0).all():
         ids = np.concatenate([[0], np.cumsum(steps > 0)])
         return ids, int(ids[-1]) + 1
-    # Keys come in long sorted runs (rows within columns), which a merge sort uses and np.unique's sort does not.
+    # Keys come in long sorted runs (rows within columns): a merge sort profits, the sort of ``np.unique`` does not.
     order = np.argsort(combined, kind="stable")
     fresh = np.diff(combined[order]) > 0
     ids = np.empty(combined.size, dtype=np.int64)
@@ -348,9 +349,9 @@ def most_items(units: Integers, items: Integers) -> int:
     """The largest number of distinct ``items`` that one unit has."""
     if units.size == 0:
         return 0
-    if np.array_equal(units + (int(items[0]) - int(units[0])), items):  # row by row, perhaps of a later constraint
+    if np.array_equal(units + (int(items[0]) - int(units[0])), items):  # items are the units, shifted
         return 1
-    # One item each, as mostly, is seen without sorting: what was written last to a unit's place stands in all of it.
+    # Mostly each unit has one item, which is seen without sorting: the one written last to its place is that of all.
     last = np.zeros(int(units.max()) + 1, dtype=np.int64)
     last[units] = items
     if np.array_equal(last[units], items):
@@ -365,17 +366,17 @@ def most_items(units: Integers, items: Integers) -> int:
 
 
 def max_linear(weights: Floats, caps: Floats, groups: Integers, count: int, rows: Integers, ball: Ball) -> Floats:
-    """(count,) maximum of ``sum_j weights_j |d_j|`` over each group's changes.
+    """(count,) maximum of ``sum_j weights_j |d_j|`` over each group's changes; a bound under 2-norm and ``row_l1``.
 
     ``weights, caps, groups, rows`` : (size,); weights are non-negative, caps may be infinite;
     ``rows`` are the matrix rows that ``row_l1`` speaks of.
     """
-    weights, caps, groups, rows = _that_count(weights, caps, groups, rows, ball)
+    weights, caps, groups, rows = _positive(weights, caps, groups, rows, ball)
     if weights.size == 0:
         return np.zeros(count)
-    taken = _taken(weights, caps, groups, rows, ball)
+    taken = _amounts(weights, caps, groups, rows, ball)
     bound = sum_by(groups, weights=weights * taken, minlength=count)
-    # What the other bounds allow is the maximum where it keeps the 2-norm too; only elsewhere is there more to find.
+    # The maximum under the other bounds is the answer where it keeps the 2-norm too.
     over = sum_by(groups, weights=taken**2, minlength=count) > ball.l2**2 * (1 + 1e-12)
     if over.any():
         within = over[groups]
@@ -392,7 +393,7 @@ def max_squares(weights: Floats, caps: Floats, groups: Integers, count: int, row
     ``d_j^2 <= cap_j |d_j|`` reduces to the linear case, which is exact when every entry is 0 or full.
     The 2-norm alone is the linear case in d^2.
     """
-    weights, caps, groups, rows = _that_count(weights, caps, groups, rows, ball)
+    weights, caps, groups, rows = _positive(weights, caps, groups, rows, ball)
     if weights.size == 0:
         return np.zeros(count)
     flat = Ball(ball.l1, np.inf, ball.row_l1)
@@ -415,8 +416,8 @@ def max_squares(weights: Floats, caps: Floats, groups: Integers, count: int, row
     return bound
 
 
-def _that_count(weights: Floats, caps: Floats, groups: Integers, rows: Integers, ball: Ball) -> Any:
-    """Entries of positive weight, capped by the norms of the whole."""
+def _positive(weights: Floats, caps: Floats, groups: Integers, rows: Integers, ball: Ball) -> Any:
+    """Entries of positive weight, their caps at most the norms of the ball."""
     weights = np.asarray(weights, dtype=np.float64)
     active = weights > 0
     if not active.all():
@@ -425,12 +426,12 @@ def _that_count(weights: Floats, caps: Floats, groups: Integers, rows: Integers,
 
 
 def _fill(weights: Floats, caps: Floats, groups: Integers, count: int, rows: Integers, ball: Ball) -> Floats:
-    """(count,) what greedy filling reaches."""
-    return sum_by(groups, weights=weights * _taken(weights, caps, groups, rows, ball), minlength=count)
+    """(count,) value of greedy filling."""
+    return sum_by(groups, weights=weights * _amounts(weights, caps, groups, rows, ball), minlength=count)
 
 
-def _taken(weights: Floats, caps: Floats, groups: Integers, rows: Integers, ball: Ball) -> Floats:
-    """(size,) amounts of greedy filling under entry caps, row sums and the unit's sum."""
+def _amounts(weights: Floats, caps: Floats, groups: Integers, rows: Integers, ball: Ball) -> Floats:
+    """(size,) amounts of greedy filling under caps of entries, sums of rows and sums of units."""
     if np.isfinite(ball.row_l1):
         caps = _in_place(*_greedy(weights, caps, group_ids(groups, rows)[0], ball.row_l1))
     if np.isfinite(ball.l1):
@@ -445,13 +446,13 @@ def _in_place(taken: Floats, order: Integers) -> Floats:
 
 
 def _greedy(weights: Floats, caps: Floats, groups: Integers, total: float) -> tuple[Floats, Integers]:
-    """Fill entries of each group by decreasing weight up to ``total``: amounts, and the order they are in."""
+    """Fill entries of each group by decreasing weight up to ``total``: the amounts, and the order they come in."""
     order = np.lexsort((-weights, groups))
     if not np.isfinite(total):
         return caps[order], order
     sorted_groups = groups[order]
     sorted_caps = np.minimum(caps[order], total)
-    # What is filled before an entry is summed in whole multiples of 2^-bits of the total, rounded down, so
+    # What is filled before an entry is summed in integer multiples of 2^-bits of the total, rounded down, so
     # that the room left is never understated and sums over many groups are exact.
     bits = min(40, 62 - int(np.ceil(np.log2(sorted_groups.size + 1))))
     amounts = np.floor(sorted_caps / total * 2.0**bits).astype(np.int64)
@@ -471,7 +472,7 @@ def _running_before(values: Any, sorted_groups: Integers) -> Any:
 
 
 def _with_two_norm(weights: Floats, caps: Floats, groups: Integers, count: int, ball: Ball) -> Floats:
-    """Upper bound (tight) with the 2-norm: minimise over the 1-norm's multiplier, group by group."""
+    """(count,) upper bound under caps, 1-norm and 2-norm, least over the 1-norm's multiplier (golden section)."""
 
     def boxed_ball(w: Floats) -> Floats:
         return _box_and_ball(w, caps, groups, count, ball.l2)

@@ -1,4 +1,4 @@
-"""The atoms of CVXPY's trees by name, and the values of public parts."""
+"""Names of CVXPY's atoms, and values of public expressions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpmodel.marks.private import Private
 
 
 def _kinds() -> dict[str, tuple[type, ...]]:
-    """Classes of CVXPY's atoms, found on instances: factories and approximations hide their names."""
+    """Name -> classes of the atom, taken from instances: factories and approximations hide the classes."""
     x, s, matrix, square = cp.Variable(3), cp.Variable(), cp.Variable((3, 2)), cp.Variable((2, 2))
     found: dict[str, list[Any]] = {
         "add": [x + x],
@@ -61,7 +61,7 @@ _KINDS = {found: name for name, classes in reversed(_kinds().items()) for found 
 
 
 def kind(expression: Any) -> str:
-    """Name of the atom; "" for others. (``multiply`` is a subclass of CVXPY's matrix product: exact classes only.)"""
+    """Name of the atom; "" for others. By the exact class: ``multiply`` is a subclass of CVXPY's matrix product."""
     return _KINDS.get(type(expression), "")
 
 
@@ -75,20 +75,20 @@ def is_private(expression: Any) -> bool:
 
 
 def is_number(expression: Any) -> bool:
-    """Whether it holds neither variables nor private parameters."""
+    """Whether the expression holds neither variables nor private parameters."""
     return not expression.variables() and not is_private(expression)
 
 
 def number_of(expression: Any) -> Any:
-    """Value of a public expression without variables: dense, or sparse as it is.
+    """Value of a public expression without variables: dense, or CSR where it is sparse.
 
     Raises
     ------
     MissingValueError, SpecificationError
-        For a public parameter without a value; for NaN and infinite entries.
+        For a public parameter without a value; for NaN, infinite entries and points outside an atom's domain.
     """
     require_values(expression.parameters())
-    if kind(expression) == "diag" and expression.k == 0:  # dense, it would be the square of the number of records
+    if kind(expression) == "diag" and expression.k == 0:  # dense, it would have n x n entries for n records
         return sp.dia_array((np.atleast_2d(number_of(expression.args[0])), [0]), shape=expression.shape).tocsr()
     value = expression.value
     if value is None:
@@ -111,7 +111,7 @@ def require_values(parameters: Iterable[Any]) -> None:
 
 
 def rebuilt(expression: Any, args: list[Any]) -> Any:
-    """The same atom of other arguments, whose shapes may differ from its own."""
+    """The same atom of other arguments, whose shapes may differ."""
     match kind(expression):
         case "add":
             return sum(args[1:], args[0])

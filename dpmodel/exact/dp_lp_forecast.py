@@ -1,4 +1,4 @@
-"""Synthetic integer programs with equalities hidden in inequalities: for forecasts, tests and benchmarks."""
+"""How many rows ``dp-lp`` misses, by simulation on integer programs with equalities hidden in inequalities."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def synthetic_program(
     draw: PublicGenerator, records: int, variables: int, largest: int, hidden: int, owners: int, combined: bool = False
 ) -> tuple[Integers, Integers, Integers]:
-    """(n, d) A, (n,) b and a point x0 (d,) with ``A x0 <= b``: integers of size at most U.
+    """(n, d) A, (n,) b and a point x0 (d,) with ``A x0 <= b``; entries of A and b are integers of size at most U.
 
     ``hidden`` equalities c'x = f through x0 are owned by ``owners`` records each, half of them as c'x <= f, half as
     -c'x <= -f. ``combined`` : each owner holds a small random combination of the hidden equalities instead. The other
@@ -59,19 +59,18 @@ def synthetic_program(
     return rows[:, :-1], rows[:, -1], x0
 
 
-# ------------------------------------------------------------------
-# What dp-lp is expected to miss: the rounds themselves on synthetic integer programs of the same public size
+# ------------------------------------------------------------------ simulated runs of the mechanism's own rounds
 
 
 # Programs per number of hidden equalities, and the most rows of each.
 SEEDS, MOST = 3, 5_000
-# Numbers of records tried for the least that helps.
+# Numbers of records of which the least that suffices is looked for.
 SIZES = tuple(125 * 2**k for k in range(6))
 
 
 @dataclass(frozen=True)
 class Misses:
-    """``missed`` rows at worst over all simulations, by number of hidden equalities."""
+    """``missed`` : most rows missed in a simulation. ``by_hidden`` : the same by number of hidden equalities."""
 
     missed: float
     by_hidden: tuple[tuple[int, float], ...]
@@ -97,10 +96,10 @@ class Setting:
 
 @lru_cache(maxsize=64)
 def simulated_misses(mechanism: DPLinearProgram, setting: Setting, records: int) -> Misses:
-    """Worst count of rows missed over SEEDS synthetic programs each with 0, 1 and d // 2 hidden equalities.
+    """Most rows missed over SEEDS synthetic programs each with 0, 1 and d // 2 hidden equalities.
 
-    A tenth of the rows is owned by equalities. Beyond MOST rows, programs have MOST and the share missed is kept, which
-    errs on the safe side: the noise does not grow with the rows. Thinner margins of real rows are not foreseen.
+    With hidden equalities, a tenth of the rows belongs to them. Beyond MOST rows, programs have MOST and the share is
+    scaled up, which errs on the safe side: the noise does not grow with the rows. Real rows may have thinner margins.
     """
     n, d = min(records, MOST), setting.variables
     kinds = sorted({0, min(1, d - 1), d // 2})
@@ -110,7 +109,7 @@ def simulated_misses(mechanism: DPLinearProgram, setting: Setting, records: int)
 
 @lru_cache(maxsize=64)
 def simulated_need(mechanism: DPLinearProgram, setting: Setting) -> float:
-    """The least number of records in SIZES with which simulations say something, or inf."""
+    """The least of SIZES with which simulations miss less than the share that says nothing; inf for none."""
     for n in SIZES:
         if max(_worst(mechanism, setting, n, h, 2) for h in (0, setting.variables // 2)) < PUBLIC_INTEGERS * n:
             return float(n)

@@ -1,4 +1,4 @@
-"""What all estimators share (the model in CVXPY, the solve, the fitted attributes), and the regressors."""
+"""The regressors, and what all estimators share: the model in CVXPY, the solve, the fitted attributes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dpmodel.marks.records import Neighbors
 from dpmodel.privacy import Budget
 from dpmodel.problem import Problem
 
-# Parameters are fields: all by name, kept as given. Text and equality are scikit-learn's.
+# Parameters are fields, passed by name and stored as given. Text and equality are scikit-learn's.
 estimator = dataclass(kw_only=True, eq=False, repr=False)
 
 
@@ -98,8 +98,8 @@ class PrivateLinearModel(Counted):
         """Solve for checked rows X (n, p) and mapped labels ``sealed`` (n,), or (n, K) for K outputs, in the public
         range ``labels``.
 
-        ``risk_unit`` : of a loss of 1 of the mapped labels, so that forecasts speak in those of the label. ``max_l1`` :
-        of a row of labels.
+        ``risk_unit`` : what a loss of 1 in mapped labels is in units of the label, in which forecasts are. ``max_l1`` :
+        largest 1-norm of a row of labels.
 
         Returns the coefficients (p,) or (p, K) of the features as given and the intercept () or (K,), both in units of
         the mapped labels.
@@ -128,7 +128,7 @@ class PrivateLinearModel(Counted):
         return coefficients, np.zeros(outputs) if b is None else np.asarray(b.value, dtype=np.float64) + shift
 
     def _say(self, *classes: Any) -> None:
-        """Let the release speak of the features as given; ``classes`` : of the rows of ``coef_``, if it has several."""
+        """Put ``coef_`` and ``intercept_`` into the release. ``classes`` : of the rows of ``coef_``, if several."""
         names = getattr(self, "feature_names_in_", None)
         features = [("feature", names_before(self.n_features_in_) if names is None else tuple(names.tolist()))]
         outputs = [("class", tuple(elements(classes[0])))] if classes else []
@@ -140,7 +140,7 @@ class PrivateLinearModel(Counted):
 
     @abstractmethod
     def _model(self, z: Any, y: Private, w: Any, b: Any, unit: float) -> tuple[Any, Any, list[Any]]:
-        """Losses of predictions z and labels y, (n,) or (n, K), a penalty on their sum (or None), and constraints.
+        """Losses of predictions z and labels y, (n,) or (n, K); a penalty to add to their sum, or None; constraints.
 
         ``b`` : the intercept, or None. ``unit`` times w are the coefficients of features of size 1.
         """
@@ -166,7 +166,7 @@ class PrivateLinearModel(Counted):
         return np.asarray(X @ self.coef_.T + self.intercept_, dtype=np.float64)
 
     def _require_bounds(self) -> None:
-        """Before the data is looked at."""
+        """Refuse missing bounds before the data is read."""
         if self.bounds is None and self.max_l2 is None:
             features_of(None, None, None, 1, centre=False, where=type(self).__name__)
 
@@ -188,7 +188,7 @@ class PrivateLinearModel(Counted):
 
 
 def _rng(random_state: Any) -> Any:
-    """None, or a seed: also drawn from a numpy RandomState, as scikit-learn allows."""
+    """None, or a seed; of a NumPy ``RandomState``, which scikit-learn allows, one that is drawn from it."""
     return int(random_state.randint(2**31 - 1)) if hasattr(random_state, "randint") else random_state
 
 
@@ -241,13 +241,13 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
 
     @property
     def _label_half(self) -> float:
-        """What a label of size 1 in the fitted model stands for."""
+        """The label that is 1 in the fitted model, less the middle."""
         low, high = self._label_range()
         return high / 2 - low / 2 if self.fit_intercept else max(abs(low), abs(high))
 
     @property
     def _degree(self) -> int:
-        """By which power the loss of small residuals grows with the unit of the label."""
+        """The power of the label's unit that losses of small residuals are in."""
         return 2
 
     def __sklearn_tags__(self) -> Any:
@@ -294,11 +294,11 @@ class PrivateLasso(PrivateRegressor):
 
     minimise ``(1/n) sum_i (x_i' w + b - y_i)^2`` subject to ``||w||_1 <= radius``.
 
-    The intercept is kept where the prediction for the middle of the features' bounds lies within ``label_bounds``.
+    The intercept is constrained: the prediction at the middle of the features' bounds lies within ``label_bounds``.
 
-    The ball, not a penalty: over it the error of private fits grows with the logarithm of the number of features only
-    (Talwar, Thakurta and Zhang 2015, "Nearly Optimal Private LASSO"), and which penalty belongs to which ball depends
-    on the data.
+    A ball and not a penalty: over it the error of private fits grows only with the logarithm of the number of features
+    (Talwar, Thakurta and Zhang 2015, "Nearly Optimal Private LASSO"). Which penalty belongs to a ball depends on the
+    data.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Where private values lie: outside every CVXPY object, so that no attribute of one can show them.
 
-The key is the parameter's identity; an entry goes when its parameter goes. Only ``compile`` (to build
-the parameter vector inside a mechanism's ``run``) reads from here.
+The key is the parameter's identity; an entry is deleted with its parameter. Values are read by the readers of private
+rows in ``compile`` and ``regressions``, inside a mechanism's ``run``, and where a ``Private`` is copied.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _sources: dict[int, tuple[Callable[[], Any], Any]] = {}
 def seal(parameter: Any, entries: Sealed | None, source: Any = None) -> None:
     """Keep ``entries`` (the free entries, 1-D, a CSR matrix, or ``SourceRows``) as the private value of ``parameter``.
 
-    They are not copied but made read-only: nobody else may hold memory that can still write to them. ``source`` is
-    what the user passed; only where it lies is kept, and a weak reference to the array that owns the memory, to notice
-    when the same memory reaches a model as public numbers.
+    They are not copied but made read-only: no other array may write to their memory. ``source`` is what the user
+    passed. Of it the address and a weak reference to the owner of the memory stay, to notice when the same memory
+    enters a model as public numbers.
     """
     key = id(parameter)
     if key not in _values:
@@ -41,47 +41,47 @@ def seal(parameter: Any, entries: Sealed | None, source: Any = None) -> None:
             array.setflags(write=False)
     _values[key] = entries
     _sources.pop(key, None)
-    array = _lying(source)
+    array = _memory_of(source)
     if array is not None:
         owner = array
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
-        _sources[key] = weakref.ref(owner), _Place(array.__array_interface__)
+        _sources[key] = weakref.ref(owner), _Address(array.__array_interface__)
 
 
 def unseal(parameter: Any) -> Sealed | None:
     """The private entries, or the CSR matrix of a parameter with ``positions="private"``, or None.
 
-    To be called inside a mechanism's ``run`` only.
+    Called inside a mechanism's ``run``, and to copy a parameter.
     """
     return _values.get(id(parameter))
 
 
 def source_of(parameter: Any) -> RowSource | None:
-    """Where the rows of ``parameter`` lie, if not in memory. Public: it says where, not what."""
+    """Where the rows of ``parameter`` are stored, if not in memory: a public fact."""
     found = _values.get(id(parameter))
     return found.source if isinstance(found, SourceRows) else None
 
 
 def is_sealed(parameter: Any) -> bool:
-    """Whether a value was given."""
+    """Whether the parameter has a value."""
     return id(parameter) in _values
 
 
 def shares_memory(parameter: Any, array: Any) -> bool:
-    """Whether ``array`` has a number in common with the memory of what the user passed as the private value.
+    """Whether ``array`` shares memory with what the user passed as the private value.
 
-    Of memory that is no more, nothing is said: something else may lie there.
+    False once that memory is freed: something else may lie there.
     """
-    owner, place = _sources.get(id(parameter), (lambda: None, None))
-    found = _lying(array)
+    owner, address = _sources.get(id(parameter), (lambda: None, None))
+    found = _memory_of(array)
     if found is None or owner() is None:
         return False
-    return np.shares_memory(np.asarray(place), found)
+    return np.shares_memory(np.asarray(address), found)
 
 
-def _lying(source: Any) -> npt.NDArray[Any] | None:
-    """The array of numbers that ``source`` is: an array, or a series or a frame of pandas with columns of one type."""
+def _memory_of(source: Any) -> npt.NDArray[Any] | None:
+    """The memory of ``source``: an array, or a pandas series or frame with columns of one type. None for others."""
     types: Any = getattr(source, "dtypes", None)
     if getattr(types, "ndim", 0) and len(set(types)) > 1:
         return None  # a copy
@@ -89,8 +89,8 @@ def _lying(source: Any) -> npt.NDArray[Any] | None:
     return values if isinstance(values, np.ndarray) and values.dtype.kind in "biuf" else None
 
 
-class _Place:
-    """Where an array lies, and no hold on it."""
+class _Address:
+    """The address of an array, without a reference to it."""
 
     def __init__(self, interface: dict[str, Any]) -> None:
         self.__array_interface__ = interface

@@ -28,7 +28,7 @@ class Spend:
         return Spend(epsilon, gaussian_mu(epsilon, delta) ** 2 / 2 if gaussian_only else zcdp_rho(epsilon, delta))
 
     def part(self, share: float) -> Spend:
-        """A share in (0, 1] of it."""
+        """A share in (0, 1] of this budget."""
         return Spend(self.epsilon * share, None if self.rho is None else self.rho * share)
 
     def selection_epsilon(self, steps: int = 1) -> float:
@@ -51,11 +51,11 @@ class Spend:
 
 
 def valid_step(printed: float, releases: int, epsilon: float, delta: float) -> float:
-    """The printed epsilon of each of many pure releases if they are (epsilon, delta)-DP together, else a valid one.
+    """Epsilon of each of many pure releases: the printed one if all are (epsilon, delta)-DP together, else a smaller.
 
     Releases may be Laplace noise, exponential mechanisms or both. The smaller of the two values of ``per_step`` is
-    valid for every mixture: if it is no more than what composition of any pure steps allows, that covers them; if it is
-    more, both values come from zCDP, and the costs of either kind stay below rho / releases.
+    valid for every mixture. Up to what composition of any pure steps allows, that covers them. Beyond it both values
+    come from zCDP, and releases of either kind cost at most rho / releases.
     """
     if pure_composition_delta(printed, releases, epsilon) <= delta:
         return printed

@@ -1,5 +1,5 @@
-"""Private equalities and inequalities of a program as exact systems, and exact equations: the private equalities
-are replaced by sanitised ones, under which the public problem is solved.
+"""Private equalities and inequalities of a program as exact systems, and ``exact-equations``: the public problem is
+solved under sanitised equations in place of the private ones.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from dpmodel.programs.rows import (
     rows_vanish,
 )
 
-# Whole private numbers beyond this are cut to it (public policy), so that rows are computed exactly in 64 bits.
+# Private integers are cut to this size (public policy), so that rows are computed exactly in 64 bits.
 LARGEST = 2**40
 
 
@@ -60,9 +60,9 @@ def why_not_equations(model: Program) -> Verdict:
     refused = plain_rows(model)
     if refused is not None:
         return refused
-    reach = rows_per_record(model)
-    if reach > 1:
-        return Verdict(False, f"one record reaches {reach} of the private rows: it serves one equation per record")
+    per_record = rows_per_record(model)
+    if per_record > 1:
+        return Verdict(False, f"one record reaches {per_record} of the private rows: it serves one equation per record")
     reason = why_not_integer(model)
     return Verdict(False, reason) if reason else YES
 
@@ -93,7 +93,7 @@ def exact_equations(model: Program) -> PrivateVectors:
     neighbors, records = _neighbors(model, rows)
 
     def read() -> ExactRows:
-        A, b = _whole(model, rows, PrivateArray(model.read_private()), present_only=records is None)
+        A, b = _integers(model, rows, PrivateArray(model.read_private()), present_only=records is None)
         return np.hstack([A, -b[:, None]])
 
     dimension = model.affine.variables + 1
@@ -113,9 +113,9 @@ def why_not_inequalities(model: Program) -> Verdict:
     refused = plain_rows(model)
     if refused is not None:
         return refused
-    reach = rows_per_record(model)
-    if reach > 1:
-        return Verdict(False, f"one record reaches {reach} of the private rows, and a miss may be any of them")
+    per_record = rows_per_record(model)
+    if per_record > 1:
+        return Verdict(False, f"one record reaches {per_record} of the private rows, and a miss may be any of them")
     return YES
 
 
@@ -130,7 +130,7 @@ def exact_inequalities(model: Program, polytope: Polyhedron, margin: float | Non
     def read() -> tuple[Any, Any]:
         theta = PrivateArray(model.read_private())
         if largest is not None:
-            return _whole(model, rows, theta, present_only=records is None)
+            return _integers(model, rows, theta, present_only=records is None)
         return _floats(model, rows, theta, present_only=records is None)
 
     return PrivateInequalities(
@@ -139,13 +139,13 @@ def exact_inequalities(model: Program, polytope: Polyhedron, margin: float | Non
 
 
 def _neighbors(model: Program, rows: Integers) -> tuple[Neighbors, int | None]:
-    """The relation that the rows are read under: a record that is absent leaves a zero row, where zero can only mean
-    that and the row holds nobody else's numbers; else one row is replaced, which covers its absence too."""
+    """(relation, number of records) of the rows. Where an absent record leaves a zero row, which nothing else does and
+    which holds nobody else's numbers: add-remove. Else a row is replaced, which covers its absence too."""
     return ("add-remove", None) if rows_vanish(model) else ("replace-one", int(rows.size))
 
 
 def _largest(model: Program, rows: Integers) -> int | None:
-    """Public bound on all numbers of the private rows; None where none is declared."""
+    """Public bound on all numbers of the private rows; None where none is declared, or it is beyond ``LARGEST``."""
     m = max(model.affine.rows, 1)
     form = model.form
     low, high = value_range(model.affine, form.matrix)
@@ -159,28 +159,28 @@ def _largest(model: Program, rows: Integers) -> int | None:
     return math.floor(size * (1 + 1e-9) + 1e-9) if size <= LARGEST else None
 
 
-def _whole(model: Program, rows: Integers, theta: PrivateArray, *, present_only: bool) -> tuple[ExactRows, Integers]:
+def _integers(model: Program, rows: Integers, theta: PrivateArray, *, present_only: bool) -> tuple[ExactRows, Integers]:
     """(k, n) A and (k,) b, int64, without rounding."""
     form, (m, n) = model.form, (max(model.affine.rows, 1), model.affine.variables)
-    whole = np.clip(np.rint(theta), -LARGEST, LARGEST).astype(np.int64)
+    integers = np.clip(np.rint(theta), -LARGEST, LARGEST).astype(np.int64)
     place = np.full(m, -1, dtype=np.int64)
     place[rows] = np.arange(rows.size)
     A = np.zeros((rows.size, n), dtype=np.int64)
     np.add.at(
         A,
         (place[form.matrix.row % m], form.matrix.row // m),
-        form.matrix.coefficient.astype(np.int64) * whole[form.matrix.column],
+        form.matrix.coefficient.astype(np.int64) * integers[form.matrix.column],
     )
     b = np.zeros(rows.size, dtype=np.int64)
-    np.add.at(b, place[form.scalar.row], form.scalar.coefficient.astype(np.int64) * whole[form.scalar.column])
-    here = present(model, whole)[rows] if present_only else np.ones(rows.size, dtype=bool)
+    np.add.at(b, place[form.scalar.row], form.scalar.coefficient.astype(np.int64) * integers[form.scalar.column])
+    here = present(model, integers)[rows] if present_only else np.ones(rows.size, dtype=bool)
     A += sp.csr_array(form.A0[rows]).toarray().astype(np.int64)
     b += form.b0[rows].astype(np.int64)
     return A * here[:, None], b * here
 
 
 def _floats(model: Program, rows: Integers, theta: PrivateArray, *, present_only: bool) -> tuple[Any, Floats]:
-    """(k, n) A, CSR, and (k,) b. Numbers that overflow would be told by a warning: such a row always holds instead."""
+    """(k, n) A, CSR, and (k,) b. A row with numbers that overflow becomes ``0 <= 0``; no warning tells of it."""
     with np.errstate(over="ignore", invalid="ignore"):
         A, b = rows_at(model, theta, rows, absent=present_only)
         wild = ~np.isfinite(b) | ~np.isfinite(np.asarray(abs(A).sum(axis=1)).ravel())
@@ -198,9 +198,9 @@ def _public_rows(polytope: Polyhedron) -> tuple[Floats, Floats]:
     return G, h
 
 
-# Solvers keep constraints to this; a unique exact solution is held against the public ones with it.
+# Solvers satisfy constraints up to this; a unique exact solution has to satisfy the public ones up to it too.
 _TOLERANCE = 1e-7
-_MOST_TOLD = 20
+_MOST_ENTRIES = 20  # of a solution, in a note
 
 
 @dataclass(frozen=True)
@@ -210,8 +210,8 @@ class ExactEquations(Mechanism[Program]):
     Source
         KMMST24, Algorithm 4 (synthetic systems of linear equations) with the tightened release of ``stable-span``.
     Privacy
-        The rows are vectors over the rationals, exact because the private numbers are declared whole (and cut at 2^40,
-        public policy) and the public ones are whole; one record owns one of them. They enter ``stable-span`` alone:
+        The rows are vectors over the rationals, exact because the private numbers are declared integers (and cut at
+        2^40, public policy) and the public ones are integers; a record owns one row. They enter ``stable-span`` alone:
         its privacy argument is this one's. Under replace-one a row is replaced. Where records may be absent and an
         absent one leaves zeros (add-remove), a row without private numbers is read as the zero vector, which is in no
         set: that is a row more or less. If some row holds numbers of several records, one of them that is absent leaves
@@ -237,14 +237,14 @@ class ExactEquations(Mechanism[Program]):
         system = exact_equations(model)
         flag = release_flag(system, options, noise, progress)
         polytope = public_polyhedron(model)
-        told: list[str] = []
+        notes: list[str] = []
         for basis in flag:
             outcome = _solve(model, polytope, basis)
             if outcome is not None:
-                return replace(outcome, notes=(*told, *outcome.notes))
-            told.append(f"{basis.dimension} independent equations contradict each other or the public constraints")
-        told.append("no equations were found in which enough records agree")
-        return Outcome(NOTHING_FOUND, None, None, None, notes=tuple(told))
+                return replace(outcome, notes=(*notes, *outcome.notes))
+            notes.append(f"{basis.dimension} independent equations contradict each other or the public constraints")
+        notes.append("no equations were found in which enough records agree")
+        return Outcome(NOTHING_FOUND, None, None, None, notes=tuple(notes))
 
     def eligible(self, model: Program, options: Options) -> Verdict:
         other = refuse_feasibility(options, "centred", "relaxed")
@@ -258,8 +258,8 @@ class ExactEquations(Mechanism[Program]):
         return YES
 
     def bound(self, model: Program, options: Options) -> float:
-        """It says nothing with fewer rows than the thresholds alone take, which is quickly seen; how many are needed
-        takes a while in many dimensions."""
+        """Infinite with fewer rows than the thresholds alone take, which is cheap to see. The number that is needed is
+        not, in many dimensions."""
         system = exact_equations(model)
         return math.inf if needed_at_least(system, options) > system.expected else 0.0
 
@@ -270,8 +270,8 @@ class ExactEquations(Mechanism[Program]):
             return _too_few(system, forecast)
         assert isinstance(forecast.error, RowsMissed)
         missed = math.ceil(min(forecast.error.missed, system.expected))
-        sure = f"with probability {1 - options.beta:g}"
-        words = f"{sure}, all but {missed} of the {system.expected} equations hold exactly, if they are consistent"
+        chance = f"with probability {1 - options.beta:g}"
+        words = f"{chance}, all but {missed} of the {system.expected} equations hold exactly, if they are consistent"
         return replace(
             forecast,
             statement=words,
@@ -292,11 +292,11 @@ def _solve(model: Program, polytope: Polyhedron, basis: Basis) -> Outcome | None
     n = model.affine.variables
     if basis.pivots and basis.pivots[-1] == n:
         return None
-    kept = f"{basis.dimension} sanitised equations"
+    equations = f"{basis.dimension} sanitised equations"
     if basis.dimension == n:
         exact = -basis.rows[:, n]
-        told = ", ".join(map(show, exact[:_MOST_TOLD])) + (", ..." if n > _MOST_TOLD else "")
-        words = f"{kept} have one solution, exactly ({told})"
+        solution = ", ".join(map(show, exact[:_MOST_ENTRIES])) + (", ..." if n > _MOST_ENTRIES else "")
+        words = f"{equations} have one solution, exactly ({solution})"
         try:
             x = np.array([float(entry) for entry in exact])
         except OverflowError:
@@ -304,7 +304,7 @@ def _solve(model: Program, polytope: Polyhedron, basis: Basis) -> Outcome | None
         if polytope.violation(x) > _TOLERANCE * max(1.0, float(np.abs(x).max(initial=0.0))):
             return None
         return _outcome(model, x, words)
-    # Scaled while they are fractions, which have no largest size.
+    # Scaled as fractions, which cannot overflow.
     rows = np.array(basis.rows / np.abs(basis.rows).max(axis=1)[:, None], dtype=np.float64)
     flat = replace(
         polytope,
@@ -316,8 +316,8 @@ def _solve(model: Program, polytope: Polyhedron, basis: Basis) -> Outcome | None
     except SolverFailure:
         return None
     if point is None:
-        return Outcome("unbounded", None, None, None, notes=(kept,))
-    return _outcome(model, point, f"{kept}, which hold to within the solver's tolerance")
+        return Outcome("unbounded", None, None, None, notes=(equations,))
+    return _outcome(model, point, f"{equations}, which hold to within the solver's tolerance")
 
 
 def _outcome(model: Program, x: Floats, note: str) -> Outcome:

@@ -1,4 +1,4 @@
-"""No violated constraint, with certainty: truncated Laplace noise on b and A, and rows tightened by its reach."""
+"""No violated constraint, with certainty: truncated Laplace noise on b and A, and rows tightened by its bound."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ class StrictTruncatedLaplace(Mechanism[Program]):
         ``e^(sum |d_i| / scale) <= e^(w eps)``. The mass of one outside the other's support is at most the sum over
         i of ``(e^(|d_i| / scale) - 1) e^(-s/scale) / (2 (1 - e^(-s/scale)))``, and since ``e^x - 1`` is
         superadditive this is at most ``(e^(w eps) - 1) / (2 (e^(s/scale) - 1)) = w delta``. So each part is
-        (w eps, w delta)-DP with no factor for the number of entries; parts add up (basic composition), a
-        private objective gets plain Laplace noise. D_1 is the 1-norm sensitivity of ``S_p theta`` from the
+        (w eps, w delta)-DP with no factor for the number of entries. A private objective gets plain Laplace
+        noise. Parts add up by basic composition. D_1 is the 1-norm sensitivity of ``S_p theta`` from the
         footprint. The tightening is a public number; clipping to public ranges and solving are
         post-processing.
     Utility
         ``|released - true| <= s_p`` entrywise with certainty (true means clipped to the public bounds, and holding
-        means up to the solver's tolerance). Linear rows are tightened by the reach of the noise on b, and by its
-        reach on A times |x|, but never beyond the worst data that are allowed (``tightened_program``); other cones
+        means up to the solver's tolerance). Linear rows are tightened by the bound of the noise on b, and by its
+        bound on A times |x|, but never beyond the worst data that are allowed (``tightened_program``); other cones
         along their interior direction (``margin``). So the released program's feasible set lies in the true one: no
         violation, probability 1. The right-hand sides are tightened by at most alpha; what that costs in
         objective depends on the multipliers (reported with the release). The released program always has a feasible
         point, because ``eligible`` demands one for the worst data that the public bounds allow (in cones, and the worst
         noise). Should a solver call it infeasible all the same, no point is released: rows never give way here.
     Cost
-        One noise draw per private number, one solve, and one public solve beforehand.
+        One noise draw per measured number, one solve, and one public solve beforehand.
     """
 
     serves: ClassVar[Serves] = Serves(
@@ -97,12 +97,12 @@ class StrictTruncatedLaplace(Mechanism[Program]):
         return Verdict(False, self._why_not(model), "infeasible")
 
     def _clamped(self, model: Program, options: Options) -> Verdict | None:
-        """No, where allowed values lie beyond the clamp: those would be released as another number."""
+        """No, where allowed values lie beyond the clamp, by which others would be released."""
         noise = design(model, options, self._kinds(model))
         for name, part in noise.parts.items():
             m = part.measurement
             moves = entry_sensitivities(model.affine, m.queries)
-            # Where floating-point numbers are coarse against a record's change, the window's ends are too.
+            # Where doubles are coarse beside a record's change, the ends of the window are coarse too.
             limit = clamp(model.affine, m.queries, m.sensitivity, moves, rounded=True)
             if name != "objective" and limit < m.furthest < math.inf:
                 return Verdict(
@@ -126,7 +126,7 @@ class StrictTruncatedLaplace(Mechanism[Program]):
         noise = design(model, options, self._kinds(model))
         loss = objective_loss(model, noise)
         done, most = treat(model, options, noise), float(spread_of_rows(model).max(initial=0.0))
-        # Right-hand sides end at their public lower bound: the robust optimum, which is free.
+        # Then right-hand sides end at their public lower bounds, as in the robust optimum, which takes no budget.
         useless = done.tightening >= most * (1 - 1e-9)
         finite = math.isfinite(done.tightening)
         amount = number(done.tightening) if finite else "an amount without a public bound (x has none)"
@@ -159,8 +159,8 @@ class StrictTruncatedLaplace(Mechanism[Program]):
     def _feasible_for_all(self, model: Program, options: Options) -> bool:
         """Whether one public point satisfies the released program for every allowed data and every draw.
 
-        The released numbers are moved into their public range [low, high]; its middle and half-width give the worst
-        case row by row. Linear rows are never harder than that (``tightened_program``); in cones the tightening comes
+        The released numbers are clipped to their public range [low, high]; its middle and half-width give the worst
+        case of each row. Linear rows are never harder than that (``tightened_program``); in cones the tightening comes
         on top, along their direction.
         """
         robust = robust_program(model)

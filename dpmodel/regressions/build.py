@@ -228,9 +228,9 @@ def _bounded_norms(features: Features) -> tuple[float, float, float]:
     """
     if not math.isfinite(features.norms[2]):
         low, high = features.owned_range
-        reach = np.maximum(np.abs(low), np.abs(high))
-        free = int(np.argmax(~np.isfinite(reach)))
-        place = f" (column {free}, for one)" if np.isfinite(reach).any() else ""
+        largest = np.maximum(np.abs(low), np.abs(high))
+        free = int(np.argmax(~np.isfinite(largest)))
+        place = f" (column {free}, for one)" if np.isfinite(largest).any() else ""
         raise SpecificationError(
             f"{features.name()}: no bound on a row{place}",
             why="the noise is set by how large one record's features may be, which must be public",

@@ -100,24 +100,24 @@ class RowBounds:
         a, c = self.moving(order), self.fixed(order)
         return max(a, c) if math.isinf(order) else a + c if order == 1 else math.hypot(a, c)
 
-    def sensitivity(self, reach: float, order: float) -> float:
-        """How far one record moves ``sum_i s_i a_i`` in this norm, for numbers ``|s_i| <= reach`` that depend on the
+    def sensitivity(self, bound: float, order: float) -> float:
+        """How far one record moves ``sum_i s_i a_i`` in this norm, for numbers ``|s_i| <= bound`` that depend on the
         record alone (and on what was released).
 
-        Replace-one: two such vectors of norm at most ``reach * norm`` each: twice that, attained by s = reach and
-        -reach on one row. An absent record has a zero row but for the constants: columns that are not constant move by
-        ``reach`` times their norm, constant ones by twice theirs.
+        Replace-one: two such vectors of norm at most ``bound * norm`` each: twice that, attained by s = bound and
+        -bound on one row. An absent record has a zero row but for the constants: columns that are not constant move by
+        ``bound`` times their norm, constant ones by twice theirs.
         """
         if not self.absent:
-            return 2 * reach * self.norm(order)
-        a, c = reach * self.moving(order), 2 * reach * self.fixed(order)
+            return 2 * bound * self.norm(order)
+        a, c = bound * self.moving(order), 2 * bound * self.fixed(order)
         return max(a, c) if math.isinf(order) else a + c if order == 1 else math.hypot(a, c)
 
-    def reach(self, w: Floats) -> float:
+    def largest_prediction(self, w: Floats) -> float:
         """Largest |<a, w>| over the rows allowed, for one released ``w`` (p,)."""
-        return float(self.reaches(w[None])[0])
+        return float(self.largest_predictions(w[None])[0])
 
-    def reaches(self, w: Floats) -> Floats:
+    def largest_predictions(self, w: Floats) -> Floats:
         """(B,) the same for every row of w (B, p)."""
         if self._centred and self._by_columns:
             top, level = self._ends
@@ -145,9 +145,9 @@ class RowBounds:
         if scores <= _MOST_PAIRED:
             first, second = np.triu_indices(scores, 1)
             between = w[:, first] - w[:, second]
-            return np.asarray(self.reaches(between.reshape(-1, self.size)).reshape(count, -1).max(axis=1))
+            return np.asarray(self.largest_predictions(between.reshape(-1, self.size)).reshape(count, -1).max(axis=1))
         between = w - w.mean(axis=1, keepdims=True)
-        each = np.sort(self.reaches(between.reshape(-1, self.size)).reshape(count, -1), axis=1)
+        each = np.sort(self.largest_predictions(between.reshape(-1, self.size)).reshape(count, -1), axis=1)
         return np.asarray(each[:, -1] + each[:, -2])
 
     @cached_property
@@ -162,7 +162,7 @@ class RowBounds:
 
     @cached_property
     def _by_columns(self) -> bool:
-        """Whether no norm says more than the columns' bounds: then theirs is the least of the bounds of ``reaches``."""
+        """Whether no norm says more than the columns' bounds, which alone decide ``largest_predictions`` then."""
         size = self.magnitudes[self._moving]
         return self.l1 >= float(size.sum()) and self.l2 >= length(size) and self.linf >= float(size.max(initial=0.0))
 
@@ -315,13 +315,13 @@ class Features:
         """
         low, high = self.owned_range
         magnitude = self.parameter.magnitude
-        reach = np.maximum(np.abs(low), np.abs(high))
+        ends = np.maximum(np.abs(low), np.abs(high))
         declared = (
-            min(magnitude["max_l1"], float(reach.sum())),
-            min(magnitude["max_l2"], length(reach)),
-            min(magnitude["max_linf"], float(reach.max())),
+            min(magnitude["max_l1"], float(ends.sum())),
+            min(magnitude["max_l2"], length(ends)),
+            min(magnitude["max_linf"], float(ends.max())),
         )
-        l1, l2, linf = derived(*declared, reach.size)
+        l1, l2, linf = derived(*declared, ends.size)
         if self.map is None:
             return l1, l2, linf
         low, high = self.column_range

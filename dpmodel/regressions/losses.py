@@ -1,5 +1,4 @@
-"""The losses of one record, ``phi(z, y)`` with prediction z and label y: value, derivative, and how far the derivative
-reaches.
+"""The losses of one record, ``phi(z, y)`` with prediction z and label y: values, derivatives in z, and their bounds.
 
 Normalised as CVXPY writes them: squared ``(z - y)^2``, absolute ``|z - y|``, Huber ``r^2`` up to its threshold and
 ``2 M |r| - M^2`` beyond (twice scikit-learn's), quantile ``tau (y - z)_+ + (1 - tau) (z - y)_+``, logistic
@@ -51,11 +50,11 @@ class Loss:
 
     @property
     def scores(self) -> int:
-        """How many predictions a record has."""
+        """Number of predictions of a record."""
         return 1
 
     def measured(self, order: float) -> Loss:
-        """The loss whose bounds are on derivatives in this norm (1 or 2): one number has the same in all."""
+        """The loss with bounds on derivatives in this norm (1 or 2), which are the same for a single prediction."""
         return self
 
     @property
@@ -67,7 +66,7 @@ class Loss:
         return 0.25 if self.name in ("logistic", "binary_logistic") else math.inf
 
     def value(self, z: Floats, y: Floats) -> Floats:
-        """(n,) losses, of the loss without the clip."""
+        """(n,) losses, without the clip."""
         r = z - y
         match self.name:
             case "squared":
@@ -138,24 +137,24 @@ class Loss:
         return min(bound, self.clip)
 
     def largest(self, low: float, high: float, labels: tuple[float, float]) -> float:
-        """Largest loss of a prediction in [low, high] and labels in their range: losses are convex in both. The least
-        is 0."""
+        """Largest loss of predictions in [low, high] and labels in their range, at a corner: losses are convex in each.
+        The least loss is 0."""
         with np.errstate(all="ignore"):
             found = self.value(np.array([low, low, high, high]), np.array([*labels, *labels]))
         return float(found.max()) if not np.isnan(found).any() else math.inf
 
-    def cut(self, derivatives: Floats, reach: float) -> Floats:
-        """In place, derivatives (or parts of them) of size at most ``reach``."""
-        return np.minimum(np.maximum(derivatives, -reach, out=derivatives), reach, out=derivatives)
+    def cut(self, derivatives: Floats, limit: float) -> Floats:
+        """Cut derivatives, or parts of them, to sizes of at most ``limit``, in place."""
+        return np.minimum(np.maximum(derivatives, -limit, out=derivatives), limit, out=derivatives)
 
-    # ------------------------------------------------------------------ derivatives with their middle taken out
+    # ------------------------------------------------------------------ derivatives less their middle
     def middle(self, y: Floats) -> Floats:
         """(n,) m(y): the part of the derivative that does not depend on the prediction.
 
         ``derivative = m(y) + rest(z, y)`` with ``|rest| <= rest_bound``. The sum of m(y_i) a_i is a statistic that can
-        be measured once, whatever the number of steps, and the rest has half the reach of the derivative for logistic
-        and hinge losses: ``-y sigma(-y z) = -y/2 + tanh(z/2)/2`` and ``-y [y z < 1] = -y/2 - (y/2) sign(1 - y z)`` for
-        labels +-1. Zero for losses without such a part, and wherever derivatives are clipped.
+        be measured once, whatever the number of steps. The rest has half the derivative's bound for logistic and hinge
+        losses: ``-y sigma(-y z) = -y/2 + tanh(z/2)/2`` and ``-y [y z < 1] = -y/2 - (y/2) sign(1 - y z)`` for
+        labels +-1. m is 0 for losses without such a part, and wherever derivatives are clipped.
         """
         if math.isfinite(self.clip):
             return np.zeros_like(y)
@@ -209,9 +208,9 @@ class Loss:
 class Softmax(Loss):
     """The multinomial loss ``ln sum_k e^(z_k) - <y, z>`` of K scores z and labels y, a one-hot row.
 
-    Its derivative is the vector p - y, p = softmax(z); sizes are norms of that ``order``. Rows y are non-negative with
+    Its derivative is the vector p - y, p = softmax(z); its size is the norm of ``order``. Rows y are non-negative with
     a sum of at most 1, the convex hull of 0 and the one-hot e_k; norms are convex, so bounds for e_k (and 0, which is
-    never larger here) hold for all of them. What bounds call ``z`` is the largest difference s of two scores.
+    never larger here) hold for all of them. The argument ``z`` of bounds is the largest difference s of two scores.
 
     Derivative. ``|p - e_k|_1 = 2 (1 - p_k)``, and 1 - p_k is at most ``t = (K - 1) / (K - 1 + e^-s)``. ``|p - e_k|^2 =
     (1 - p_k)^2 + sum_{j != k} p_j^2 <= (1 - p_k)^2 + (1 - p_k) max p_j <= t^2 + t q`` with ``q = 1 / (1 + (K - 1)
@@ -251,7 +250,7 @@ class Softmax(Loss):
         return out
 
     def derivative(self, z: Floats, y: Floats) -> Floats:
-        """(..., K)"""
+        """(..., K) derivatives p - y."""
         out: Floats = softmax(z) - y
         return out
 
@@ -261,14 +260,14 @@ class Softmax(Loss):
         return 2 * t if self.order == 1 else math.sqrt(t * t + t * q)
 
     def largest(self, low: float, high: float, labels: tuple[float, float]) -> float:
-        return math.inf  # against the least: with a label row of zeros losses have no lower bound
+        return math.inf  # where losses count from 0: with labels of zeros they have no lower bound
 
-    def cut(self, derivatives: Floats, reach: float) -> Floats:
+    def cut(self, derivatives: Floats, limit: float) -> Floats:
         size = np.abs(derivatives) if self.order == 1 else derivatives * derivatives
         size = size.sum(axis=-1, keepdims=True)
         size = size if self.order == 1 else np.sqrt(size)
         with np.errstate(divide="ignore", invalid="ignore"):
-            np.multiply(derivatives, np.where(size > reach, reach / size, 1.0), out=derivatives)
+            np.multiply(derivatives, np.where(size > limit, limit / size, 1.0), out=derivatives)
         return derivatives
 
     def middle(self, y: Floats) -> Floats:

@@ -195,21 +195,22 @@ class PrivateRegression(AnyRegression):
         """Largest |derivative of the loss| over the set and the rows allowed; of K scores the 2-norm, below sqrt(2)."""
         return self.loss.derivative_bound(self.prediction_bound, self.row.label_bound if self.scores == 1 else 1.0)
 
-    def reaches(self, w: Floats) -> Floats:
+    def largest_predictions(self, w: Floats) -> Floats:
         """(B,) largest |prediction| of w (B, size) over the rows allowed, without the offset; of K scores the largest
         difference of two."""
-        return self.row.reaches(w) if self.scores == 1 else self.row.spreads(w.reshape(-1, self.scores, self.row.size))
+        row = self.row
+        return row.largest_predictions(w) if self.scores == 1 else row.spreads(w.reshape(-1, self.scores, row.size))
 
-    def gradient_sensitivity(self, order: float, reach: float | None = None) -> float:
-        """How far one record moves ``sum_i omega_i s_i a_i``, |s_i| <= ``reach`` (default: the loss's derivative), with
+    def gradient_sensitivity(self, order: float, bound: float | None = None) -> float:
+        """How far one record moves ``sum_i omega_i s_i a_i``, |s_i| <= ``bound`` (default: the loss's derivative), with
         an allowance for the rounding of two such sums in double precision. Of K scores: the vector of the entries of
-        ``sum_i omega_i s_i a_i'``, s_i (K,) of norm at most ``reach`` in the same order."""
-        if reach is None and self.scores > 1:
-            reach = self.loss.measured(order).derivative_bound(self.prediction_bound, 1.0)
-        reach = self.derivative_bound if reach is None else reach
-        exact = self.largest_weight * self.row.sensitivity(reach, order)
+        ``sum_i omega_i s_i a_i'``, s_i (K,) of norm at most ``bound`` in the same order."""
+        if bound is None and self.scores > 1:
+            bound = self.loss.measured(order).derivative_bound(self.prediction_bound, 1.0)
+        bound = self.derivative_bound if bound is None else bound
+        exact = self.largest_weight * self.row.sensitivity(bound, order)
         # n products and sums, each off by at most one part in 2^53 of the sum of sizes (any order of summation).
-        rounding = 4 * (self.count + 4) * 2.0**-53 * self.total * reach * self.row.norm(order)
+        rounding = 4 * (self.count + 4) * 2.0**-53 * self.total * bound * self.row.norm(order)
         return exact * (1 + 1e-12) + rounding
 
     def read_table(self) -> Table:
@@ -312,12 +313,12 @@ def public_excess(model: PrivateRegression) -> float:
 
 def objective_range(model: PrivateRegression) -> float:
     """What any point of the set can lose: the largest objective less the least; inf where no bound is known."""
-    penalty, reach = model.penalty, model.prediction_bound
-    if not math.isfinite(reach) or penalty.linear.any() or penalty.other is not None:
+    penalty, bound = model.penalty, model.prediction_bound
+    if not math.isfinite(bound) or penalty.linear.any() or penalty.other is not None:
         return math.inf
     public = float(penalty.ridge.max(initial=0.0)) * model.domain.norm(2.0) ** 2 if penalty.ridge.any() else 0.0
     public += float(penalty.l1.max(initial=0.0)) * model.domain.norm(1.0) if penalty.l1.any() else 0.0
-    return model.weight * _largest_loss(model, -reach, reach) + public
+    return model.weight * _largest_loss(model, -bound, bound) + public
 
 
 def shift_of(model: PrivateRegression, mean: Floats) -> Floats:
@@ -371,14 +372,14 @@ def _predictions(model: PrivateRegression, w: Floats) -> tuple[float, float]:
     """Lowest and highest prediction of w over the rows and offsets allowed (missing records only move a zero row)."""
     row, fixed = model.row, model.row.constant
     if model.scores > 1:
-        spread = float(model.reaches(w[None])[0])
+        spread = float(model.largest_predictions(w[None])[0])
         return -spread, spread
     base, u = float(row.lower[fixed] @ w[fixed]), w[~fixed]
     with np.errstate(invalid="ignore"):
         ends = np.stack([np.where(u == 0, 0.0, row.lower[~fixed] * u), np.where(u == 0, 0.0, row.upper[~fixed] * u)])
     moving = np.where(fixed, 0.0, w)
-    reach = row.reach(moving)  # by the norms of rows, where these say more than columns
-    low, high = max(float(ends.min(axis=0).sum()), -reach), min(float(ends.max(axis=0).sum()), reach)
+    bound = row.largest_prediction(moving)  # by the norms of rows, where these say more than columns
+    low, high = max(float(ends.min(axis=0).sum()), -bound), min(float(ends.max(axis=0).sum()), bound)
     return base + low + model.offset_range[0], base + high + model.offset_range[1]
 
 
@@ -434,8 +435,8 @@ def lasso_lower_bound(model: PrivateRegression, epsilon: float, delta: float) ->
         return None
     n, row = model.count, model.row
     moving = ~row.constant
-    reach = float(min((-row.lower[moving]).min(initial=math.inf), row.upper[moving].min(initial=math.inf)))
-    reach = min(reach, row.linf)
+    column = float(min((-row.lower[moving]).min(initial=math.inf), row.upper[moving].min(initial=math.inf)))
+    column = min(column, row.linf)
     label = min(-row.label[0], row.label[1])
     unmet = []
     if epsilon > 0.1:
@@ -444,11 +445,11 @@ def lasso_lower_bound(model: PrivateRegression, epsilon: float, delta: float) ->
         unmet.append("delta = o(1/n^2)")
     if model.size**1.5 < n:
         unmet.append("columns of the order of n^(2/3) and more")
-    if not (reach > 0 and label > 0):
+    if not (column > 0 and label > 0):
         unmet.append("columns and labels of both signs")
     if row.mixed or row.moving(2.0) < math.sqrt(max(int(moving.sum()), 1)) * row.linf * (1 - 1e-9):
         unmet.append("rows bounded entry by entry alone")
-    scale = min(max(reach, 0.0) * model.domain.norm(1.0), max(label, 0.0))
+    scale = min(max(column, 0.0) * model.domain.norm(1.0), max(label, 0.0))
     scale = scale if math.isfinite(scale) else math.nan
     return RegressionLowerBound(
         theorem="Talwar, Thakurta and Zhang 2015, Theorem 3.1: LASSO, (n ln n)^(-2/3)",

@@ -3,11 +3,11 @@
 A coefficient stands at (row, column), and a column is a monomial ``w t``: w is 1, an entry of a variable, an entry of a
 *product* ``X @ e`` of private features with a public expression e, or an entry of a *node*, an atom that is not affine.
 t is 1, one private number of a record, or the product of two. A column is one integer, ``w * radix + t``, so that sums,
-gathers, scalings and products with constants are what they are for affine expressions. New is the product of two
-expressions of which neither is constant: monomials are multiplied, at most one w and two private numbers in each.
+gathers, scalings and products with constants are what they are for affine expressions. This reader
+adds products of two expressions of which neither is constant: at most one w and two private numbers in a monomial.
 
-``X @ e`` is one column for each record, however many features there are: large tables are not taken apart. What is no
-matrix of features as a whole (``cp.multiply(X, V)``) is read entry by entry.
+``X @ e`` is one column for each record, however many features there are: large tables are not read entry by entry.
+Other private expressions (``cp.multiply(X, V)``) are.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private
 from dpmodel.regressions.features import Features, tidy
 
-_MOST_BLOCKS = 1 << 12  # private numbers of one record, products of two included
-_MOST_ENTRIES = 3_000_000  # of a private matrix that is read entry by entry
-_LARGE = 1_000_000  # entries of a public table from which on it is not taken apart
-# What w belong to: no variable, a variable, a product of private features or of a public table, a node.
+_MOST_BLOCKS = 1 << 12  # most private numbers of one record, products of two included
+_MOST_ENTRIES = 3_000_000  # most entries of a private matrix that is read entry by entry
+_LARGE = 1_000_000  # most entries of a public table that is read entry by entry
+# Kinds of owners of w: no variable, a variable, a product of private features or of a public table, a node.
 ONE, VARIABLE, FEATURES, TABLE, NODE = range(5)
 _FOLLOWED = ("add", "identity", "negate", "sum", "trace", "rearrange")
 
@@ -56,7 +56,7 @@ class NotPerRecord(UnsupportedModelError):
 def unfit(
     expression: Any, why: str, remedy: str, error: type[UnsupportedModelError] = UnsupportedModelError
 ) -> NoReturn:
-    """Refuse an objective with private rows, naming the term that did not fit."""
+    """Refuse an objective with private rows, naming the term that does not fit."""
     raise error(f"the objective: {short(expression)} does not fit a private regression", why=why, remedy=remedy)
 
 
@@ -114,8 +114,8 @@ class _NoRows(Exception):
 class Monomials(AffineReader):
     """Reads expressions over ``count`` records.
 
-    ``owners`` : None (for w = 1), then what further w belong to: variables, products, nodes. ``blocks`` : of private
-    numbers; t is ``1 + block * count + record``.
+    ``start`` : id of a variable -> its first w. ``owners`` : what w belong to: None (for w = 1), variables, products,
+    nodes. ``blocks`` : of private numbers; t is ``1 + block * count + record``, or 0 for the number 1.
     """
 
     start: Any = field(default_factory=dict)
@@ -133,7 +133,7 @@ class Monomials(AffineReader):
 
     @property
     def width(self) -> int:
-        """How many w there are."""
+        """Number of w."""
         return self._next
 
     # ------------------------------------------------------------------ what columns are
@@ -150,7 +150,7 @@ class Monomials(AffineReader):
 
     @property
     def kinds(self) -> Integers:
-        """(owners,) one of the five."""
+        """(owners,) ``ONE`` to ``NODE``."""
         return self._table[1, : len(self.owners)]
 
     def block_of(self, t: Integers) -> Integers:
@@ -202,7 +202,7 @@ class Monomials(AffineReader):
             return self._columns(self.start[node.id] + np.arange(node.size))
         args, name = node.args, kind_of(node)
         if name == "rearrange" and isinstance(args[0], Private) and kind(node) == "index":
-            return self._numbers(args[0], _picked(node), node)
+            return self._numbers(args[0], _entries(node), node)
         if name == "matmul" and min(arg.ndim for arg in args) > 0:
             return self._matrix_product(node)
         if name == "multiply" and not any(map(self.is_constant, args)):
@@ -263,37 +263,37 @@ class Monomials(AffineReader):
         return Affine(np.zeros(t.size), pick=t)
 
     def _place(self, parameter: Private, place: int, owned: int, turned: bool) -> int:
-        known = self._places.get((id(parameter), place))
-        if known is None:
+        found = self._places.get((id(parameter), place))
+        if found is None:
             pick = None if owned == 1 else sp.csr_array(([1.0], ([place], [0])), shape=(owned, 1))
             features = Features(parameter, tidy(pick), turned)
-            known = self._places[(id(parameter), place)] = self._block(features.key, Block(features))
-        return known
+            found = self._places[(id(parameter), place)] = self._block(features.key, Block(features))
+        return found
 
     # ------------------------------------------------------------------ products
     def _times(self, left: Affine, right: Affine, node: Any) -> Affine:
-        """Row by row."""
-        (i, a, x), (j, b, y) = _all(left), _all(right)
+        """The entrywise product."""
+        (i, a, x), (j, b, y) = _terms(left), _terms(right)
         here, there = pairs(i, j)
         return self._multiplied(i[here], a[here], x[here], b[there], y[there], left.size, node)
 
     def _multiplied(
         self, row: Integers, a: Integers, x: Floats, b: Integers, y: Floats, size: int, node: Any
     ) -> Affine:
-        """The sum over k of ``x_k a_k * y_k b_k`` in row k, a and b columns."""
+        """The sums of ``x_k y_k`` times the monomials a_k and b_k (columns), each in row ``row_k``."""
         (u, s), (v, t) = np.divmod(a, self.radix), np.divmod(b, self.radix)
         if ((u > 0) & (v > 0)).any():
             unfit(node, "it is a product of variables", "a model that is affine in the variables")
         both = (s > 0) & (t > 0)
         joined = s + t
         if both.any():
-            joined[both] = self._joined(s[both], t[both], node)
+            joined[both] = self._product_blocks(s[both], t[both], node)
         column, data = (u + v) * self.radix + joined, x * y
         plain = column == 0
         offset = np.bincount(row[plain], weights=data[plain], minlength=size).astype(np.float64)
         return Affine(offset, row=row[~plain], column=column[~plain], data=data[~plain])
 
-    def _joined(self, s: Integers, t: Integers, node: Any) -> Integers:
+    def _product_blocks(self, s: Integers, t: Integers, node: Any) -> Integers:
         """The t of products of two private numbers of one record."""
         (p, i), (q, j) = np.divmod(s - 1, self.count), np.divmod(t - 1, self.count)
         if (i != j).any():
@@ -327,7 +327,7 @@ class Monomials(AffineReader):
         a, b = self.read(left), self.read(right)
         m, k = left.shape if left.ndim == 2 else (1, left.size)
         columns = right.shape[1] if right.ndim == 2 else 1
-        (r, x, p), (s, y, q) = _all(a), _all(b)
+        (r, x, p), (s, y, q) = _terms(a), _terms(b)
         here, there = pairs(r // m, s % k)
         row = r[here] % m + m * (s[there] // k)
         return self._multiplied(row, x[here], p[here], y[there], q[there], m * columns, node)
@@ -353,7 +353,7 @@ class Monomials(AffineReader):
         return Gather(place % len(found) * size + place // len(found), rows.size).forward(rows)
 
     def _sum(self, pieces: list[_Piece], numbers: bool) -> Affine:
-        """The rows of pieces added up."""
+        """The sum of pieces, row by row; ``numbers`` : their expressions hold no variables."""
         out: list[Affine] = []
         for piece in pieces:
             if not isinstance(piece.matrix, Features):
@@ -382,7 +382,7 @@ class Monomials(AffineReader):
         return Affine(sum((each.offset for each in out[1:]), out[0].offset), row=row, column=column_, data=data)
 
     def _public(self, matrix: Any, expression: Any, numbers: bool) -> Affine:
-        """``matrix @ expression`` with a public matrix: a large one is not taken apart either."""
+        """``matrix @ expression`` with a public matrix, which is one column for each record where it is large."""
         if numbers:
             return _constant(np.asarray(matrix @ np.asarray(expression.value, dtype=np.float64)).ravel())
         if matrix.shape[0] != self.count or _stored(matrix) <= _LARGE:
@@ -403,8 +403,8 @@ class Monomials(AffineReader):
         if key not in self._products:
             expression = expression if expression.ndim == 1 else cp.reshape(expression, (expression.size,), order="F")
             self._products[key] = self._new(Product(features, expression), self.count), lead
-        first, known = self._products[key]
-        return first, lead / known
+        first, before = self._products[key]
+        return first, lead / before
 
     # ------------------------------------------------------------------ matrices of features
     def _through(self, matrix: Any, e: Any, columns: Any = None) -> list[_Piece]:
@@ -424,11 +424,11 @@ class Monomials(AffineReader):
             case "multiply" | "divide" if any(map(self.is_constant, args)):
                 return self._scaled(matrix, e, columns)
             case "matmul" if self.is_constant(args[1]) and matrix.ndim == 2:
-                return self._through(args[0], e, _mixed(sp.csr_array(number_of(args[1])), columns))
+                return self._through(args[0], e, _composed(sp.csr_array(number_of(args[1])), columns))
             case "matmul" if self.is_constant(args[0]) and matrix.ndim == 1 and args[1].ndim == 1:
-                return self._through(args[1], e, _mixed(sp.csr_array(sp.csr_array(number_of(args[0])).T), columns))
+                return self._through(args[1], e, _composed(sp.csr_array(sp.csr_array(number_of(args[0])).T), columns))
             case "matmul" if self.is_constant(args[1]) and matrix.ndim == 1 and args[0].ndim == 1:
-                return self._through(args[0], e, _mixed(sp.csr_array(number_of(args[1])), columns))
+                return self._through(args[0], e, _composed(sp.csr_array(number_of(args[1])), columns))
             case "matmul" if self.is_constant(args[0]) and args[0].shape == (self.count, self.count):
                 weights = diagonal(args[0])
                 if weights is not None and matrix.ndim == 2:
@@ -436,9 +436,9 @@ class Monomials(AffineReader):
                     return [replace(piece, coefficient=piece.coefficient * weights) for piece in pieces]
             case "index" if isinstance(args[0], Private) and (found := _rows_and_columns(matrix)) is not None:
                 rows, chosen = found
-                return [self._features(args[0], rows, _mixed(chosen, columns), e)]
+                return [self._features(args[0], rows, _composed(chosen, columns), e)]
             case "index" if matrix.ndim == 2 and (picked := _picked_columns(matrix)) is not None:
-                return self._through(args[0], e, _mixed(picked, columns))
+                return self._through(args[0], e, _composed(picked, columns))
             case "hstack" if matrix.ndim == 2:
                 start, out = 0, []
                 for arg in args:
@@ -452,7 +452,7 @@ class Monomials(AffineReader):
         raise _NoRows
 
     def _scaled(self, matrix: Any, e: Any, columns: Any) -> list[_Piece]:
-        """Of a matrix times one number, one number for each column, or one for each row."""
+        """``_through`` of a matrix times one number, one number for each column, or one for each row."""
         factor, rest = matrix.args if self.is_constant(matrix.args[0]) else matrix.args[::-1]
         if kind(matrix) == "divide" and factor is matrix.args[0]:
             raise _NoRows
@@ -463,14 +463,14 @@ class Monomials(AffineReader):
             return self._through(rest, float(value.flat[0]) * e, columns)
         if rest.ndim == 2 and (value == value[:1]).all():
             scales = sp.csr_array(sp.diags_array(np.broadcast_to(value, rest.shape)[0]))
-            return self._through(rest, e, _mixed(scales, columns))
+            return self._through(rest, e, _composed(scales, columns))
         if rest.ndim == 2 and (value == value[:, :1]).all():
             by_row = np.broadcast_to(value, rest.shape)[:, 0]
             return [replace(piece, coefficient=piece.coefficient * by_row) for piece in self._through(rest, e, columns)]
         raise _NoRows
 
     def _features(self, matrix: Any, rows: Any, columns: Any, e: Any) -> _Piece:
-        """Rows of a private matrix, of which a record owns a row, or of a transposed one, of which it owns a column."""
+        """Rows of a private matrix in which records own rows, or of a transposed one in which they own columns."""
         parameter = matrix.args[0] if kind(matrix) == "transpose" else matrix
         turned = parameter.ndim == 2 and parameter.unit == "column"
         if parameter.ndim != 2 or (rows is None and turned != (kind(matrix) == "transpose")):
@@ -482,7 +482,7 @@ class Monomials(AffineReader):
 
 
 def _real(number: Any) -> Any:
-    """``number_of``; NotAffine for complex numbers, of which later products may be real."""
+    """``number_of``; NotAffine for complex numbers, as later products of them may be real."""
     if number.is_complex():
         raise NotAffine("a complex constant")
     return number_of(number)
@@ -497,7 +497,7 @@ def _constant(offset: Floats) -> Affine:
     return Affine(offset, row=none, column=none, data=np.zeros(0))
 
 
-def _all(rows: Affine) -> tuple[Integers, Integers, Floats]:
+def _terms(rows: Affine) -> tuple[Integers, Integers, Floats]:
     """(row, column, data), the constant part at column 0, row by row."""
     row, column, data = rows.coo()
     constant = np.flatnonzero(rows.offset)
@@ -508,7 +508,7 @@ def _all(rows: Affine) -> tuple[Integers, Integers, Floats]:
 
 
 def stacked(found: list[Affine]) -> Affine:
-    """One after the other."""
+    """The rows of all, in order."""
     if len(found) == 1:
         return found[0]
     starts = np.cumsum([0, *(rows.size for rows in found[:-1])])
@@ -520,7 +520,7 @@ def stacked(found: list[Affine]) -> Affine:
 
 
 def tidied(rows: Affine) -> Affine:
-    """The same, sorted, each monomial of a row once, without those that cancel up to rounding (1e-14)."""
+    """The same rows, sorted, each monomial of a row once, without those that cancel up to rounding (1e-14)."""
     row, column, data = rows.coo()
     if row.size == 0:
         return _constant(rows.offset)
@@ -528,11 +528,11 @@ def tidied(rows: Affine) -> Affine:
     row, column, data = row[order], column[order], data[order]
     first = np.flatnonzero(np.r_[True, (np.diff(row) != 0) | (np.diff(column) != 0)])
     sums, sizes = np.add.reduceat(data, first), np.add.reduceat(np.abs(data), first)
-    kept = np.abs(sums) > 1e-14 * sizes
-    return Affine(rows.offset, row=row[first][kept], column=column[first][kept], data=sums[kept])
+    nonzero = np.abs(sums) > 1e-14 * sizes
+    return Affine(rows.offset, row=row[first][nonzero], column=column[first][nonzero], data=sums[nonzero])
 
 
-def _mixed(inner: Any, outer: Any) -> Any:
+def _composed(inner: Any, outer: Any) -> Any:
     return inner if outer is None else outer if inner is None else sp.csr_array(inner @ outer)
 
 
@@ -541,7 +541,7 @@ def _keys(node: Any) -> tuple[Any, ...]:
     return key if isinstance(key, tuple) else (key,)
 
 
-def _picked(node: Any) -> Integers:
+def _entries(node: Any) -> Integers:
     """The entries of a private parameter (in Fortran order) that an index picks."""
     parameter = node.args[0]
     found = _rows_and_columns(node, both=True)

@@ -78,11 +78,11 @@ class Metric:
         """(..., K, p) of (..., K p), where there are several scores."""
         return w if self.scores == 1 else w.reshape(*w.shape[:-1], self.scores, -1)
 
-    def reaches(self, w: Floats) -> Floats:
-        """(B,) ``PrivateRegression.reaches`` of w (B, size), centred: sharper, as the constant column has taken the
+    def largest_predictions(self, w: Floats) -> Floats:
+        """(B,) those of ``PrivateRegression`` for w (B, size), centred: sharper, as the constant column has taken the
         columns' middles."""
         v = self.coordinates(w)
-        return self.row.reaches(v) if self.scores == 1 else self.row.spreads(self._each(v))
+        return self.row.largest_predictions(v) if self.scores == 1 else self.row.spreads(self._each(v))
 
     @property
     def diagonal(self) -> bool:
@@ -247,8 +247,8 @@ class StepNoise:
 
     def predictions(self, w: Floats) -> Floats:
         """(B,) largest predictions of w (B, p) over the rows allowed, or what stands for them in the metric."""
-        reaches = self.model.reaches if self.metric.exchange is None else self.metric.reaches
-        return reaches(w) + self.model.offset_bound
+        largest = self.model.largest_predictions if self.metric.exchange is None else self.metric.largest_predictions
+        return largest(w) + self.model.offset_bound
 
     def bound_at(self, z: float) -> float:
         """``bound`` where predictions are at most z, and a little more for their rounding."""

@@ -409,7 +409,7 @@ def facts_of(model: PrivateRegression, ridge: float, strong: float, length: floa
     """Public constants of the perturbed objective; ``length`` bounds the 2-norm of the random term."""
     own, center = 2 * model.penalty.ridge / model.scale, public_point(model)
     steep, count = steepness(model), model.scores
-    middle = float(np.linalg.norm(model.row.reaches(center.reshape(count, -1)))) + model.offset_bound
+    middle = float(np.linalg.norm(model.row.largest_predictions(center.reshape(count, -1)))) + model.offset_bound
     # At the centre a loss is at most r |z| above its value at z = 0, which is at most r |y| (numbers) or 1 (ln 2; 1)
     # above its least one, and strong/2 d^2 <= A + B d implies d <= sqrt(2 A / strong) + 2 B / strong. Of K scores it is
     # ln K at 0 and, with t = 1 - sum y in [0, 1], at least t times the mean score, |z| / sqrt(K) at most.

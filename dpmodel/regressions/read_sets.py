@@ -519,8 +519,8 @@ def _simplex(rows: list[tuple[float, float, bool]], lower: Floats, upper: Floats
 def _agrees(domain: Domain, public: PublicPart) -> bool:
     """Whether nearest points of the claimed set lie in the written one, and points just beyond them do not."""
     draws = public_generator(21)
-    reach = domain.norm(math.inf)
-    scale = reach if 0 < reach < math.inf else 1.0
+    size = domain.norm(math.inf)
+    scale = size if 0 < size < math.inf else 1.0
     for factor in (0.5, 3.0, 30.0):
         v = draws.standard_normal(domain.size) * scale * factor
         w = domain.project(v)

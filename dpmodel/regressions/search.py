@@ -134,7 +134,7 @@ def judge_descent(model: PrivateRegression, order: float) -> Verdict:
     """Whether noise can hide a record: rows bounded in the norm of this order, derivatives where descent starts."""
     if not math.isfinite(model.row.norm(order)):
         return Verdict(False, f"rows have no bound on their {order:g}-norm, so no noise hides one of them")
-    start = float(model.reaches(public_point(model)[None])[0]) + model.offset_bound
+    start = float(model.largest_predictions(public_point(model)[None])[0]) + model.offset_bound
     if not math.isfinite(model.loss.derivative_bound(start, model.row.label_bound)):
         return Verdict(False, "derivatives have no bound: labels need one, or derivatives a clip")
     return YES

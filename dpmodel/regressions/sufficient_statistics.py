@@ -1,4 +1,4 @@
-"""Minimising a released quadratic under the public penalty and constraints: post-processing."""
+"""Least squares from sufficient statistics: one noisy release, and the least point of the released quadratic."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from dpmodel.regressions.synthetic import each_population
 
 # Sets whose projection is a formula.
 SIMPLE = ("free", "l1", "l2", "linf", "box", "simplex", "product")
-# Steps at most, and the relative change after which there is none, in a release and in forecasts.
+# Most steps, and the relative change that ends them, in a release and in forecasts.
 _FINE, ROUGH = (5000, 1e-9), (300, 1e-4)
 
 
 def solvable(model: PrivateRegression) -> bool:
-    """Whether some way below serves this set and penalty."""
+    """Whether ``minimise`` serves this set and penalty."""
     return model.public is not None or _steps_serve(model.domain, model.penalty)
 
 
@@ -53,7 +53,7 @@ def _steps_serve(domain: Domain, penalty: Penalty) -> bool:
 
 def minimise(model: PrivateRegression, P: Floats, q: Floats, accuracy: tuple[int, float] = _FINE) -> Floats:
     """(p,) the coefficients where ``w'Pw - 2 q'w + penalty(w)`` is least over the set; P positive semidefinite.
-    ``accuracy`` : of steps, where projections are formulas; elsewhere a solver has its own."""
+    ``accuracy`` : for steps, where projections are formulas; elsewhere a solver has its own."""
     domain, penalty = model.domain, model.penalty
     if domain.kind == "free" and penalty.smooth:
         return solve_normal(P + np.diag(penalty.ridge), q - penalty.linear / 2)
@@ -95,7 +95,7 @@ def by_steps(domain: Domain, penalty: Penalty, P: Floats, q: Floats, accuracy: t
 # -------------------------------------------------------------------------------- forecast and proof
 
 
-# Columns of the largest matrices that forecasts make up.
+# Most columns of a simulated matrix.
 MOST_SIMULATED = 512
 
 Normals = Callable[..., Any]  # standard normal draws of a shape, for simulations
@@ -118,16 +118,16 @@ def mean_excess(model: PrivateRegression, solve: Callable[[Population, np.ndarra
 
     Beyond ``MOST_SIMULATED`` columns a share of them is simulated, with the noise of every entry larger by the root of
     what is left out: spectrum and edge of the noise matrix, the noise's 2-norm and the signal's stay what they were.
-    For sets such as the l1 ball, where the noise per coordinate matters, this says too much.
+    For sets such as the l1 ball, where the noise per coordinate matters, this is too pessimistic.
     """
     moving = np.flatnonzero(~model.row.constant)
     draws = 6 if moving.size <= 32 else 3 if moving.size <= 128 else 1
-    draws = draws if model.domain.kind in SIMPLE else 1  # others ask a solver for every projection
+    draws = draws if model.domain.kind in SIMPLE else 1  # others take a solver for every projection
     normal: Normals = public_generator(11).standard_normal
     found = []
     for risk in each_population(model):
-        columns, factor = _chosen(model, risk, moving)
-        small, reduced = (model, risk) if factor == 1 else _reduced(model, risk, columns, factor)
+        columns, factor = _columns_to_simulate(model, risk, moving)
+        small, reduced = (model, risk) if factor == 1 else _on_columns(model, risk, columns, factor)
         mean, total = reduced.mean[0], small.total
         cross = reduced.gradients(np.zeros((1, small.size)))[0] / (-2 * small.scale)
         fixed = np.flatnonzero(small.row.constant & (small.row.lower != 0))
@@ -140,19 +140,19 @@ def mean_excess(model: PrivateRegression, solve: Callable[[Population, np.ndarra
     return max(float(np.mean(found)), 0.0)
 
 
-def _chosen(model: PrivateRegression, risk: Populations, moving: np.ndarray) -> tuple[np.ndarray, float]:
-    """(p',) columns to simulate and the factor on the noise: all, or the support and others spread evenly."""
+def _columns_to_simulate(model: PrivateRegression, risk: Populations, moving: np.ndarray) -> tuple[np.ndarray, float]:
+    """(p',) columns to simulate and the factor on the noise: all, or the support and further ones, evenly spread."""
     if moving.size <= MOST_SIMULATED:
         return np.arange(model.size), 1.0
     support = moving[np.flatnonzero(risk.truth[0, moving])]
-    kept = support if support.size <= MOST_SIMULATED // 2 else support[:0]
-    others = np.setdiff1d(moving, kept)
-    spread = others[np.linspace(0, others.size - 1, MOST_SIMULATED - kept.size).astype(int)]
-    columns = np.union1d(np.union1d(kept, spread), np.flatnonzero(model.row.constant))
+    support = support if support.size <= MOST_SIMULATED // 2 else support[:0]
+    others = np.setdiff1d(moving, support)
+    spread = others[np.linspace(0, others.size - 1, MOST_SIMULATED - support.size).astype(int)]
+    columns = np.union1d(np.union1d(support, spread), np.flatnonzero(model.row.constant))
     return columns, math.sqrt(moving.size / MOST_SIMULATED)
 
 
-def _reduced(
+def _on_columns(
     model: PrivateRegression, risk: Populations, columns: np.ndarray, factor: float
 ) -> tuple[PrivateRegression, Populations]:
     row, penalty = model.row, model.penalty
@@ -160,7 +160,7 @@ def _reduced(
         model,
         row=replace(row, lower=row.lower[columns], upper=row.upper[columns], constant=row.constant[columns]),
         penalty=Penalty(penalty.ridge[columns], penalty.l1[columns], penalty.linear[columns], penalty.constant),
-        domain=_resized(model.domain, columns.size),
+        domain=_of_size(model.domain, columns.size),
         public=None,
         _memo={},
     )
@@ -173,7 +173,7 @@ def _reduced(
     return small, replace(part, truth=part.truth * math.sqrt(signal / left)) if left > 0 else part
 
 
-def _resized(domain: Domain, size: int) -> Domain:
+def _of_size(domain: Domain, size: int) -> Domain:
     if isinstance(domain, L1Ball | L2Ball | Simplex):
         return replace(domain, size=size)
     return FreeSpace(size)
@@ -203,7 +203,7 @@ def standard_noise(layout: Layout, normal: Normals) -> Floats:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large (v0, v) can be over the set, in a layout's units: 1-norm and 2-norm of v, size of v0."""
+    """Bounds on (v0, v) over the set, in a layout's units: 1-norm and 2-norm of v, size of v0."""
 
     one: float
     two: float
@@ -227,7 +227,7 @@ def sizes_of(model: PrivateRegression, layout: Layout) -> Sizes:
 
 
 def shrink_cap(model: PrivateRegression, layout: Layout, spread: Spread) -> float:
-    """Most that directions of a bounded set are lifted: ten times the noise there is to balance."""
+    """The most by which eigenvalues are lifted over a bounded set: ten times the noise to balance."""
     two = sizes_of(model, layout).two
     if not math.isfinite(two) or two == 0:
         return math.inf
@@ -284,13 +284,13 @@ def _product(a: float, b: float) -> float:
 # -------------------------------------------------------------------------------- the mechanism
 
 
-# Beyond this the matrices (128 MiB each), their eigenvectors (a minute) and 8 million draws (minutes)
-# are too much for one machine.
+# Beyond this the matrices (128 MB each), their eigenvectors (a minute) and 8 million draws (minutes) are too much for
+# one machine.
 MOST_COLUMNS = 4000
 
 
 def judge_statistics(model: PrivateRegression, options: Options) -> Verdict:
-    """Whether statistics of bounded size determine the objective; no, and why, elsewhere."""
+    """Whether statistics of bounded size determine the objective, or why not."""
     if model.loss.name != "squared":
         return Verdict(False, f"the {model.loss.name} loss has no sufficient statistics of bounded size")
     if math.isfinite(model.loss.clip) or options.clip is not None:
@@ -310,7 +310,7 @@ def judge_statistics(model: PrivateRegression, options: Options) -> Verdict:
 
 @dataclass(frozen=True)
 class SufficientStatistics(PureToo):
-    """Measure sum a a' and sum a (y - o) once with noise; everything else is post-processing.
+    """Sum a a' and sum a (y - o) are measured once with noise; everything else is post-processing.
 
     Source
         Vu and Slavkovic 2009; Dwork, Talwar, Thakurta and Zhang 2014; Wang, Revisiting differentially private
@@ -338,16 +338,16 @@ class SufficientStatistics(PureToo):
 
     def forecast_as_given(self, model: PrivateRegression, options: Options) -> Forecast:
         key = (self, options.epsilon, options.delta, options.beta)
-        return model.cached(key, lambda: self._simulated(model, options))
+        return model.cached(key, lambda: self._simulate(model, options))
 
-    def _simulated(self, model: PrivateRegression, options: Options) -> Forecast:
+    def _simulate(self, model: PrivateRegression, options: Options) -> Forecast:
         layout, sigma = self.noise(model, options)
 
         def simulate(population: Population, columns: Floats, factor: float, normal: Normals) -> Floats:
-            small = layout if factor == 1 else _restricted(layout, columns)
+            small = layout if factor == 1 else _layout_on(layout, columns)
             exact, own = to_vector(small, in_units(small, population)), sigma * factor
             released = exact + spread_of(small, own).own * standard_noise(small, normal)
-            return _solved(population.model, small, released, own, ROUGH)
+            return _solve(population.model, small, released, own, ROUGH)
 
         predicted = mean_excess(model, simulate)
         bound = proved_loss(model, layout, spread_of(layout, sigma), options.beta)
@@ -369,7 +369,7 @@ class SufficientStatistics(PureToo):
         )
 
     def noise(self, model: PrivateRegression, options: Options) -> tuple[Layout, float]:
-        """The layout and the scale of the noise on each measured number; public facts."""
+        """The layout, and the scale of the noise on each measured number: public facts."""
         layout = layout_of(model, options.delta == 0)
         assert layout is not None  # eligible() asks for bounds
         spend = Spend.of(options.epsilon, options.delta, gaussian_only=True)
@@ -386,7 +386,7 @@ class SufficientStatistics(PureToo):
         released = noise.laplace(exact, scale) if layout.pure else noise.gaussian(exact, scale)
         progress("solving the released program", 0.7)
         start = time.perf_counter()
-        w = _solved(model, layout, released, scale, _FINE)
+        w = _solve(model, layout, released, scale, _FINE)
         return Outcome("optimal", w, None, None, seconds=time.perf_counter() - start)
 
 
@@ -395,10 +395,10 @@ def spread_of(layout: Layout, scale: float) -> Spread:
     return Spread.of(layout, scale * math.sqrt(2) if layout.pure else scale)
 
 
-def _solved(
+def _solve(
     model: PrivateRegression, layout: Layout, released: Floats, scale: float, accuracy: tuple[int, float]
 ) -> Floats:
-    """(p,) the point for numbers released with noise of this scale: the public program is post-processing."""
+    """(p,) the solution of the public program for numbers released with noise of this scale: post-processing."""
     s, spread = from_vector(layout, released, model.total), spread_of(layout, scale)
     inverse = layout.label_width / layout.width
     ridge = model.penalty.ridge[layout.moving] * inverse**2 / (model.scale * layout.label_width**2)
@@ -406,18 +406,18 @@ def _solved(
     return minimise(model, model.scale * P, model.scale * q, accuracy)
 
 
-def _restricted(layout: Layout, columns: Floats) -> Layout:
+def _layout_on(layout: Layout, columns: Floats) -> Layout:
     """The layout of a share of the columns, in the same units."""
-    kept = np.isin(layout.moving, columns)
-    place = np.searchsorted(columns, layout.moving[kept])
+    moving = np.isin(layout.moving, columns)
+    place = np.searchsorted(columns, layout.moving[moving])
     fixed = np.isin(layout.fixed, columns)
     return replace(
         layout,
         size=int(columns.size),
         moving=place,
         fixed=np.searchsorted(columns, layout.fixed[fixed]),
-        middle=layout.middle[kept],
-        width=layout.width[kept],
+        middle=layout.middle[moving],
+        width=layout.width[moving],
         constant=layout.constant[fixed],
     )
 

@@ -1,4 +1,4 @@
-"""What the private Frank-Wolfe mechanisms share: their steps, predictions along the path, and the proved bound."""
+"""What the private Frank-Wolfe mechanisms share: steps, the proved bound, and simulations by which steps are chosen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dpmodel.regressions.synthetic import populations_of, walkers
 
 @dataclass(frozen=True)
 class Steps:
-    """The path ``w_{t+1} = w_t + size_t (v_t - w_t)`` and what is released of it: the mean of its last iterates.
+    """The path ``w_{t+1} = w_t + size_t (v_t - w_t)``, of which the mean of the last iterates is released.
 
     ``count`` : T >= 1. ``rate`` : 0 for sizes 2 / (t + 2), t = 0 .. T - 1, otherwise ``min(1, rate / T)`` in every
     step. ``average`` : share in [0, 1] of the iterates that are averaged (0: the last one alone). ``clip`` :
@@ -44,7 +44,7 @@ class Steps:
 
     @cached_property
     def sizes(self) -> Floats:
-        """(T,)"""
+        """(T,) step sizes."""
         t = np.arange(self.count)
         if self.rate == 0:
             return np.asarray(2.0 / (t + 2.0))
@@ -58,7 +58,7 @@ class Steps:
 
     @cached_property
     def pulls(self) -> Floats:
-        """(T,) weight of v_t in the released point; what they lack to 1 is the weight of the starting point."""
+        """(T,) weight of v_t in the released point; the starting point has the rest of the weight 1."""
         pulls, out, later = np.zeros(self.count), 0.0, 1.0 - self.sizes
         for t in range(self.count - 1, -1, -1):
             out = self.shares[t] + (out * later[t + 1] if t + 1 < self.count else 0.0)
@@ -76,7 +76,7 @@ def walk(
     toward: Callable[[Floats], Floats],
     progress: Progress = no_progress,
 ) -> Floats:
-    """(p,) the point released, from w on: at each w on the path a step towards v = ``toward(w)``.
+    """(p,) the point to release, from the start w: each step goes from its w towards v = ``toward(w)``.
 
     ``sizes``, ``shares`` : those of ``Steps``, (T,), or (T, B, 1) for B walks side by side from w (B, p).
     """
@@ -91,13 +91,13 @@ def walk(
 
 
 def bounds_on_derivatives(model: PrivateRegression, clip: float) -> StepNoise:
-    """How large derivatives are at released points where they are cut to ``clip``; of the noise nothing is meant."""
+    """Bounds on derivatives at released points where they are cut to ``clip``. Its noise is a placeholder."""
     return StepNoise(clipped(model, clip), plain_metric(model), Spend(1.0, None), 1, 0.0)
 
 
 # -------------------------------------------------------------------------------------------------- proved bounds
 def row_diameter(model: PrivateRegression) -> float:
-    """``max |<a, w - v>|`` over rows allowed and points of the set."""
+    """A bound on ``|<a, w - v>|`` over rows allowed and points w, v of the set."""
     pairs = ((1.0, math.inf), (2.0, 2.0), (math.inf, 1.0))
     sizes = [(model.domain.diameter(order), model.row.norm(dual)) for order, dual in pairs]
     return min(a * b for a, b in sizes if math.isfinite(a) and math.isfinite(b))
@@ -117,7 +117,7 @@ def curvature(model: PrivateRegression) -> float:
 
 
 def excess_bound(model: PrivateRegression, steps: Steps, scale: float, candidates: int, beta: float) -> float:
-    """With probability 1 - beta the released point is worse than the best of the set by at most this.
+    """With probability 1 - beta the excess risk of the released point is at most this.
 
     Every v_t is drawn by an exponential mechanism (or permute-and-flip) on the scores ``-<v, grad f(w_t)>``, with
     noise of at most ``scale``, among ``candidates`` k points whose hull is the set.
@@ -144,7 +144,7 @@ def plain_bound(model: PrivateRegression, steps: Steps) -> float:
     gamma, start, out = curvature(model), public_point(model), 0.0
     derivative = model.penalty.derivative(start)
     public = float(np.abs(derivative).max(initial=0.0)) * model.domain.diameter(1.0) if derivative.any() else 0.0
-    # What the starting point lacks, at most: <grad f(w_0), w_0 - w> over the set.
+    # Bound on the excess at the start: <grad f(w_0), w_0 - w> over the set.
     gap = model.weight * bounds_on_derivatives(model, math.inf).bound(start) * row_diameter(model) + public
     for size, share in zip(steps.sizes, steps.shares, strict=True):
         gap = (1 - size) * gap + size * size * gamma / 2
@@ -160,15 +160,15 @@ Excess = Callable[[Sequence[Steps], Populations, Sequence[int]], Floats]
 
 MOST_STEPS = 256
 _SHORT = 64  # walks of fewer steps are simulated several times over, up to so many steps, and try all rates
-_NUMBERS = 10_000  # runs times columns: with many columns the noise averages out
+_NUMBERS = 10_000  # most runs times columns: with many columns the noise averages out
 _RATES = (0.0, 0.3, 1.0, 3.0)  # 0 stands for sizes 2 / (t + 2)
 _CLIPS = (1.0, 1 / 4, 1 / 16, 1 / 64)  # shares of the derivatives' bound
-_NEGLIGIBLE = 0.1  # added to shares of the excess of knowing nothing: differences below it hardly count
+_NEGLIGIBLE = 0.1  # added to shares of the public point's excess: smaller differences hardly count
 _HOPELESS = math.log(0.97 + _NEGLIGIBLE)
 
 
 def trial_walks(settings: Sequence[Steps], trials: Trials, toward: Callable[[Floats], Floats]) -> Floats:
-    """(rows, p) what walks side by side release; those of more than ``MOST_STEPS`` steps are cut there."""
+    """(rows, p) what walks side by side release; they end after ``MOST_STEPS`` steps."""
     few = [replace(steps, count=min(steps.count, MOST_STEPS)) for steps in settings]
     sizes, shares = (trials.each([getattr(steps, name) for steps in few]).T for name in ("sizes", "shares"))
     return walk(sizes[..., None], shares[..., None], trials.rows.start, toward)
@@ -181,9 +181,9 @@ def predicted(model: PrivateRegression, steps: Steps, excess: Excess) -> float:
 
 
 def settings_losses(model: PrivateRegression, settings: Sequence[Steps], excess: Excess) -> list[float]:
-    """How settings with the same number of steps are compared: the excess in shares of what knowing nothing costs in
-    the population with most to be gained (at the same strength of signal); of these (plus 0.1) the geometric mean over
-    the populations that choose, because a share of 0.03 in place of 0.3 is worth more than 1 in place of 1.2."""
+    """Losses by which settings with the same number of steps are compared: logarithms of geometric means over
+    the populations that choose. Means of shares (plus 0.1), as 0.03 in place of 0.3 is worth more than 1 in place of
+    1.2: the excess over that of the public point, in the population with most to gain at this strength of signal."""
     populations, unit = walkers(model)
     shares = excess(settings, populations, range(_runs(model, settings[0].count))) / unit
     return list(np.log(np.maximum(shares, 0.0) + _NEGLIGIBLE).mean(axis=1).tolist())
@@ -196,8 +196,8 @@ def _runs(model: PrivateRegression, count: int) -> int:
 def chosen_steps(model: PrivateRegression, excess: Excess, given: dict[str, float], most: int = MOST_STEPS) -> Steps:
     """The settings with the least ``settings_losses``; those ``given`` stay.
 
-    One setting moves at a time: T by factors 2, the clip, the rate, and T again. Where nothing is learnt in few steps,
-    neither with the least noise nor with short steps, the rest is not searched.
+    One setting moves at a time: T by factors of 2 and 4, the clip, the rate, T again. Where a few steps learn nothing,
+    neither with the least noise nor with short steps, no more is searched.
     """
     bound, populations = model.derivative_bound, walkers(model)[0]
     width = populations.count * max(model.size, populations.points)
@@ -208,7 +208,7 @@ def chosen_steps(model: PrivateRegression, excess: Excess, given: dict[str, floa
         return [loss for part in parts for loss in settings_losses(model, part, excess)]
 
     compared = Compared(risks)
-    # Settings stay unless others are better by more: less may be luck.
+    # Others have to be better by more than the tie: less may be luck.
     least = partial(compared.least, rank=float, tie=0.01)
     clips = [share * bound if share < 1 else math.inf for share in _CLIPS] if math.isfinite(bound) else [math.inf]
     clip = given.get("clip", clips[min(2, len(clips) - 1)])
@@ -224,13 +224,13 @@ def chosen_steps(model: PrivateRegression, excess: Excess, given: dict[str, floa
     if compared.risk(best) > _HOPELESS:
         return best
     best, moves = start, "steps" not in given
-    # What clips and rates are good for shows in walks of medium length.
+    # Clips and rates are compared in walks of medium length.
     best = _doubling(best, least, min(most, _SHORT)) if moves else best
     best = least([best, *(replace(best, clip=cut) for cut in clips)])
     best = least([best, *(replace(best, rate=rate) for rate in rates)])
     if not moves:
         return best
-    # Long walks have other rates.
+    # Long walks favour other rates.
     long = [
         replace(best, count=min(2 * _SHORT, most), rate=rate)
         for rate in dict.fromkeys((best.rate, rates[0], rates[-1]))

@@ -24,9 +24,9 @@ _NEAR = 1e-9  # Values this near to an integer (relative from 1 on, at most 1e-3
 
 
 def round_tree(tree: Tree, x: Floats, how: TreeRounding = "unbiased", seed: int | None = None) -> Floats:
-    """(N,) integers, consistent, each the floor or the ceiling of ``x``; whole entries of x stay.
+    """(N,) integers, consistent, each the floor or the ceiling of ``x``; integers of x stay.
 
-    So whole bounds (x >= 0 above all) and whole known totals are kept.
+    So bounds and totals that are integers hold (x >= 0 above all).
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def round_tree(tree: Tree, x: Floats, how: TreeRounding = "unbiased", seed: int 
     lies in (C_{c-1}, C_c], C the running sums of f. This interval has length f_c < 1, so it catches at most one
     point, and one with probability f_c. The points up to F number floor(F - U) + 1, which is ceil(F) if U <= phi and
     floor(F) otherwise: K. (Systematic sampling, Madow 1949; controlled rounding, Cox 1987.)
-    Values within 1e-9 (relative) of an integer count as whole, which moves means by no more than that.
+    Values within 1e-9 of an integer (relative, at most 1e-3) count as that integer: means move by no more.
 
     Raises
     ------
@@ -57,9 +57,9 @@ def round_tree(tree: Tree, x: Floats, how: TreeRounding = "unbiased", seed: int 
     _check(tree, given)
     draw = public_generator(0 if seed is None else seed).uniform
     near = np.rint(given)
-    whole = np.abs(given - near) <= np.minimum(_NEAR * np.maximum(np.abs(given), 1.0), 1e-3)
-    found = np.where(whole, near, np.floor(given))
-    fraction = np.where(whole, 0.0, given - found)
+    integral = np.abs(given - near) <= np.minimum(_NEAR * np.maximum(np.abs(given), 1.0), 1e-3)
+    found = np.where(integral, near, np.floor(given))
+    fraction = np.where(integral, 0.0, given - found)
 
     roots = tree.levels[0]
     if how == "unbiased":
@@ -89,7 +89,7 @@ def _systematic(generation: Generation, f: Floats, quota: Floats, chance: Floats
     total = running[np.append(starts[1:], f.size) - 1]
     base = np.floor(total)
     phi = total - base
-    base, phi = np.where(quota < base, base - 1, base), np.where(quota < base, 1.0, phi)  # F whole but for rounding.
+    base, phi = np.where(quota < base, base - 1, base), np.where(quota < base, 1.0, phi)  # F an integer
     up = quota > base
     u = np.where(up, phi * (1 - chance), phi + (1 - phi) * (1 - chance))
     caught = np.floor(np.maximum(running, 0.0) - generation.spread(u)) + 1
@@ -101,7 +101,7 @@ def _systematic(generation: Generation, f: Floats, quota: Floats, chance: Floats
 
 
 def _repaired(generation: Generation, f: Floats, exact: Floats, quota: Floats, up: Floats) -> Floats:
-    """``up``, but by largest fractions where rounding errors of x spoiled it: not 0 or 1, or a whole child moved."""
+    """``up``, but by largest fractions where rounding errors of x spoiled it: not 0 or 1, or an integer moved."""
     wrong = (up != np.rint(np.clip(up, 0.0, 1.0))) | ((f == 0) & (up != 0))
     bad = generation.sum(wrong.astype(np.float64)) + np.abs(generation.sum(up) - quota) > 0
     if not bad.any():
@@ -131,7 +131,7 @@ _BITS = 40  # fractions are taken to the nearest multiple of 2^-40
 
 
 def near_integer(sums: Floats) -> Mask:
-    """Which sums are whole but for the rounding of what they were computed from."""
+    """Which sums are integers but for the rounding of what they were computed from."""
     out: Mask = np.abs(sums - np.rint(sums)) <= 1e-7 + _NEAR * np.abs(sums)
     return out
 
@@ -139,27 +139,26 @@ def near_integer(sums: Floats) -> Mask:
 def common(x: Floats, generator: PublicGenerator) -> Floats:
     """``floor(x + u)`` with one u, uniform on [0, 1), for all entries.
 
-    Unbiased: E floor(t + u) = t. Differences keep their bounds: x_i - x_j <= g with g whole gives
+    Unbiased: E floor(t + u) = t. Differences keep their bounds: x_i - x_j <= g with g an integer gives
     floor(x_i + u) <= floor(x_j + u + g) = floor(x_j + u) + g. So chains stay monotone."""
-    whole, fraction = _split(x)
+    base, fraction = _split(x)
     u = int(generator.integers(0, 1 << _BITS))
-    return whole + ((fraction + u) >> _BITS)
+    return base + ((fraction + u) >> _BITS)
 
 
 def one_partition(x: Floats, group: Integers, groups: int, generator: PublicGenerator) -> Floats:
-    """Systematic sampling: every entry goes to its floor or ceiling, every group's sum likewise (whole sums are
-    kept).
+    """Systematic sampling: every entry goes to its floor or ceiling, every group's sum likewise (integers
+    stay).
 
     With c_k the sum of the fractions of a group's entries up to the k-th and u uniform on [0, 1), one per group,
     entry k gains floor(c_k + u) - floor(c_{k-1} + u). It is 0 or 1 as its fraction is below 1; its mean is
     c_k - c_{k-1} because E floor(t + u) = t; all gains of the group add up to floor(c_last + u). In integer
-    multiples of 2^-40, so exact; one entry of a group is moved by at most 1e-6 to make a sum that is whole up to
-    rounding exactly so. O(n log n).
-    Entries of group -1 are alone.
+    multiples of 2^-40, so exact; one entry of a group is moved by at most 1e-6 to make a sum that is an integer
+    up to rounding exactly one. O(n log n). An entry of group -1 is a group of its own.
     """
     n = x.size
     own = np.where(group >= 0, group, groups + np.arange(n))
-    whole, fraction = _split(x)
+    base, fraction = _split(x)
     order = np.argsort(own, kind="stable")
     own, f = own[order], fraction[order].copy()
     begin = np.flatnonzero(np.append(True, own[1:] != own[:-1])) if n else np.zeros(0, dtype=np.int64)
@@ -167,11 +166,11 @@ def one_partition(x: Floats, group: Integers, groups: int, generator: PublicGene
         return x.copy()
     size = np.diff(np.append(begin, n))
     total = np.add.reduceat(f, begin)
-    off = _off_whole(total)
+    off = _off_integer(total)
     sums = np.add.reduceat(x[order], begin)
     fix = near_integer(sums) & (off != 0)
     if fix.any():
-        # The entry of the group whose fraction is furthest from whole takes the rounding.
+        # The entry of the group whose fraction is furthest from an integer takes the rounding.
         depth = np.minimum(f, (1 << _BITS) - f)
         label = np.repeat(np.arange(begin.size), size)
         deepest = np.lexsort((depth, label))[begin + size - 1]
@@ -181,7 +180,7 @@ def one_partition(x: Floats, group: Integers, groups: int, generator: PublicGene
     shift = np.repeat(u - (so_far[begin] - f[begin]), size)
     gain = ((so_far + shift) >> _BITS) - ((so_far - f + shift) >> _BITS)
     out = np.empty(n)
-    out[order] = whole[order] + gain
+    out[order] = base[order] + gain
     return out
 
 
@@ -189,17 +188,17 @@ def two_partitions(
     x: Floats, row: Integers, column: Integers, rows: int, columns: int, generator: PublicGenerator
 ) -> Floats:
     """Every entry, every row's sum, every column's sum and (if all entries are in both) the total go to their
-    floor or ceiling; whole ones stay. Each entry keeps its mean. Rows and columns: any two partitions, -1 for none.
+    floor or ceiling; integers stay. Each entry keeps its mean. Rows and columns: any two partitions, -1 for none.
 
     Method: Cox (1987) for the frame, Doerr (2006) for rounding bit by bit. The table gets a further row and column with
     the negative sums and the total in the corner, so that all rows and columns sum to zero. Fractions are integer
     multiples of 2^-40. From the last bit on: the entries with the bit set are an even number in every row and column
-    (sums are whole, lower bits are zero); paired off within rows and within columns they form cycles, alternately in
+    (sums are integers, lower bits are zero); paired off within rows and within columns they form cycles, alternately in
     rows and columns, so of even length. On each cycle, with one fair coin, every other entry gains the bit and the rest
     lose it. Each pair cancels: sums stay. Each entry's mean stays: a martingale. An entry with the bit set and no lower
-    ones stays between its floor and ceiling. After the first bit all are whole.
+    ones stays between its floor and ceiling. After the first bit all are integers.
 
-    Entries that are not exactly consistent (sums whole to 1e-7 only) are first moved by as much, along a spanning
+    Entries that are not exactly consistent (sums within 1e-7 of integers) are first moved by as much, along a spanning
     forest. Cost: 40 passes over the fractional entries. Error: SpecificationError if that is not enough.
     """
     r, c = np.where(row >= 0, row, rows), np.where(column >= 0, column, columns)
@@ -211,20 +210,20 @@ def two_partitions(
     edge_column = np.concatenate([c, np.full(rows, columns), np.arange(columns + 1)])
     frame = np.append(np.concatenate([frame_row, frame_column]), corner)
     frame = np.where(near_integer(frame), np.rint(frame), frame)
-    whole, fraction = _split(np.concatenate([x, frame]))
+    base, fraction = _split(np.concatenate([x, frame]))
     fraction = _consistent(fraction, edge_row, edge_column, rows + 1, columns + 1)
-    return (whole + (_bit_by_bit(fraction, edge_row, edge_column, generator) >> _BITS))[: x.size]
+    return (base + (_bit_by_bit(fraction, edge_row, edge_column, generator) >> _BITS))[: x.size]
 
 
 def _split(x: Floats) -> tuple[Floats, Integers]:
-    """Whole part and fraction in multiples of 2^-40."""
+    """Integer part, and fraction in multiples of 2^-40."""
     nearest = np.rint(x)
     x = np.where(np.abs(x - nearest) <= _NEAR, nearest, x)
-    whole = np.floor(x)
-    return whole, np.rint((x - whole) * 2.0**_BITS).astype(np.int64)
+    base = np.floor(x)
+    return base, np.rint((x - base) * 2.0**_BITS).astype(np.int64)
 
 
-def _off_whole(total: Integers) -> Integers:
+def _off_integer(total: Integers) -> Integers:
     """How far sums of fractions are above the nearest integer."""
     half = np.int64(1) << (_BITS - 1)
     out: Integers = ((total + half) & ((1 << _BITS) - 1)) - half
@@ -246,8 +245,8 @@ def _consistent(fraction: Integers, row: Integers, column: Integers, rows: int, 
     one = 1 << _BITS
     for _ in range(8):
         live = np.flatnonzero((fraction > 0) & (fraction < one))
-        off_row = _off_whole(_sums(fraction, row, rows))
-        off_column = _off_whole(_sums(fraction, column, columns))
+        off_row = _off_integer(_sums(fraction, row, rows))
+        off_column = _off_integer(_sums(fraction, column, columns))
         if not off_row.any() and not off_column.any():
             return fraction
         _, first = np.unique(row[live] * columns + column[live], return_index=True)
@@ -335,12 +334,14 @@ def round_form(form: LikelihoodForm, x: Any, *, how: How = "unbiased", seed: int
 
     Entries marked ``integer`` are rounded, or all where none is. ``x`` : (n,).
 
-    ``how="unbiased"`` : every entry goes to its floor or ceiling and keeps its mean over ``seed``. For forms with
-    whole bounds and either differences between entries only (chains), or sums with equal coefficients, at most two per
-    entry, whose rows fall into two classes that do not overlap within (a two-way table, say) and the total besides; all
-    entries whole. ``how="controlled"`` : the nearest whole point in sum |y - x|, for any linear constraints.
+    ``how="unbiased"`` : every entry goes to its floor or ceiling and keeps its mean over ``seed``. It serves forms with
+    integer bounds that round all entries, under one of two kinds of constraints: differences between two
+    entries (chains); or sums with equal coefficients, at most two per entry, whose rows fall into two classes
+    without overlap inside a class (a two-way table, say), and the total besides.
+    ``how="controlled"`` : an integer point near x in sum |y - x| (``nearest_integer``), for any linear constraints.
 
-    Errors: SpecificationError where there is no unbiased way known, InfeasibleError where no whole point exists.
+    Errors: SpecificationError where no unbiased way is known, InfeasibleError where no integer point exists,
+    DPModelError where the search ended without one.
     """
     v = np.asarray(x, dtype=np.float64).ravel()
     if how not in ("unbiased", "controlled"):
@@ -349,13 +350,13 @@ def round_form(form: LikelihoodForm, x: Any, *, how: How = "unbiased", seed: int
         raise SpecificationError("entries that are not finite", why="they have no nearest integer")
     if v.size != form.size:
         raise SpecificationError(f"a point of {v.size} entries", why=f"the form has {form.size}")
-    whole = form.integer if form.integer.any() else np.ones(v.size, dtype=bool)
+    integer = form.integer if form.integer.any() else np.ones(v.size, dtype=bool)
     if how == "controlled":
         rows = sp.vstack([form.equality, form.inequality], format="csr")
         least = np.concatenate([form.equality_value, np.full(form.inequality_value.size, -np.inf)])
         most = np.concatenate([form.equality_value, form.inequality_value])
-        return nearest_integer(v, rows, least, most, form.lower, form.upper, whole)
-    if not whole.all():
+        return nearest_integer(v, rows, least, most, form.lower, form.upper, integer)
+    if not integer.all():
         raise _unknown(form, "some entries are rounded and others stay")
     return _unbiased(form, v, seed)
 
@@ -437,64 +438,62 @@ def _unknown(form: LikelihoodForm, why: str) -> SpecificationError:
 def _instead(form: LikelihoodForm) -> str:
     """What to do where no unbiased rounding is known: only what can succeed."""
     rows = canonical(form.equality)
-    whole = rows.data == np.rint(rows.data)
-    outside = near_integer(form.equality_value)
     count = np.diff(rows.indptr)
-    all_integer = np.bincount(np.repeat(np.arange(count.size), count), weights=~whole, minlength=count.size) == 0
+    fractional = rows.data != np.rint(rows.data)
+    integral = np.bincount(np.repeat(np.arange(count.size), count), weights=fractional, minlength=count.size) == 0
     fixed = (form.lower == form.upper) & ~near_integer(np.where(form.lower == form.upper, form.lower, 0.0))
-    if (all_integer & ~outside).any() or fixed.any():
-        return "whole known numbers (no integers sum to others), or no rounding"
+    if (integral & ~near_integer(form.equality_value)).any() or fixed.any():
+        return "integers as known numbers (no integers sum to others), or no rounding"
     return "how='controlled'"
 
 
 # ------------------------------------------------------------------ the nearest, by mixed-integer programming
 
-_WHOLE = 1e-6  # how far from its bounds HiGHS may leave a row
-# With more entries to decide, those that the linear program makes whole are kept, and nothing else is searched: near
-# the nearest, in a fraction of the time.
+_TOLERANCE = 1e-6  # how far HiGHS may leave a row from its bounds, and an integer from itself
+# With more entries to decide, those that the linear program makes integers are fixed, and only the others are searched:
+# near the nearest, in a fraction of the time.
 _MANY = 3_000
-# Nodes of a search times its whole entries; it stops there and the best point found is taken. A count, not a time: so
-# results repeat.
+# Nodes of a search times its integer entries; it stops there with the best point found. A count, not a time: results
+# repeat.
 _NODES = 20_000
 
 
 def nearest_integer(
-    x: Floats, rows: sp.csr_array, least: Floats, most: Floats, lower: Floats, upper: Floats, whole: Mask
+    x: Floats, rows: sp.csr_array, least: Floats, most: Floats, lower: Floats, upper: Floats, integer: Mask
 ) -> Floats:
-    """The y with ``least <= rows y <= most``, ``lower <= y <= upper`` and y_j whole where ``whole_j`` that has the
-    least sum |y - x|.
+    """A y near x in sum |y - x|, ``least <= rows y <= most`` and ``lower <= y <= upper``, integers where ``integer``.
 
-    First only floors and ceilings of x are tried when all entries must be whole: as a linear program, whose
-    vertex is the answer where it is whole (as for two-way tables and trees, always), then with n binary variables (of
-    more than ``_MANY`` entries those that the vertex leaves fractional alone, which is near the nearest); then all
-    integers (of so many, the vertex alone). A search of k whole entries ends after 1 + ``_NODES / k`` nodes with the
-    best point found, which keeps all rows and is near the nearest. Rows whose bounds are whole up to rounding are held
-    at whole numbers. Errors: InfeasibleError where there is no such point; DPModelError where none was found.
+    Where all entries must be integers, floors and ceilings of x come first, and the nearest of these is the answer if
+    one keeps the rows. A linear program finds it if its vertex is integral (always, for two-way tables and trees); else
+    binary variables decide: all n, or of more than ``_MANY`` entries only those that are fractional at the vertex,
+    which is near the nearest. Else it is the nearest of all integers (of so many, only if the vertex is one). A search
+    of k integer entries ends after 1 + ``_NODES / k`` nodes with the best point found. Bounds of rows that are integers
+    up to rounding count as these. Errors: InfeasibleError where there is no point; DPModelError where none was found.
     """
     least, most = _snapped(least), _snapped(most)
-    lower = np.where(whole, np.ceil(lower - _WHOLE), lower)
-    upper = np.where(whole, np.floor(upper + _WHOLE), upper)
+    lower = np.where(integer, np.ceil(lower - _TOLERANCE), lower)
+    upper = np.where(integer, np.floor(upper + _TOLERANCE), upper)
     if (lower > upper).any():
         j = int(np.flatnonzero(lower > upper)[0])
-        raise InfeasibleError(f"entry {j} must be whole", why="no integer lies within its bounds")
-    if whole.all():
+        raise InfeasibleError(f"entry {j} must be an integer", why="no integer lies within its bounds")
+    if integer.all():
         found = _floor_or_ceiling(x, rows, least, most, lower, upper)
         if found is not None:
             return found
-    return _any_integer(x, rows, least, most, lower, upper, whole)
+    return _any_integer(x, rows, least, most, lower, upper, integer)
 
 
 def _snapped(bound: Floats) -> Floats:
     nearest = np.rint(bound)
     with np.errstate(invalid="ignore"):
-        close = np.abs(bound - nearest) <= _WHOLE * np.maximum(1.0, np.abs(bound) * 1e-3)
+        close = np.abs(bound - nearest) <= _TOLERANCE * np.maximum(1.0, np.abs(bound) * 1e-3)
     return np.where(close, nearest, bound)
 
 
 def _floor_or_ceiling(
     x: Floats, rows: sp.csr_array, least: Floats, most: Floats, lower: Floats, upper: Floats
 ) -> Floats | None:
-    """y = base + z with z binary where x is not whole."""
+    """y = base + z with z binary where x is no integer; None where none serves."""
     base = np.floor(np.where(np.abs(x - np.rint(x)) <= 1e-9, np.rint(x), x))
     fraction = np.clip(x - base, 0.0, 1.0)
     low = np.maximum(0.0, lower - base)
@@ -505,24 +504,24 @@ def _floor_or_ceiling(
     z = _milp(cost, rows, least, most, low, high, np.zeros(x.size))
     if z is None:
         return None
-    whole = np.abs(z - np.rint(z)) <= _WHOLE
-    if whole.all():
+    integral = np.abs(z - np.rint(z)) <= _TOLERANCE
+    if integral.all():
         return base + np.rint(z)
     many = int((low < high).sum()) > _MANY
     if many:
-        low, high = np.where(whole, np.rint(z), low), np.where(whole, np.rint(z), high)
-    z = _milp(cost, rows, least, most, low, high, np.where(whole & many, 0.0, 1.0))
+        low, high = np.where(integral, np.rint(z), low), np.where(integral, np.rint(z), high)
+    z = _milp(cost, rows, least, most, low, high, np.where(integral & many, 0.0, 1.0))
     if many and z is None:
-        raise _none_found(f"of {x.size} entries all but {int((~whole).sum())} were kept, which no integer point does")
+        raise _none_found(f"of {x.size} entries all but {int((~integral).sum())} were fixed, and no point is left")
     return None if z is None else base + np.rint(z)
 
 
 def _any_integer(
-    x: Floats, rows: sp.csr_array, least: Floats, most: Floats, lower: Floats, upper: Floats, whole: Mask
+    x: Floats, rows: sp.csr_array, least: Floats, most: Floats, lower: Floats, upper: Floats, integer: Mask
 ) -> Floats:
     """y = base + z with t >= |y - x|."""
     n = x.size
-    base = np.where(whole, np.rint(x), x)
+    base = np.where(integer, np.rint(x), x)
     rest = x - base
     one = sp.eye_array(n, format="csr")
     both = sp.vstack(
@@ -538,17 +537,17 @@ def _any_integer(
         np.concatenate([lower - base, np.zeros(n)]),
         np.concatenate([upper - base, far]),
     )
-    many = int(whole.sum()) > _MANY
-    z = _milp(*program, np.concatenate([whole & (not many), np.zeros(n)]))
+    many = int(integer.sum()) > _MANY
+    z = _milp(*program, np.concatenate([integer & (not many), np.zeros(n)]))
     if z is None:
         raise InfeasibleError(
             "no integers meet the constraints",
             why="the constraints hold for fractions only (or for nothing)",
             remedy="drop integrality, or the constraints that cannot be met in integers",
         )
-    if many and (np.abs(z[:n] - np.rint(z[:n]))[whole] > _WHOLE).any():
-        raise _none_found(f"the vertex is fractional, and {int(whole.sum())} entries are too many to search")
-    return base + np.where(whole, np.rint(z[:n]), z[:n])
+    if many and (np.abs(z[:n] - np.rint(z[:n]))[integer] > _TOLERANCE).any():
+        raise _none_found(f"the vertex is fractional, and {int(integer.sum())} entries are too many to search")
+    return base + np.where(integer, np.rint(z[:n]), z[:n])
 
 
 def _milp(

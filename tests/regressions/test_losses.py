@@ -63,24 +63,24 @@ def test_slopes_are_differences(loss):
 
 @pytest.mark.parametrize("clip", [math.inf, 0.4])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
-@given(reach=st.floats(0, 20), bound=st.floats(0.1, 5), seed=st.integers(0, 99))
-def test_slopes_stay_within_their_bounds_and_reach_them(loss, clip, reach, bound, seed):
+@given(size=st.floats(0, 20), bound=st.floats(0.1, 5), seed=st.integers(0, 99))
+def test_slopes_stay_within_their_bounds_and_reach_them(loss, clip, size, bound, seed):
     loss = Loss(loss.name, loss.parameter, clip)
     bound = 1.0 if loss.labels != "number" else bound
     rng = np.random.default_rng(seed)
-    z = np.concatenate([rng.uniform(-reach, reach, 400), [-reach, reach, -reach, reach, 0.0]])
+    z = np.concatenate([rng.uniform(-size, size, 400), [-size, size, -size, size, 0.0]])
     y = np.concatenate([labels_of(loss, 400, rng, bound), [bound, bound, -bound, -bound, bound]])
     if loss.labels == "binary":
         y = np.abs(y)
     derivative, middle = loss.derivative(z, y), loss.middle(y)
-    slack = 1e-9 * (1 + reach + bound)
-    assert np.abs(derivative).max() <= loss.derivative_bound(reach, bound) + slack
+    slack = 1e-9 * (1 + size + bound)
+    assert np.abs(derivative).max() <= loss.derivative_bound(size, bound) + slack
     assert np.abs(middle).max() <= loss.middle_bound(bound) + slack
-    assert np.abs(derivative - middle).max() <= loss.rest_bound(reach, bound) + slack
+    assert np.abs(derivative - middle).max() <= loss.rest_bound(size, bound) + slack
     if loss.name in ("squared", "logistic", "binary_logistic", "squared_hinge"):
-        assert np.abs(derivative).max() >= loss.derivative_bound(reach, bound) - slack  # the corners attain it
+        assert np.abs(derivative).max() >= loss.derivative_bound(size, bound) - slack  # the corners attain it
     if loss.name in ("squared", "logistic", "binary_logistic") and math.isinf(clip):
-        assert np.abs(derivative - middle).max() >= loss.rest_bound(reach, bound) - slack
+        assert np.abs(derivative - middle).max() >= loss.rest_bound(size, bound) - slack
 
 
 @pytest.mark.parametrize("loss", [x for x in LOSSES if math.isfinite(x.smoothness)], ids=lambda loss: loss.name)

@@ -46,7 +46,7 @@ def check(model: PrivateRegression, rng: np.random.Generator, draws: int) -> Non
             rng.choice([-9.0, 0.0, 9.0], size=p.shape) * rng.random(p.shape) ** rng.integers(3) for p in model.private
         ]
         victim, w = int(rng.integers(N)), rng.normal(size=model.size) * rng.integers(0, 2, size=model.size)
-        reach = model.loss.derivative_bound(row.reach(w) + model.offset_bound, row.label_bound)
+        bound = model.loss.derivative_bound(row.largest_prediction(w) + model.offset_bound, row.label_bound)
         sums = []
         for turn in range(2):
             for parameter, value in zip(model.private, values, strict=True):
@@ -64,10 +64,10 @@ def check(model: PrivateRegression, rng: np.random.Generator, draws: int) -> Non
             if turn and row.absent:
                 assert not a[victim, ~row.constant].any() and not (rows.labels[victim] and model.private[-1].ndim == 1)
             derivatives = model.loss.derivative(rows.predict(w), rows.labels)
-            assert np.abs(derivatives).max() <= reach * (1 + 1e-9)
+            assert np.abs(derivatives).max() <= bound * (1 + 1e-9)
             sums.append(rows.combine(derivatives))
         for order in ORDERS:
-            assert np.linalg.norm(sums[1] - sums[0], ord=order) <= model.gradient_sensitivity(order, reach * (1 + 1e-9))
+            assert np.linalg.norm(sums[1] - sums[0], ord=order) <= model.gradient_sensitivity(order, bound * (1 + 1e-9))
 
 
 def some_slow(names: Any) -> list[Any]:

@@ -59,10 +59,10 @@ def test_no_pair_of_records_moves_the_sum_further(name, absent):
 
 @pytest.mark.parametrize("name", CASES)
 @given(seed=st.integers(0, 10**6))
-def test_predictions_stay_within_reach(name, seed):
+def test_predictions_stay_within_their_bound(name, seed):
     row, rng = CASES[name](False), np.random.default_rng(seed)
     a, w = draw(row, 500, rng), rng.normal(0, 2, row.size) * rng.integers(0, 2, row.size)
-    limit = row.reach(w)
+    limit = row.largest_prediction(w)
     assert np.abs(a @ w).max() <= limit * (1 + 1e-12) + 1e-12
     norms = (np.linalg.norm(w, ord=order) for order in (1, 2, INF))
     assert limit <= row.prediction_bound(*norms) * (1 + 1e-9) + 1e-12

@@ -1,6 +1,6 @@
-"""Rows of a table as private matrices: features of a regression, and who has what.
+"""Rows of a table as private matrices: features of a regression, and incidences of persons and items.
 
-A row of a table that was read (``Reading``) becomes numbers by public declarations alone, each row by itself.
+Public declarations alone decide which numbers a row becomes, each row by itself (``Reading``).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class Number:
-    """A number clipped to its bounds; ``scaled``: to [-1, 1]. Missing and infinite ones are the middle."""
+    """A number clipped to its bounds; ``scaled``: mapped to [-1, 1]. Missing and infinite ones become the middle."""
 
     column: str
     place: str
@@ -80,7 +80,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Codes(Number):
-    """The number 0, 1, ... of a category in its list; the middle for what is in none."""
+    """The number 0, 1, ... of a category in its list; the middle for other values."""
 
     def _numbers(self, column: nw.Series[Any]) -> Floats:
         codes = column.to_numpy()
@@ -89,7 +89,7 @@ class Codes(Number):
 
 @dataclass(frozen=True)
 class OneHot:
-    """One column per category, 1 where a row has it; all zeros for what is not in the list."""
+    """One column per category, 1 where a row has it; zeros alone for other values."""
 
     column: str
     place: str
@@ -110,8 +110,8 @@ class OneHot:
     def of(self, frame: nw.DataFrame[Any]) -> Floats:
         codes = frame[self.place].to_numpy()
         out = np.zeros((codes.size, len(self.categories)))
-        known = np.flatnonzero(codes >= 0)
-        out[known, codes[known]] = 1.0
+        listed = np.flatnonzero(codes >= 0)
+        out[listed, codes[listed]] = 1.0
         return out
 
 
@@ -149,7 +149,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Encoder:
-    """``parts`` side by side. A public function of one row; it pickles, so that it runs where the rows are."""
+    """``parts`` side by side: a public function of one row. It pickles, so that it can run where the rows are."""
 
     parts: tuple[Part, ...]
 
@@ -160,7 +160,8 @@ class Encoder:
         Raises
         ------
         SpecificationError
-            For columns without bounds or domain, columns that repeat, and no columns at all.
+            For no columns, columns that repeat or have neither bounds nor domain, and ``ordinal`` ones that are not
+            among them or have one category.
         """
         if not terms:
             raise SpecificationError("Dataset.rows: no columns", remedy="rows(['age', 'income', 'town'])")
@@ -188,7 +189,7 @@ class Encoder:
 
     @property
     def norms(self) -> tuple[float, float]:
-        """Largest 1-norm and 2-norm of an encoded row: a row has one category of each list, and any number."""
+        """Largest 1-norm and 2-norm of an encoded row: a row has at most one category of each list."""
         one, two = zip(*(part.norms for part in self.parts), strict=True)
         return sum(one), math.hypot(*two)
 
@@ -204,7 +205,7 @@ class Encoder:
         return PrivateArray(out)
 
     def vector(self, block: Any) -> PrivateArray:
-        """(n,) the same of one column."""
+        """(n,) the only column of ``matrix``."""
         return PrivateArray(self.matrix(block)[:, 0])
 
 
@@ -229,7 +230,7 @@ def _product(a: Bounds, b: Bounds) -> Bounds:
 # ------------------------------------------------------------------ the matrices
 
 
-# Numbers of a table beyond which its rows are read in blocks: half a gigabyte.
+# Lazy tables with more numbers than this (half a gigabyte) are read in blocks.
 _IN_MEMORY = 1 << 26
 
 
@@ -244,7 +245,7 @@ def rows(
     name: str | None,
 ) -> Private:
     """``Dataset.rows``."""
-    _refuse_unlike_answer(in_blocks, "rows")
+    _check_in_blocks(in_blocks, "rows")
     terms = [columns] if isinstance(columns, str) else list(columns)
     named = (ordinal,) if isinstance(ordinal, str) else tuple(ordinal)
     if isinstance(columns, str) and columns not in named and people.declared.listed(columns):
@@ -262,7 +263,7 @@ def rows(
             remedy="rows(..., first=True): the first row of each person in the order of order=; or one row a person",
         )
     used = list(dict.fromkeys(c for term in terms for c in ([term] if isinstance(term, str) else term)))
-    # Refuses rows outside, where that is an error; how many rows there are is public.
+    # Refuses values outside the declarations, where that is an error. The number of rows is public.
     counted = people.summed(people.bounded(people.used([]), 1), {}, {}, used)
     count = sum(found[0] for found in counted.values())
     low, high = encoder.ranges
@@ -279,7 +280,7 @@ def rows(
     if width is None:
         return Private(value, name=called, unit="entry", bounds=[low[0], high[0]], records=people.records)
     norms: dict[str, Any] = {}
-    if max(-low.min(), high.max()) <= 1:  # else norms would hide that columns have units of their own
+    if max(-low.min(), high.max()) <= 1:  # else columns have units of their own, which norms would hide
         one, two = encoder.norms
         norms = {"max_l1": one, "max_l2": two} if two < math.sqrt(len(encoder.names)) else {}
     private = Private(value, name=called, unit="row", bounds=[low, high], records=people.records, **norms)
@@ -291,7 +292,7 @@ def incidence(
     people: People, person: str, item: str, items: Sequence[Any] | None, *, in_blocks: bool | None, name: str | None
 ) -> Private:
     """``Dataset.incidence``."""
-    _refuse_unlike_answer(in_blocks, "incidence")
+    _check_in_blocks(in_blocks, "incidence")
     for column in (person, item):
         refuse_unknown(column, people.declared.columns)
     if people.person != person:
@@ -303,41 +304,41 @@ def incidence(
         )
     listed = people.declared.categories(item) if items is None else tuple(elements(items))
     named = Declared.of(people.declared.columns, None, {item: listed}, decimal=people.declared.decimal)
-    everybody = replace(people, declared=named, order=())
+    by_item = replace(people, declared=named, order=())
     place = named.place(item)
-    visits = everybody.used([item])
-    everybody.summed(visits, {}, {}, [item])
+    visits = by_item.used([item])
+    by_item.summed(visits, {}, {}, [item])
     visits = visits.distinct([WHO, place])
     declared: dict[str, Any] = {"unit": "row", "bounds": [0.0, 1.0], "max_l1": people.max_rows}
     declared |= {"name": name or f"{person} x {item}", "records": people.records}
     if people.table.stays if in_blocks is None else in_blocks:
         flags = Flags(place, len(listed), people.max_rows)
-        # Of everybody, whatever they have.
-        source = everybody.used([]).distinct([WHO, place]).flagged(flags).blocks(flags.names)
-        return _labelled(Private(SourceRows(source, flags.numbers, len(listed)), **declared), person, item, listed)
+        # Of every person, also of those without items.
+        source = by_item.used([]).distinct([WHO, place]).flagged(flags).blocks(flags.names)
+        return _with_labels(Private(SourceRows(source, flags.numbers, len(listed)), **declared), person, item, listed)
     if people.max_rows is not None:
-        visits = everybody.bounded(visits, people.max_rows)
+        visits = by_item.bounded(visits, people.max_rows)
     pairs = visits.eager([WHO, place])
-    # Who is there at all is public under replace-one, and a row of zeros tells nothing else. In the order of ``rows``,
-    # because row i of one is taken for the same person's as row i of the other.
-    count, number = computed(lambda: _numbered(people.one_row_each[WHO]))
+    # Who is there at all is public under replace-one, and a row of zeros tells nothing else. The order is that
+    # of ``rows``: row i of both has to belong to the same person.
+    count, number = computed(lambda: _numbering(people.one_row_each[WHO]))
     places = computed(lambda: (number(pairs[WHO]), pairs[place].to_numpy()))
     matrix = sp.csr_array((np.ones(len(pairs)), places), shape=(count, len(listed)))
-    return _labelled(Private(matrix, positions="private", **declared), person, item, listed)
+    return _with_labels(Private(matrix, positions="private", **declared), person, item, listed)
 
 
-def _labelled(private: Private, person: str, item: str, listed: tuple[Any, ...]) -> Private:
+def _with_labels(private: Private, person: str, item: str, listed: tuple[Any, ...]) -> Private:
     private.labels = ((person, ()), (item, listed))
     return private
 
 
-def _refuse_unlike_answer(in_blocks: Any, method: str) -> None:
+def _check_in_blocks(in_blocks: Any, method: str) -> None:
     if in_blocks not in (None, True, False):
         raise SpecificationError(f"Dataset.{method}: in_blocks is not True, False or None", remedy="in_blocks=True")
 
 
-def _numbered(column: nw.Series[Any]) -> tuple[int, Callable[[nw.Series[Any]], Integers]]:
-    """How many different values there are, and the number of each."""
+def _numbering(column: nw.Series[Any]) -> tuple[int, Callable[[nw.Series[Any]], Integers]]:
+    """How many values there are, all different, and a function from values to their places."""
     if column.dtype.is_numeric():
         values = column.to_numpy()
         order = np.argsort(values)

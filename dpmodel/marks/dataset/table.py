@@ -1,4 +1,4 @@
-"""A table behind one face: whatever engine holds it, what is asked of it are sums of integers in groups."""
+"""Tables of any engine behind one interface: sums of integers in groups, first rows of persons, blocks of rows."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from dpmodel.marks.records import Records
 from dpmodel.marks.row_sources import ParquetBlocks, blocks_of
 from dpmodel.marks.rows import RowSource
 
-# Places of a group, and one exact integer for every expression that was summed in it.
+# Places of a group -> its number of rows, then one exact sum for each column.
 Groups = dict[tuple[int, ...], tuple[int, ...]]
 T = TypeVar("T")
-Told = Mapping[str, tuple[str, str]]
+Reasons = Mapping[str, tuple[str, str]]
 
 
 class Table(ABC):
-    """Columns of private records. ``columns`` : their names, which are public; nothing else is, types least of all.
+    """Columns of private records. ``columns`` : their names. Nothing else is public, not even types.
 
-    As it was given its columns are called by their places (``placed``), and once it is read as ``Reading`` says.
+    In a table as given columns are named by their places (``placed``); in one that was read, as ``Reading`` says.
     """
 
     columns: tuple[str, ...]
-    # Whether rows stay where they are, on a cluster, however few they are; and whether they are not in memory yet.
+    # Whether rows stay on their cluster, however few they are; whether they are not in memory yet.
     stays = False
     lazy = True
 
     @abstractmethod
     def read(self, reading: Reading) -> Table:
-        """The same rows, every cell read by itself."""
+        """The same rows, each cell read by itself."""
 
     @abstractmethod
     def summed(self, columns: Mapping[str, nw.Expr], by: Sequence[str], sums: Sequence[str]) -> Groups:
-        """Numbers of rows, and sums of the columns ``sums``, in the groups of ``by``, integers all, among ``columns``,
-        which are computed first."""
+        """Numbers of rows and sums of the columns ``sums`` in the groups of ``by``. Both are names of integer columns;
+        ``columns`` are computed first."""
 
     @abstractmethod
     def chosen(self, keep: nw.Expr) -> Table:
@@ -55,8 +55,8 @@ class Table(ABC):
 
     @abstractmethod
     def first_rows(self, most: int, order: Sequence[nw.Expr]) -> Table:
-        """At most ``most`` rows of every person, the first in ``order``: a function of the person's own rows alone, up
-        to rows that are equal in all of ``order``, which holds every column that is read."""
+        """At most ``most`` rows of every person, the first in ``order``: a function of the person's own rows alone, as
+        rows that are equal in ``order`` are equal in every column that counts."""
 
     @abstractmethod
     def flagged(self, flags: Flags) -> Table:
@@ -64,7 +64,7 @@ class Table(ABC):
 
     @abstractmethod
     def blocks(self, columns: Sequence[str]) -> RowSource:
-        """These columns of all rows, in blocks of the same rows every time."""
+        """These columns of all rows, in blocks that are the same in every pass."""
 
     @abstractmethod
     def eager(self, columns: Sequence[str]) -> nw.DataFrame[Any]:
@@ -74,8 +74,8 @@ class Table(ABC):
 class FrameTable(Table):
     """A frame of any engine that narwhals speaks: pandas, polars (eager, lazy), DuckDB, PySpark.
 
-    ``files`` : parquet files whose rows, all of them, the frame is, as ``reading`` reads them. ``failing`` : what is
-    said of errors of the engine, by their types.
+    ``files`` : parquet files that hold exactly the rows of the frame, once ``reading`` has read them. ``failing`` : why
+    errors of the engine happen and what to try, by their types.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class FrameTable(Table):
         *,
         lazy: bool = True,
         reading: Reading | None = None,
-        failing: Told | None = None,
+        failing: Reasons | None = None,
     ) -> None:
         self.frame, self.columns, self.files, self.lazy, self.reading = frame, tuple(columns), files, lazy, reading
         self._engine = type(frame.to_native()).__module__.partition(".")[0].lstrip("_")
@@ -104,11 +104,11 @@ class FrameTable(Table):
     def _made(
         self, work: Callable[[], nw.LazyFrame[Any]], files: Sequence[str] = (), reading: Reading | None = None
     ) -> FrameTable:
-        # Frames in memory work at once, and what they say when they fail may hold values.
-        frame = self._told(work)
+        # Frames in memory work at once, and the messages of their errors may hold values.
+        frame = self._computed(work)
         return FrameTable(frame, self.columns, files, lazy=self.lazy, reading=reading, failing=self._failing)
 
-    def _told(self, work: Callable[[], T]) -> T:
+    def _computed(self, work: Callable[[], T]) -> T:
         return computed(work, self._failing)
 
     @property
@@ -116,7 +116,7 @@ class FrameTable(Table):
         return self.frame.lazy()
 
     def summed(self, columns: Mapping[str, nw.Expr], by: Sequence[str], sums: Sequence[str]) -> Groups:
-        return self._told(lambda: grouped(self._rows, columns, by, sums))
+        return self._computed(lambda: grouped(self._rows, columns, by, sums))
 
     def chosen(self, keep: nw.Expr) -> Table:
         return self._made(lambda: self._rows.filter(keep))
@@ -136,14 +136,14 @@ class FrameTable(Table):
             given = [names[column] for column in self.reading.columns]
             return ParquetBlocks(self.files, columns=given, read=self.reading.block)
         rows = self._rows
-        return self._told(lambda: blocks_of(rows if self.lazy else rows.collect(), columns, self._engine))
+        return self._computed(lambda: blocks_of(rows if self.lazy else rows.collect(), columns, self._engine))
 
     def eager(self, columns: Sequence[str]) -> nw.DataFrame[Any]:
-        return self._told(lambda: self._rows.select(*columns).collect())
+        return self._computed(lambda: self._rows.select(*columns).collect())
 
 
 def first_rows(frame: nw.LazyFrame[Any], most: int, order: Sequence[nw.Expr]) -> nw.LazyFrame[Any]:
-    """At most ``most`` rows of every person in this order; rows of nobody stay, to be refused or dropped."""
+    """At most ``most`` rows of every person in this order. Rows without a person stay, to be refused or dropped."""
     one, place = "one", "place"
     keys = {f"key {i}": given for i, given in enumerate(order)}
     # cum_count of the column of people itself is wrong for pandas (narwhals 2.29).
@@ -158,7 +158,7 @@ def grouped(frame: nw.LazyFrame[Any], columns: Mapping[str, nw.Expr], by: Sequen
     chosen = frame.with_columns(**columns) if columns else frame
     wanted = [nw.len().alias("rows"), *(nw.col(name).sum() for name in sums)]
     found = (chosen.group_by(*by).agg(*wanted) if by else chosen.select(*wanted)).collect()
-    # No rows at all: a sum is missing.
+    # Without any rows a sum is missing.
     return {
         tuple(map(int, row[: len(by)])): tuple(0 if n is None or n != n else int(n) for n in row[len(by) :])
         for row in found.select(*by, "rows", *sums).iter_rows()
@@ -166,36 +166,36 @@ def grouped(frame: nw.LazyFrame[Any], columns: Mapping[str, nw.Expr], by: Sequen
 
 
 def merged(one: Groups, other: Groups) -> Groups:
-    """Sums of two parts of a table, added. Both stay as they are: a cluster may add them again."""
+    """Sums of two parts of a table, added. Neither is changed: a cluster may add them again."""
     return one | {place: _added(one.get(place), numbers) for place, numbers in other.items()}
 
 
-def _added(known: tuple[int, ...] | None, numbers: tuple[int, ...]) -> tuple[int, ...]:
-    return numbers if known is None else tuple(a + b for a, b in zip(known, numbers, strict=True))
+def _added(before: tuple[int, ...] | None, numbers: tuple[int, ...]) -> tuple[int, ...]:
+    return numbers if before is None else tuple(a + b for a, b in zip(before, numbers, strict=True))
 
 
-def computed(work: Callable[[], T], known: Told | None = None) -> T:
+def computed(work: Callable[[], T], reasons: Reasons | None = None) -> T:
     """``work()``; SpecificationError with the type of the engine's error, whose message may hold values.
 
-    ``known`` : why and what to try, for types of errors.
+    ``reasons`` : why, and what to try, by the type of the engine's error.
     """
 
-    def told(failed: str) -> SpecificationError:
+    def error(failed: str) -> SpecificationError:
         why = "its message may hold values of records, so it is not shown; nothing was charged"
         other = why, "the same query without this package, where you may look at the data"
-        why, remedy = (known or {}).get(failed, other)
+        why, remedy = (reasons or {}).get(failed, other)
         return SpecificationError(f"Dataset: the engine failed ({failed})", why=why, remedy=remedy)
 
-    return unsaid(work, told)
+    return unsaid(work, error)
 
 
-# ---- Who has what, as a table of flags with a row per person: made in the engine, so that rows can stay in it
+# ---- Persons and their items as a table of flags, computed in the engine, so that rows can stay there
 
 
 @dataclass(frozen=True)
 class Flags:
-    """One column of zeros and ones for every one of ``count`` items, whose places stand in the column ``item``.
-    ``most`` : items of one person, the first in the list, that count (None: all)."""
+    """One column of zeros and ones for each of ``count`` items. ``item`` : the column with their places. ``most`` : how
+    many items of a person count, the first in the list (None: all)."""
 
     item: str
     count: int
@@ -206,18 +206,18 @@ class Flags:
         return [f"item {place}" for place in range(self.count)]
 
     def of(self, pairs: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        """The flags of every person in ``pairs``, distinct rows of person and item; items that are not listed are
-        nobody's, and persons without any have zeros alone."""
+        """The flags of every person in ``pairs``, distinct rows of person and item. Items that are not listed do not
+        count; persons without others have zeros alone."""
         item, one = nw.col(self.item), "one"
-        known = pairs.filter(~nw.col(WHO).is_null()).with_columns((item >= 0).cast(nw.Int64).alias(one))
+        present = pairs.filter(~nw.col(WHO).is_null()).with_columns((item >= 0).cast(nw.Int64).alias(one))
         if self.most is not None:
-            known = known.with_columns(nw.col(one).cum_sum().over(WHO, order_by=self.item))
+            present = present.with_columns(nw.col(one).cum_sum().over(WHO, order_by=self.item))
         counts = (nw.col(one) <= self.most) if self.most is not None else nw.lit(True)
         flags = [((item == place) & counts).cast(nw.Int8).alias(name) for place, name in enumerate(self.names)]
-        return known.with_columns(*flags).group_by(WHO).agg(*(nw.col(name).max() for name in self.names))
+        return present.with_columns(*flags).group_by(WHO).agg(*(nw.col(name).max() for name in self.names))
 
     def none(self, pairs: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        """The same of nobody."""
+        """The columns of ``of`` with zeros alone."""
         return pairs.select(WHO, *(nw.lit(0).cast(nw.Int8).alias(name) for name in self.names))
 
     def numbers(self, block: Any) -> tuple[Any, ...]:
@@ -226,7 +226,7 @@ class Flags:
         return tuple(frame[name].to_numpy() for name in self.names)
 
 
-# ---- Whose rows a table holds, which of them count, and what is done with rows outside what was declared
+# ---- Whose rows a table holds, which of them count, and what is done with values outside the declarations
 
 
 _BAD = "outside"
@@ -234,8 +234,8 @@ _BAD = "outside"
 
 @dataclass(frozen=True)
 class People:
-    """``given`` : the table as it came. ``person`` : the column that says whose row it is, or None where every row is a
-    record. ``max_rows`` : of one person. ``order`` : columns that say which rows of a person come first."""
+    """``given`` : the table as given. ``person`` : the column of persons; None where every row is a record.
+    ``max_rows`` : rows of one person that count. ``order`` : columns that decide which come first."""
 
     given: Table
     declared: Declared
@@ -247,13 +247,13 @@ class People:
 
     @cached_property
     def table(self) -> Table:
-        """The table as it is read: declared columns and those of ``order`` alone."""
+        """The table after reading: declared columns and those of ``order`` alone."""
         return self.given.read(self.declared.reading(self.person, self.order))
 
     @property
     def _earlier(self) -> list[nw.Expr]:
-        """What rows of a person are sorted by: ``order``, then the declared columns from left to right, so that rows
-        that are equal in all of it are equal in all that counts."""
+        """Sort keys of a person's rows: ``order``, then the declared columns from left to right. Rows that are equal in
+        all of them are equal in all that counts."""
         out: list[nw.Expr] = []
         for column in dict.fromkeys([*self.order, *self.declared.names]):
             place = self.declared.place(column)
@@ -269,7 +269,7 @@ class People:
         Raises
         ------
         SpecificationError
-            Where it may be any number.
+            Where a person may have any number of rows.
         """
         if self.person is None:
             return 1
@@ -297,12 +297,12 @@ class People:
     @cached_property
     def one_row_each(self) -> nw.DataFrame[Any]:
         """The declared columns of one row of every record, in memory. Read once: engines return rows in any order, and
-        row i of one parameter must be row i of the next. Where rows outside are dropped, rows of nobody are."""
+        row i of one parameter must be row i of the next. Where values outside drop a row, so does a missing person."""
         return self.bounded(self.used([]), 1).eager(self._wanted)
 
     @cached_property
     def blocks(self) -> RowSource:
-        """The same rows where they are; one source, so that all parameters of a model are read in one pass."""
+        """The same rows in blocks. One source, so that all parameters of a model are read in one pass."""
         return self.bounded(self.used([]), 1).blocks(self._wanted)
 
     @property
@@ -312,7 +312,7 @@ class People:
     def summed(
         self, table: Table, by: Mapping[str, nw.Expr], values: Mapping[str, nw.Expr], used: Sequence[str]
     ) -> Groups:
-        """Numbers of rows, and sums of ``values``, in every group of ``by``, which are places of categories or bins.
+        """Numbers of rows and sums of ``values`` in every group of ``by``, which are places of categories or bins.
 
         Raises
         ------
@@ -322,7 +322,7 @@ class People:
         columns, sums = {**by, **values}, list(values)
         if self.outside == "drop":
             return table.summed(columns, list(by), sums)
-        # Of columns that are grouped by, the places tell, without another look at every row.
+        # Columns to group by need no further check: their places are negative outside.
         checked = self._inside([column for column in used if self.declared.place(column) not in by])
         if checked:
             columns[_BAD] = nw.when(nw.all_horizontal(*checked, ignore_nulls=False)).then(0).otherwise(1)
@@ -332,8 +332,8 @@ class People:
         return {place: found[: 1 + len(sums)] for place, found in groups.items()}
 
     def _inside(self, columns: Sequence[str]) -> list[nw.Expr]:
-        known = [] if self.person is None else [~nw.col(WHO).is_null()]
-        return [*known, *(self.declared.inside(column) for column in columns)]
+        present = [] if self.person is None else [~nw.col(WHO).is_null()]
+        return [*present, *(self.declared.inside(column) for column in columns)]
 
     def _outside_error(self, names: Sequence[str]) -> SpecificationError:
         missing = [f"no value in the domain or bounds of {', '.join(map(repr, names))}"] * bool(names)

@@ -1,4 +1,4 @@
-"""What every fit of published numbers hands back: model, plan, solve, release, problem."""
+"""What every fit of published numbers has (model, plan, solve, release, problem), and what builds and rounds it."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _FORMS = {
     "least-squares": "fitted by least squares, weighted by the variances of the noise",
     "top-down": "fitted by least squares, weighted by the variances of the noise, with bounds from the top level down",
 }
-# Sums of known numbers may differ by this share of their size before they count as contradicting.
+# Known numbers contradict each other where they differ by more than this share of their size.
 SLACK = 1e-9
 
 
 @dataclass
-class _Solved:
+class _Last:
     release: Release | None = None
     x: Floats | None = None
     mechanism: str | AnyMechanism = "auto"
@@ -50,18 +50,18 @@ class _Solved:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Consistent:
-    """Published numbers made consistent: a maximum-likelihood problem that costs no privacy.
+    """Published numbers made consistent, by maximum likelihood or least squares: costs no privacy.
 
-    ``model`` : the problem in arrays. Nothing in it is private. ``setting`` : how its likelihood is spelled.
+    ``model`` : the problem in arrays, nothing of it private. ``setting`` : the form of the fit.
     """
 
     model: Postprocessing
     setting: Setting
-    _solved: _Solved = field(default_factory=_Solved, repr=False)
+    _last: _Last = field(default_factory=_Last, repr=False)
 
     def plan(self, mechanism: str | AnyMechanism = "auto", *, round: Round | None = None) -> Plan:
-        """The solvers that apply, compared by the time that they are expected to take; below, the levels or marginals
-        that the fit is forecast to leave less accurate than they were published, and what rounding takes."""
+        """The solvers that apply, compared by the time they are expected to take. Below: the levels or marginals that
+        the fit is forecast to leave less accurate than published, and what rounding takes."""
         _check_round(round)
         plan = make_plan(self.model, FREE, self.setting.solver(mechanism))
         rounding = () if round is None else (rounding_words(self.model, round),)
@@ -77,7 +77,7 @@ class Consistent:
         rng: int | None = None,
         progress: Callable[[str, float], None] | bool | None = None,
     ) -> Release:
-        """Solve, and keep and return the release; epsilon = delta = 0.
+        """Solve, store and return the release; epsilon = delta = 0.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class Consistent:
         Raises
         ------
         InfeasibleError
-            When no point satisfies the constraints. An earlier release is kept when the call fails.
+            When no point satisfies the constraints. An earlier release stays when the call fails.
         DPModelError
             When the search for integers under crossing margins found none in its bounded number of nodes.
         """
@@ -105,8 +105,8 @@ class Consistent:
         notes = [_FORMS["top-down" if descends else self.setting.form], *self._agreement()]
         plain = outcome.x
         if round is not None and outcome.x is not None:
-            whole = self._rounded(np.asarray(outcome.x, dtype=np.float64), round, rng or 0)
-            outcome = replace(outcome, x=whole, value=self._form.objective(whole))
+            integers = self._rounded(np.asarray(outcome.x, dtype=np.float64), round, rng or 0)
+            outcome = replace(outcome, x=integers, value=self._form.objective(integers))
             notes.append(f"rounded to integers ({round})" + ("" if round == "unbiased" else self._near))
         variables = {} if outcome.x is None else self._variables(outcome.x)
         release = self.model.release(replace(done.ran(), outcome=outcome), variables, notes)
@@ -115,19 +115,19 @@ class Consistent:
         if outcome.x is not plain:
             said = f"integers beside the solution, whose likelihood they may miss ({release.accuracy.statement})"
             release = replace(release, accuracy=Accuracy(alpha=None, beta=None, proved=False, statement=said))
-        self._solved.release, self._solved.x, self._solved.mechanism = release, outcome.x, mechanism
+        self._last.release, self._last.x, self._last.mechanism = release, outcome.x, mechanism
         return release
 
     @property
     def release(self) -> Release | None:
         """The last release, or None before ``solve``."""
-        return self._solved.release
+        return self._last.release
 
     @property
     def mechanism(self) -> str | AnyMechanism:
-        """What the last ``solve`` was asked for, or the name that it chose."""
-        given = self._solved.mechanism
-        return self._solved.release.mechanism if given == "auto" and self._solved.release is not None else given
+        """What the last ``solve`` was given, or the name of what it chose."""
+        given = self._last.mechanism
+        return self._last.release.mechanism if given == "auto" and self._last.release is not None else given
 
     @property
     def x(self) -> Floats:
@@ -138,15 +138,15 @@ class Consistent:
         SpecificationError
             Before ``solve``.
         """
-        if self._solved.release is not None and self._solved.x is None:
+        if self._last.release is not None and self._last.x is None:
             raise SpecificationError(
-                f"the last solve found no numbers ({self._solved.release.status})",
+                f"the last solve found no numbers ({self._last.release.status})",
                 why="the measurements and bounds leave some numbers undetermined",
                 remedy="measure them, or bound them",
             )
-        if self._solved.x is None:
+        if self._last.x is None:
             raise SpecificationError("nothing was solved yet", remedy="solve() first")
-        return self._solved.x
+        return self._last.x
 
     def problem(self) -> Problem:
         """The same as a ``dpm.Problem`` in CVXPY, to add constraints to.
@@ -175,8 +175,8 @@ class Consistent:
         return Problem(cp.Minimize(loss), constraints)
 
     def functions(self, of: Any) -> tuple[sp.csr_array, tuple[int, ...]] | None:
-        """What ``of=`` of ``standard_errors`` and ``intervals`` means here: rows over x and the shape of the answer.
-        None: nothing of this kind's own."""
+        """What ``of=`` of ``standard_errors`` and ``intervals`` means for this kind of fit: rows over x and the shape
+        of the answer; None where it has no meaning of its own."""
         return None
 
     def __repr__(self) -> str:
@@ -199,12 +199,12 @@ class Consistent:
         raise NotImplementedError
 
     def _agreement(self) -> tuple[str, ...]:
-        """What agrees with what, where that is not everything with everything."""
+        """Which numbers agree, where not all agree with all."""
         return ()
 
     @property
     def _near(self) -> str:
-        """What is said of integers that are not drawn at random."""
+        """Words on integers that are not drawn at random."""
         return ""
 
 
@@ -335,7 +335,7 @@ def slack(*sizes: float) -> float:
 
 
 def refuse_contradiction(what: str, value: float, other: str, low: float, high: float) -> None:
-    """Unless ``value`` lies between ``low`` and ``high``."""
+    """Refuse ``value`` unless it lies between ``low`` and ``high``."""
     if low - slack(low, value) <= value <= high + slack(high, value):
         return
     if high - low <= slack(low, high):
@@ -364,7 +364,7 @@ def round_solution(problem: Problem, how: Round = "unbiased", *, rng: int = 0) -
     problem : solved, a post-processing with linear constraints.
     how : "unbiased" : at random, every entry its floor or ceiling and its mean over ``rng`` the solution; for trees,
         chains, one total and two-way tables. "controlled" : every entry (and sum of a tree) at its floor or ceiling
-        where that can be, or the nearest whole point that keeps all constraints. "nearest" : the least moved.
+        where that can be, or the nearest integer point that keeps all constraints. "nearest" : the least moved.
     rng : a seed of random rounding.
 
     Raises
@@ -372,7 +372,7 @@ def round_solution(problem: Problem, how: Round = "unbiased", *, rng: int = 0) -
     SpecificationError
         For a problem that is not solved or no such post-processing; where no unbiased rounding is known.
     InfeasibleError
-        When no whole point keeps the constraints.
+        When no integers keep the constraints.
     """
     if how not in ROUNDINGS:
         raise SpecificationError(f"how={how!r}", remedy=" or ".join(map(repr, ROUNDINGS)))
@@ -390,37 +390,37 @@ def round_solution(problem: Problem, how: Round = "unbiased", *, rng: int = 0) -
         nodes = np.empty(tree.tree.size)
         nodes[tree.select] = x
         nodes = tree.tree.sums(nodes[tree.tree.is_leaf])
-        whole = rounded_tree(tree.tree, nodes, tree.lower, tree.upper, how, rng)[tree.select]
+        integers = rounded_tree(tree.tree, nodes, tree.lower, tree.upper, how, rng)[tree.select]
     else:
-        whole = round_form(model.form, x, how="unbiased" if how == "unbiased" else "controlled", seed=rng)
-    return {variable: np.reshape(whole[where], variable.shape, order="F") for variable, where in model.columns}
+        integers = round_form(model.form, x, how="unbiased" if how == "unbiased" else "controlled", seed=rng)
+    return {variable: np.reshape(integers[where], variable.shape, order="F") for variable, where in model.columns}
 
 
 def rounded_tree(tree: Tree, x: Floats, lower: Floats, upper: Floats, round: Round, seed: int) -> Floats:
-    """(nodes,) whole consistent numbers, each the floor or ceiling of x; see ``round_tree``.
+    """(nodes,) consistent integers, each the floor or ceiling of x; see ``round_tree``.
 
     Raises
     ------
     SpecificationError
-        Where a bound or known number is not whole, so that floors and ceilings do not keep it.
+        Where a bound or known number is no integer, so that floors and ceilings break it.
     """
-    whole = round_tree(tree, x, round, seed)
-    wrong = np.maximum(lower - whole, whole - upper)
+    integers = round_tree(tree, x, round, seed)
+    wrong = np.maximum(lower - integers, integers - upper)
     at = int(np.argmax(wrong))
-    if wrong[at] > 1e-6 * max(1.0, abs(whole[at])):
+    if wrong[at] > 1e-6 * max(1.0, abs(integers[at])):
         raise SpecificationError(
-            f"rounded, node {at} would be {whole[at]:.12g}, not in {lower[at]:.12g} to {upper[at]:.12g}",
+            f"rounded, node {at} would be {integers[at]:.12g}, not in {lower[at]:.12g} to {upper[at]:.12g}",
             why="a bound or known total that is not whole: rounding keeps floors and ceilings only",
             remedy="round=None, or whole bounds and totals",
         )
-    return whole
+    return integers
 
 
 def rounded_table(model: Postprocessing, x: Floats, round: str, seed: int) -> Floats:
     """(n,) integers near x. Without other constraints, the total of a table goes to its floor or ceiling.
 
-    "controlled" and "nearest" are the same here: the nearest whole point that keeps every constraint, or one near it
-    where the search for it ends before (``nearest_integer``).
+    "controlled" and "nearest" are the same here: a near integer point that keeps every constraint
+    (``nearest_integer``).
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Hierarchies such as nation, state, county: from a parent column or nested columns to a tree with names."""
+"""Hierarchies such as nation, state, county: trees with names, from a parent column or nested ones, and their fits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Names = tuple[Hashable, ...]
 
 
 def from_parents(table: Any, parents: Any, name: str, parent: str) -> tuple[Names, Tree]:
-    """Names in breadth-first order and their tree."""
+    """Names in breadth-first order, and their tree, from the parent of each."""
     if parents is not None:
         names, above = elements(table), elements(parents)
     elif isinstance(table, Mapping) and not {name, parent} <= set(table):
@@ -65,7 +65,7 @@ def from_parents(table: Any, parents: Any, name: str, parent: str) -> tuple[Name
 
 
 def from_columns(table: Any, columns: tuple[str, ...]) -> tuple[Names, Tree]:
-    """Names (or paths, where names repeat) in breadth-first order and their tree."""
+    """Names (paths, where names repeat) in breadth-first order, and their tree, from rows of leaves."""
     if not columns:
         raise SpecificationError("no nested columns", remedy="columns=('nation', 'state', 'county'), top first")
     rows = list(zip(*columns_of(table, columns, "nested columns, top first"), strict=True))
@@ -121,7 +121,7 @@ class Hierarchy(TreeOfSums):
     """A tree (or forest) of named nodes, each the sum of its children.
 
     ``names`` : (nodes,) in breadth-first order: the order of all arrays over nodes. ``levels`` : names of the levels,
-    top first. ``tree`` : the same in arrays.
+    top first. ``tree`` : the nodes in arrays.
     """
 
     names: tuple[Hashable, ...]
@@ -137,7 +137,7 @@ class Hierarchy(TreeOfSums):
         return tuple(self.names[i] for i in np.flatnonzero(self.tree.is_leaf))
 
     def level(self, level: Hashable) -> tuple[Hashable, ...]:
-        """Names of the nodes of a level, in the order in which its numbers are expected and read."""
+        """Names of the nodes of a level, in the order of its numbers."""
         return self.names[self._span(level)]
 
     def index(self, name: Hashable) -> int:
@@ -146,7 +146,7 @@ class Hierarchy(TreeOfSums):
         Raises
         ------
         SpecificationError
-            For unknown names, and names of several nodes.
+            For names of no node or of several.
         """
         found = self._numbers.get(name) if isinstance(name, Hashable) else None
         if found is None:
@@ -164,6 +164,7 @@ class Hierarchy(TreeOfSums):
         return found
 
     def _in_order(self, values: Any) -> Any:
+        """Values of the leaves in the order of ``leaves``; those with names are matched by them."""
         if isinstance(values, Mapping):
             names, numbers = list(values), list(values.values())
         else:
@@ -173,8 +174,8 @@ class Hierarchy(TreeOfSums):
             if not names or (names == list(range(len(names))) and 0 not in self._numbers):
                 return values
             numbers = elements(values)
-        known = self._short | self._numbers
-        place = {known.get(name, -1): i for i, name in enumerate(names)}
+        number = self._short | self._numbers
+        place = {number.get(name, -1): i for i, name in enumerate(names)}
         wanted = np.flatnonzero(self.tree.is_leaf).tolist()
         if len(names) != len(wanted) or set(place) != set(wanted):
             raise SpecificationError(
@@ -205,8 +206,8 @@ class Hierarchy(TreeOfSums):
         structural_zeros : nodes that are 0, with all below them.
         nonneg : leaves are at least 0. bounds : (low, high) of the leaves, numbers or (leaves,) arrays.
         alpha, form : as in ``neg_log_likelihood``; "auto" is least squares with bounds from the top level
-            down (``LeastSquaresTree``): no level is expected to come out worse than published. The forms by name are
-            optima, of which the plan names the levels that come out worse.
+            down (``LeastSquaresTree``): no level is expected to be less accurate than published. Named forms are
+            optima: the plan lists the levels that come out worse.
 
         Raises
         ------
@@ -280,7 +281,7 @@ class Hierarchy(TreeOfSums):
 
     @cached_property
     def _short(self) -> dict[Hashable, int]:
-        """Last names of paths; -1 where several nodes have one."""
+        """Last name of a path -> node; -1 where several nodes have it."""
         out: dict[Hashable, int] = {}
         for i, name in enumerate(self.names):
             if isinstance(name, tuple):
@@ -346,14 +347,14 @@ def hierarchy(
     table : one of: {child: parent} (None for a root); a table with a column of names and one of their parents, called
         ``name`` and ``parent``; names, with ``parents`` as a second array; or with ``columns`` a table whose rows are
         the leaves, such as counties with their state and nation. Tables are mappings of columns or frames.
-    columns : names of the nested columns, top first. Cells missing at the end of a row make a leaf higher up. Names
-        that repeat in different places make every node be called by its path.
+    columns : names of the nested columns, top first. Cells missing at the end of a row make a leaf higher up. Where
+        names repeat in different places, paths name all nodes.
     levels : names of the levels, top first; default: ``columns``, or 0, 1, 2 ...
 
     Raises
     ------
     SpecificationError
-        For a cycle, a parent that is not a name, names given twice, and columns that are missing.
+        For a cycle, a parent that is not a name, names given twice, rows with gaps, and missing columns.
 
     Examples
     --------
