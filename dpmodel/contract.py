@@ -1,6 +1,7 @@
 """The contract: what a caller may ask (``Options``), what a mechanism is, what a problem is to a plan (``Model``).
 
-Below all families; everything above speaks of them in these words.
+Families and their mechanisms are built on these types. A mechanism gets one line in ``solve/registry.py``;
+``solve/wall.py`` charges its budget before ``run`` is called.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ Satisfy = Literal["nearly", "exact"]
 Progress = Callable[[str, float], None]
 
 _LOG = logging.getLogger("dpmodel")
-# What numbers too large or too small for floating point raise; anything else that is not ours is a defect.
+# Raised by numbers too large or too small for floating point.
 ARITHMETIC = (ArithmeticError, np.linalg.LinAlgError)
 
 
 # ------------------------------------------------------------------------------------ what a caller may ask
 @dataclass(frozen=True)
 class AllBut:
-    """``feasibility=AllBut(rows=, alpha=)``: private constraints hold to within alpha, but for a few.
+    """``feasibility=AllBut(rows=, alpha=)``: all private constraints but ``rows`` hold to within ``alpha``.
 
-    For problems in which one record owns one constraint. ``rows`` : how many may be left out; ``alpha`` : how far the
-    others may be violated, in the constraints' units. With one of them given, the plan finds the best other.
+    For problems in which one record owns one constraint. ``alpha`` is in the constraints' units. With one of the two
+    given, the plan finds the best other.
     """
 
     rows: int | None = None
@@ -59,14 +60,14 @@ class AllBut:
 
 @dataclass(frozen=True)
 class Exact:
-    """``feasibility=Exact(margin=)``: private constraints hold exactly, but for a few (KMMST24).
+    """``feasibility=Exact(margin=)``: all private constraints but a few hold exactly (KMMST24).
 
-    Equalities with integers are satisfied by sanitised equations; inequalities need a ``margin``, or integers
-    of declared bounds; an objective then needs a ``Target``.
+    Equalities need integers. Inequalities need a ``margin``, or integers with declared bounds; an objective then needs
+    a ``Target``.
 
     ``margin`` : a public promise in (0, 1]: with the rows (b_i, -a_i) of ``a_i x <= b_i`` scaled to unit norm, some
-    unit vector y = (x0, x) of the public cone has a product of at least this with each. If it does not hold, more rows
-    may be missed; privacy does not depend on it.
+    unit vector y = (x0, x) of the public cone has an inner product of at least ``margin`` with every row. If the
+    promise is broken, more rows may be missed; privacy does not depend on it.
     """
 
     margin: float | None = None
@@ -82,39 +83,39 @@ class Target:
 
 @dataclass(frozen=True)
 class Search:
-    """``goal=Search()``: they find the best value of the objective by bisection, which is paid for."""
+    """``goal=Search()``: such mechanisms find the best value of the objective by bisection, which costs budget."""
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """``goal=Penalty(weight)``: they add the violation to the objective, with this ``weight`` (None: one chosen from
-    public facts)."""
+    """``goal=Penalty(weight)``: such mechanisms add the violation, times ``weight``, to the objective (None: a weight
+    chosen from public facts)."""
 
     weight: float | None = None
 
 
 @dataclass(frozen=True)
 class Options:
-    """What one solve is to do: the budget it may use and the statement wanted.
+    """What one solve may spend, and which statement is wanted.
 
-    First the arguments of ``Problem.solve`` as they were given, of any type; ``Model.check`` makes of them the options
-    that mechanisms get, with words and numbers in place of objects.
+    Before ``Model.check`` the fields are the arguments of ``Problem.solve``, of any type. Mechanisms get the options
+    that ``check`` returns, with words and numbers in place of objects.
 
     ``epsilon``, ``delta`` : budget. ``beta`` : allowed probability that the accuracy statement fails.
     ``feasibility`` : "centred" (the released numbers as they are), "relaxed" (private constraints give way, so that the
-    true optimum stays feasible), "safe" (every true constraint holds but those that the release lists, except with
-    probability ``beta``) or "strict" (every true constraint holds).
+    true optimum stays feasible), "safe" (with probability 1 - ``beta`` every true constraint holds, except those that
+    the release lists) or "strict" (every true constraint holds).
     ``vertices`` : (k, n) public candidate points in the order of the standard form's columns, or None.
     ``solver``, ``solver_options`` : for the solve on released data.
     ``slack_rows`` : how many private constraints may be left out, or None to let the mechanism choose;
     ``violation`` : how far the others may be violated, or None. ``goal`` : how mechanisms that only find nearly
-    feasible points treat the objective: a public ``target`` value (of the minimisation form), a paid "search" for
-    one, or a "penalty" with weight ``penalty`` (None: chosen from public facts).
+    feasible points treat the objective: a public ``target`` value (of the minimisation form), a "search" for one,
+    which costs budget, or a "penalty" with weight ``penalty`` (None: chosen from public facts).
     ``clip`` : regressions: derivatives of the loss are cut to this size, or None.
-    ``satisfy`` : "exact" where private constraints must hold exactly, all but a few; "nearly" to within alpha.
-    ``by_proof`` : settings by their statements alone, as where slack rows or a violation are asked for.
+    ``satisfy`` : all private constraints but a few must hold exactly ("exact") or to within alpha ("nearly").
+    ``by_proof`` : settings are chosen by their statements alone, as they are where slack rows or a violation are given.
     ``leaves_out`` : whether mechanisms that leave private constraints out are compared.
-    ``mechanism`` : as it was given, "auto" once it is checked: a plan gets it beside the options.
+    ``mechanism`` : as it was given; "auto" after ``check``, since a plan gets the mechanism as an argument of its own.
     """
 
     epsilon: float
@@ -142,7 +143,7 @@ def no_progress(stage: str, done: float) -> None:
 
 
 def counted(stage: str, count: int, progress: Progress) -> Callable[[], None]:
-    """To be called before each of ``count`` steps, a public number: tells every twentieth of them."""
+    """A function to call before each of ``count`` steps, a public number; it reports progress about 20 times."""
     every, done = max(count // 20, 1), 0
 
     def step() -> None:
@@ -154,9 +155,13 @@ def counted(stage: str, count: int, progress: Progress) -> Callable[[], None]:
     return step
 
 
-# Why a mechanism does not apply, where others have to know: another feasibility was asked for, no public point does,
-# it failed while it was planned.
-Code = Literal["", "feasibility", "infeasible", "failed"]
+# Why a mechanism does not apply, where other code decides by it.
+Code = Literal[
+    "",
+    "feasibility",  # it serves another feasibility than the one asked for
+    "infeasible",  # no public point satisfies every allowed database
+    "failed",  # an error while it was planned
+]
 
 
 class Verdict(NamedTuple):
@@ -171,16 +176,16 @@ YES = Verdict(True)
 
 
 def refuse_feasibility(options: Options, *served: str) -> Verdict | None:
-    """No, if another feasibility was asked for than those ``served``."""
+    """A refusal if ``options.feasibility`` is none of those ``served``, else None."""
     if options.feasibility in served:
         return None
     names = " and ".join(f'"{name}"' for name in served)
     return Verdict(False, f'feasibility="{options.feasibility}" was asked for; it serves {names}', "feasibility")
 
 
-# The status of a run that released no point: the rows that stand out do not determine one.
+# Status of a run that found no point to release.
 NOTHING_FOUND = "nothing_found"
-# Status of a run that an error ended: the budget is spent and there is no point.
+# Status of a run that an error ended: what it was charged stays spent, and there is no point.
 STOPPED = "stopped"
 
 
@@ -189,13 +194,13 @@ class Outcome:
     """What ``run`` hands back: released data only.
 
     ``status`` : decided on released data. ``x`` : (n,) point or None. ``dual`` : (m,) or None. ``value`` : the
-    minimisation objective at x from released quantities, or None. ``extra_violation`` : least further
-    relaxation that was needed. ``violation`` : by how much a private constraint can be missed at x, except with the
-    statement's probability, where released numbers tell more than the forecast. ``seconds`` : time of the solve on
-    released data; None where every step read private data, for how long those take may depend on it. ``short`` :
-    private constraints that may be missed, with by how much at most, where released numbers tell; ``statement`` : the
-    forecast's in view of that ("" where it stays). ``constant`` : of a private constant term of the objective, which
-    ``value`` leaves out: what the numbers that were measured make it, None where they do not tell.
+    minimisation objective at x from released quantities, or None. ``extra_violation`` : least further relaxation that
+    was needed. ``violation`` : a bound on the violation of a private constraint at x, with the statement's probability;
+    None where released numbers give none better than the forecast's. ``seconds`` : time of the solve on released data;
+    None where every step read private data, because its time may depend on them. ``short`` : private constraints that
+    may be missed, with a bound on each violation, where released numbers give one. ``statement`` : replaces the
+    forecast's, unless "". ``constant`` : an estimate, from released numbers, of a private constant term of the
+    objective, which ``value`` leaves out; None where they give none.
     """
 
     status: str
@@ -213,28 +218,25 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Serves:
-    """What a mechanism is for, and what others have to know of it: nobody else names mechanisms.
+    """What a mechanism is for. Other code reads these flags and never tests a mechanism's name.
 
-    ``model`` : the type of model that its methods get. ``cells`` : programs: those of Table 1, such as "scalar low".
-    ``as_printed`` : it keeps the constants of its paper, as a yardstick: planned where ``plan(as_printed=True)`` asks.
-    ``reads_blocks`` : all it reads of private rows are sums (``Table.map_reduce`` of regressions,
-    ``RowTable.map_reduce`` of programs): then they may lie anywhere.
+    ``model`` : the type of model that its methods get. ``cells`` : those of Table 1 that it serves, such as "scalar
+    low" (programs). ``as_printed`` : it keeps the constants of its paper and is planned by ``plan(as_printed=True)``
+    only. ``reads_blocks`` : it reads private rows through ``map_reduce`` only (``Table`` of regressions, ``RowTable``
+    of programs), so they may lie in files or on other machines.
 
-    Regressions. ``classes`` : also multinomial ones, with several scores of a record.
+    Regressions. ``classes`` : it serves multinomial ones too, where a record has several scores.
 
-    Programs. ``leaves_out`` : it promises nothing of some of the private constraints. Where each is of one record, few
-    records can change little more than their own; elsewhere a constraint without a promise is no answer.
-    ``reads_nothing`` : it reads no private data and spends nothing.
-    ``exact`` : it satisfies private constraints exactly, all but a few. ``strict`` : it promises that all of them hold.
-    ``over_all`` : it minimises the released objective over all of the released program, so that a direction without an
-    end is followed; others look at listed or bounded sets.
+    Programs. ``leaves_out`` : it promises nothing of some private constraints, which is an answer only where one record
+    owns one constraint. ``reads_nothing`` : it reads no private data and spends nothing. ``exact`` : all private
+    constraints but a few hold exactly. ``strict`` : all of them hold with certainty. ``over_all`` : it minimises the
+    released objective over the entire released program, which may be unbounded; others search listed or bounded sets.
 
-    Post-processing. ``any_solver`` : it hands the model to the solver that was named, with its options; who names one
-    gets it.
+    Post-processing. ``any_solver`` : chosen if the caller passes ``solver=``, and runs it with the caller's options.
 
-    Audits. ``adds_up`` : what its draws lose adds up to at most what it charges; not where a sample of the records is
-    secret, or noise stands inside what is solved. ``by_stability`` : it is private because most records agree, and on
-    data far away its answers mean nothing.
+    Audits. ``adds_up`` : the privacy losses of its draws add up to at most what it charges; false where a sample of the
+    records is secret, or where noise is added inside what is solved. ``by_stability`` : it is private because most
+    records agree; on data where they do not, its answers mean nothing.
     """
 
     model: type
@@ -254,7 +256,7 @@ class Serves:
 
 @runtime_checkable
 class Mechanism(Protocol[M]):
-    """One algorithm over models of type ``M``. Its docstring states source, privacy argument, utility, cost and errors.
+    """One algorithm over models of type ``M``. Its docstring states source, privacy argument, utility and cost.
 
     To write one, inherit from it: ``class Mine(Mechanism[Program])``.
     """
@@ -275,16 +277,16 @@ class Mechanism(Protocol[M]):
         ...
 
     def eligible(self, model: M, options: Options) -> Verdict:
-        """Yes, or the reason why not; public facts only, and quickly."""
+        """Whether it serves ``model``, or why not. Reads public facts only; must be cheap."""
         ...
 
     def bound(self, model: M, options: Options) -> float:
-        """What the ``rank`` of the forecast's error cannot be less than, with less work than a forecast; inf where its
-        statement would say nothing, 0 where nothing is known. A plan does not ask for a forecast that cannot win."""
+        """A cheap lower bound on the ``rank`` of the forecast's error; inf where its statement would say nothing, 0
+        where no bound is available. A plan skips forecasts that cannot win by it."""
         return 0.0
 
     def forecast(self, model: M, options: Options) -> Forecast | Verdict:
-        """Predicted error; public facts only. A verdict, where it takes the work of a forecast to see why not."""
+        """Predicted error, from public facts only; a ``Verdict`` where only this work shows that it does not apply."""
         ...
 
     def run(self, model: M, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Any:
@@ -344,7 +346,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Ran:
-    """What ``finish`` needs to know of a run.
+    """A finished run: the argument of ``Model.finish``.
 
     ``mechanism`` and its ``forecast``; ``plan`` : as plain data; ``outcome`` : what ``run`` handed back, checked;
     ``timings`` : seconds of steps that read no private data; ``private`` : whether the noise was.
@@ -383,7 +385,7 @@ class Model(PublicFacts, ABC):
     # ------------------------------------------------------------------ from a problem
     @classmethod
     def recognise(cls, problem: Any) -> Any:
-        """What the family reads in a ``Problem``, without private values and kept with it; None where it is another's.
+        """What the family reads in a ``Problem``, without private values, cached on it; None if another one serves it.
 
         Raises
         ------
@@ -394,13 +396,13 @@ class Model(PublicFacts, ABC):
 
     @classmethod
     def of(cls, problem: Any, solver: str | None = None) -> Self:
-        """The model of a ``Problem`` that the family recognises, at the present values of its public parameters; kept
-        with it until they change. ``solver`` : of public questions.
+        """The model of a ``Problem`` that the family recognises, at the present values of its public parameters; cached
+        until they change. ``solver`` : for problems with public data only.
 
         Raises
         ------
         MissingValueError, SpecificationError, InfeasibleError
-            For public values that are missing or contradict each other, and data without the bounds that it takes.
+            For public values that are missing or contradict each other, and data without the bounds that are needed.
         """
         raise NotImplementedError
 
@@ -421,12 +423,12 @@ class Model(PublicFacts, ABC):
         return False
 
     def solve_public(self, solver: str | None, solver_options: Mapping[str, Any] | None) -> str:
-        """Solve where ``is_public``, write the solution back and say so in words: nothing is read."""
+        """Solve where ``is_public``, write the solution back and return a note. Reads no private value."""
         raise NotImplementedError
 
     def check(self, given: Options) -> tuple[Model, Options]:
-        """The model (another one, where ``given`` changes what is to be solved) and the options that are meant,
-        with the defaults of the family.
+        """The model (another one, where ``given`` changes what is to be solved) and the options with the family's
+        defaults filled in.
 
         Raises
         ------
@@ -437,51 +439,50 @@ class Model(PublicFacts, ABC):
 
     @property
     def protects(self) -> str:
-        """Whose records a release protects, and what one of them has in every private parameter; "" where a face says
-        it."""
+        """Whose records a release protects, and what one record owns; "" where the caller of ``execute`` says it."""
         return ""
 
     # ------------------------------------------------------------------ planning
     def refuse(self, options: Options) -> None:
-        """Raise what stands against any plan: theorems, constraints that contradict each other."""
+        """Raise if no mechanism can serve: by a theorem, or because constraints contradict each other."""
 
     def serves(self, mechanism: Any, options: Options) -> Verdict:
-        """Whether ``mechanism`` can be asked at all, before it is."""
+        """The model's own conditions, checked before ``mechanism.eligible``."""
         return YES
 
     def settled(
         self, options: Options, mechanisms: Sequence[Any], candidates: Sequence[Candidate], best: Candidate | None
     ) -> list[Candidate]:
-        """``candidates`` with what decides where no statement does; ``best`` is the choice by statements. Asked only if
-        no mechanism was named."""
+        """``candidates``, with simulated errors where statements do not decide; ``best`` is the choice by statements.
+        Called only if no mechanism was named."""
         return list(candidates)
 
     def capped(self, options: Options, candidate: Candidate) -> Candidate:
-        """``candidate`` with its forecast held against what is known without data."""
+        """``candidate`` with its forecast compared to what holds without data (``forecast.capped``)."""
         return candidate
 
     def needs_data(self, forecast: Forecast) -> bool:
-        """Whether ``forecast``, which says something, tells that every point found without data may miss something."""
+        """Whether, by ``forecast``, every point chosen without data may violate a constraint."""
         return False
 
     def refuse_auto(self, candidates: Sequence[Candidate]) -> None:
         """Raise where no mechanism should be run unless it is named."""
 
     def unmet(self, options: Options, forecast: Forecast) -> str:
-        """What was asked for and ``forecast``, the chosen one, does not promise; "" for nothing."""
+        """The part of ``options`` that the chosen ``forecast`` does not promise, in words, or ""."""
         return ""
 
     def lower_bounds(self, options: Options) -> tuple[str, ...]:
-        """What no mechanism can beat, in words."""
+        """Proved lower bounds on the error of any mechanism, in words."""
         return ()
 
     def least(self, options: Options) -> Mapping[str, float]:
-        """The same as numbers, where a theorem gives one in the unit of an error: its column -> lower bound."""
+        """``lower_bounds`` as numbers, where one is in the unit of an error: column -> lower bound."""
         return {}
 
     @property
     def varies(self) -> tuple[str, ...]:
-        """What of it can be varied: "records" (how many there are), "sensitivity" (how far one moves what it owns)."""
+        """What ``varied`` can change: "records" (their number), "sensitivity" (how far one moves what it owns)."""
         return ()
 
     def varied(self, what: str, factor: float, parameter: str = "") -> Model:
@@ -491,17 +492,17 @@ class Model(PublicFacts, ABC):
         Raises
         ------
         SpecificationError
-            For what it cannot vary.
+            Where ``what`` is not in ``varies``.
         """
         raise SpecificationError(f"no {self.words} is forecast at another number of {what}", remedy="another epsilon")
 
     def synthetic(self, seed: int) -> Model:
-        """The same public facts over data drawn from them, which its ``errors`` know: what simulations run on.
+        """The same public facts over synthetic data, drawn from them; simulations run on it.
 
         Raises
         ------
         SpecificationError
-            Where nothing can be drawn, or an error cannot be told.
+            Where no data can be drawn, or an error cannot be computed.
         """
         raise SpecificationError(
             f"simulate: no {self.words} is simulated",
@@ -510,8 +511,8 @@ class Model(PublicFacts, ABC):
         )
 
     def errors(self, outcome: Any) -> Mapping[str, float]:
-        """Column of the error -> what ``outcome`` errs by on the data of a synthetic model, nan where that cannot be
-        told."""
+        """Column of the error -> the error of ``outcome`` on this synthetic model's data, nan where it cannot be
+        computed."""
         raise NotImplementedError
 
     def refuse_empty(self) -> None:
@@ -524,12 +525,11 @@ class Model(PublicFacts, ABC):
 
     # ------------------------------------------------------------------ executing
     def ready(self, chosen: Candidate, serves: Serves) -> None:
-        """Raise, before the charge, where a value is missing or nothing could be released by the mechanism that was
-        ``chosen`` and ``serves`` so."""
+        """Raise, before the charge, where a value is missing or the ``chosen`` mechanism could release nothing."""
 
     @abstractmethod
     def checked(self, outcome: Any) -> Any:
-        """``outcome`` in its proper form.
+        """``outcome``, validated and in the family's type.
 
         Raises
         ------
@@ -538,7 +538,7 @@ class Model(PublicFacts, ABC):
         """
 
     def stopped(self, status: str, note: str) -> Any:
-        """The outcome of a run that ended without one, None where a family has no such outcome."""
+        """The outcome of a run that ended with an error, None where the family has none."""
         return None
 
     def finish(self, ran: Ran) -> Release:
@@ -547,11 +547,11 @@ class Model(PublicFacts, ABC):
 
 
 class WrongOutcome(Exception):
-    """What a mechanism handed back instead of an outcome, in words without its numbers."""
+    """A mechanism returned no valid outcome. The message holds none of its numbers."""
 
 
 def reasons(candidates: Sequence[Candidate]) -> str:
-    """Why not, each reason once with the mechanisms it stops."""
+    """Why no candidate is eligible: each reason once, with its mechanisms."""
     found: dict[str, list[str]] = {}
     for candidate in candidates:
         if candidate.reason and candidate.code != "feasibility":

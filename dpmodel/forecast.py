@@ -1,6 +1,6 @@
 """What a mechanism predicts from public facts: ``Forecast``, with an error of the kind that its family compares.
 
-Each kind of error has its own columns in a plan and its own order.
+Each kind has its own columns and order in a plan. *Vacuous* is a forecast no better than a point chosen without data.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Order = tuple[Any, ...]
 
 
 class Error(ABC):
-    """How far an answer may be from the best one, in the terms of one family. ``predictions`` : columns that are
-    predictions although the statement is proved."""
+    """How far an answer may be from the best one, in the terms of one family. ``predictions`` : columns that hold
+    simulated means, even where the statement is proved."""
 
     kind: ClassVar[str]
     columns: ClassVar[tuple[str, str]]
@@ -41,16 +41,16 @@ class Error(ABC):
 
     @property
     def bounded(self) -> bool:
-        """Whether it says anything at some budget: else only public bounds would help."""
+        """Whether a larger budget could make it useful; if not, only tighter public bounds can."""
         return math.isfinite(self.alpha)
 
     @abstractmethod
     def stated(self) -> tuple[float | None, float | None, int]:
-        """For a release: what the objective may lose, what constraints may be violated by, and rows left out."""
+        """For a release: bounds on the loss in objective and on the violation (None: none), and rows left out."""
 
     @abstractmethod
     def numbers(self, proved: bool) -> tuple[float, float]:
-        """The two ``columns`` of a plan, nan for what is not said."""
+        """The two ``columns`` of a plan, nan where there is no number."""
 
     def drawn(self, proved: bool) -> dict[str, float]:
         """What a figure draws, by name."""
@@ -62,29 +62,29 @@ class Error(ABC):
         return number(first), number(second)
 
     def order(self, forecast: Forecast, options: Options | None) -> Order:
-        """Smaller is better. What says nothing comes last."""
+        """Smaller is better; vacuous forecasts come last."""
         return forecast.vacuous, _rounded(self.rank)
 
     @classmethod
     def best(cls, served: Sequence[Forecast], options: Options | None) -> Forecast:
-        """The one that a plan chooses; the first among equals."""
+        """The forecast that a plan chooses; the first among equals."""
         return min(served, key=lambda each: each.error.order(each, options))
 
     def beats(self, bound: float, forecast: Forecast, options: Options) -> bool:
-        """Whether ``forecast``, which this error is of, comes before whatever has a ``rank`` of at least ``bound``."""
+        """Whether ``forecast``, whose error this is, comes before every error with a ``rank`` of at least ``bound``."""
         return not forecast.vacuous and _rounded(self.rank) < _rounded(bound)
 
     def contested(self, forecast: Forecast, options: Options) -> bool:
-        """Whether the order does not settle the choice of ``forecast``, the first by it: all others are needed then."""
+        """Whether simulations decide, although ``forecast``, whose error this is, comes first by ``order``."""
         return False
 
     @property
     def helps(self) -> bool:
-        """Whether it is predicted to be less than without data, although the statement says nothing."""
+        """Whether it is predicted to be smaller than without data, even if the forecast is vacuous."""
         return False
 
     @property
-    def nothing(self) -> bool:
+    def zero(self) -> bool:
         """Whether there is no error at all."""
         return False
 
@@ -93,7 +93,7 @@ class Error(ABC):
         return ""
 
     def condition(self, options: Options) -> str:
-        """On what condition the statement holds at another budget, in words."""
+        """What has to be asked for, in words, so that the statement holds at another budget."""
         return ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,17 +106,16 @@ class Error(ABC):
 class Violation(Error):
     """Programs: what may be lost in objective value, and by how much constraints may be violated.
 
-    ``objective``, ``violation`` : at most this; nan where nothing is noised and nothing to be stated. Violations of
-    cones count along their interior direction. ``slack_rows`` : private constraints that the statement leaves out, of
-    ``private_rows``; ``width`` : how far any of them can be violated, ``span`` : how far the objective can vary, both
-    public. ``exact`` : private constraints hold exactly, all but ``slack_rows``; preferred to small violations of all
-    of them where neither was asked for. ``tightening`` : strict feasibility: by how much right-hand sides are moved
-    inwards at most. ``against_public`` : the error predicted as a share of that of the best point that reads no data
-    (its own is 1). It decides between mechanisms whose statements say nothing. ``expected`` : by how much a private
-    constraint that binds is violated on average, where the law of the noise tells; nan: what is proved of it stands for
-    that. ``alone`` : by how much one can be violated where no released number contradicts another; nan: ``violation``.
-    ``relative`` : violations are shares of each constraint's own width and not amounts. ``centred`` : rows stand as
-    released, and of the true optimum nothing is promised; a loss is one against the best that they allow.
+    ``objective``, ``violation`` : upper bounds, in cones along the interior direction; nan where none is stated.
+    ``slack_rows`` : private constraints that the statement leaves out, of ``private_rows``.
+    ``width``, ``span`` : public bounds on the violation of one of these, and on how far the objective can vary.
+    ``exact`` : all private constraints but ``slack_rows`` hold exactly; preferred if neither number was asked for.
+    ``tightening`` : safe and strict feasibility: how far right-hand sides move inwards at most.
+    ``against_public`` : predicted error over that of the best point that reads no data; decides between vacuous ones.
+    ``expected`` : mean violation of a private constraint that binds, by the law of the noise; nan: ``mean_proved``.
+    ``alone`` : bound on the violation where the released program has a point; nan: ``violation``.
+    ``relative`` : violations are shares of each constraint's own width and not amounts.
+    ``centred`` : rows stand as released; losses are against the best that they allow, not the true optimum.
     """
 
     kind: ClassVar[str] = "violation"
@@ -142,17 +141,17 @@ class Violation(Error):
 
     @property
     def rank(self) -> float:
-        """What plans compare when neither slack rows nor alpha was asked for: the violation that is expected of a
-        private constraint, in its units, or the loss in objective if that is a larger part of its span."""
-        return self._rank(self.proved if math.isnan(self.expected) else self.expected)
+        """Compared by plans when neither slack rows nor alpha was asked for: the mean violation of a private
+        constraint, in its units, or the loss in objective if that is a larger share of ``span``."""
+        return self._rank_at(self.mean_proved if math.isnan(self.expected) else self.expected)
 
     @property
-    def proved(self) -> float:
+    def mean_proved(self) -> float:
         """The mean violation that the statement allows: alpha, plus the width for the constraints left out."""
         left = 0.0 if math.isnan(self.width) else self.slack_rows / max(self.private_rows, 1)
         return (0.0 if math.isnan(self.violation) else self.violation) + (self.width * left if left else 0.0)
 
-    def _rank(self, violated: float) -> float:
+    def _rank_at(self, violated: float) -> float:
         if math.isnan(self.width):
             return max(violated, 0.0 if math.isnan(self.objective) else self.objective)
         lost = self.objective * self.width / self.span if self.span > 0 else 0.0
@@ -170,52 +169,53 @@ class Violation(Error):
 
     @classmethod
     def best(cls, served: Sequence[Forecast], options: Options | None) -> Forecast:
-        """Where the best by statements leaves rows out, those that do, and whose statements say something too, compare
-        by how they do on synthetic databases."""
-        told = [(each, each.error) for each in served if isinstance(each.error, Violation)]
-        predicted = any(not math.isnan(error.against_public) and not each.spends_nothing for each, error in told)
-        best, error = min(told, key=lambda pair: pair[1].order(pair[0], options, predicted))
+        """The first by ``order``. If it leaves rows out, those that do and are not vacuous are compared by their errors
+        on synthetic databases instead."""
+        pairs = [(each, each.error) for each in served if isinstance(each.error, Violation)]
+        predicted = any(not math.isnan(error.against_public) and not each.spends_nothing for each, error in pairs)
+        best, error = min(pairs, key=lambda pair: pair[1].order(pair[0], options, predicted))
         if options is None or math.isnan(error.against_public) or not error.contested(best, options):
             return best
         rivals = [
-            (f, e) for f, e in told if e.slack_rows > 0 and not (f.vacuous or e.exact or math.isnan(e.against_public))
+            (f, e) for f, e in pairs if e.slack_rows > 0 and not (f.vacuous or e.exact or math.isnan(e.against_public))
         ]
         return min(rivals, key=lambda pair: (_rounded(pair[1].against_public), pair[0] is not best))[0]
 
     def order(self, forecast: Forecast, options: Options | None, predicted: bool = False) -> Order:
-        """Says nothing or something, keeps what was asked or not, predicted or proved, then the error; where x is
-        unbounded (error infinite) the size of the noise itself. Predictions may be far too good, so they come after
-        theorems.
+        """Compared one after the other, False and smaller first; exact statements that nobody asked otherwise for win:
 
-        Statements that say nothing compare by ``against_public`` before all else, so that the point that reads nothing
-        is taken where data are predicted to help less: first what is predicted to do better than that point, then what
-        predicts nothing, then the point, then what is predicted to do worse. Where some that read
-        data are ``predicted``, those that predict nothing come behind the point."""
+        1. whether the forecast is vacuous;
+        2. vacuous ones: the group by ``against_public`` (better than the public point; no prediction; the point itself;
+           no prediction, if others that read data are ``predicted``; worse), then ``against_public``;
+        3. whether it breaks what was asked for; whether it is only predicted, which may be far too good;
+        4. whether its violations are shares of widths: those come behind amounts;
+        5. the error, or rows left out where alpha was asked for; then the tightening, or the noise if it is infinite.
+        """
         requested = options is not None and (options.violation, options.slack_rows) != (None, None)
-        proved = self._rank(self.proved)
-        kept, error, then = True, proved if requested else self.rank, 0.0
+        proved = self._rank_at(self.mean_proved)
+        kept, error, tie = True, proved if requested else self.rank, 0.0
         if options is not None and options.violation is not None:
             kept = self.violation <= options.violation * (1 + 1e-9)
-            error, then = (float(self.slack_rows), proved) if kept else (proved, 0.0)
+            error, tie = (float(self.slack_rows), proved) if kept else (proved, 0.0)
         if options is not None and options.slack_rows is not None:
             kept = kept and self.slack_rows <= options.slack_rows
             if options.violation is None and kept:
-                error = self._rank(self.violation)
+                error = self._rank_at(self.violation)
         if not math.isfinite(error):
             sizes = [part["largest_noise"] for part in forecast.noise.values() if _is_noise(part)]
-            then = max(sizes, default=math.inf)
+            tie = max(sizes, default=math.inf)
         if self.exact and not forecast.vacuous and not requested:
             return False, (), False, False, False, -1.0, 0.0
-        if not math.isnan(self.tightening):  # constraints hold: those that are moved least
-            then = self.tightening
+        if not math.isnan(self.tightening):
+            tie = self.tightening
         against: Order = ()
         if forecast.vacuous and math.isnan(self.against_public):
             against = (3.0 if predicted else 1.0, 0.0)
         elif forecast.vacuous:
             share = _rounded(self.against_public)
             against = (0.0 if share < 1 else 2.0 if share == 1 else 4.0, share)
-        shares = self.relative and not requested  # behind amounts: nothing says how large a share of a width is
-        return forecast.vacuous, against, not kept, not forecast.proved, shares, _rounded(error), then
+        shares = self.relative and not requested
+        return forecast.vacuous, against, not kept, not forecast.proved, shares, _rounded(error), tie
 
     def beats(self, bound: float, forecast: Forecast, options: Options) -> bool:
         if (options.violation, options.slack_rows) != (None, None) or self.relative or not forecast.proved:
@@ -233,7 +233,7 @@ class Violation(Error):
         return self.against_public < 1
 
     @property
-    def nothing(self) -> bool:
+    def zero(self) -> bool:
         return not (self.objective > 0 or self.violation > 0 or self.tightening > 0 or self.slack_rows)
 
     def condition(self, options: Options) -> str:
@@ -309,7 +309,7 @@ class RowsMissed(Error):
 
 @dataclass(frozen=True)
 class Place(Error):
-    """Post-processing: all solvers go for the same optimum, and the first that serves is taken.
+    """Post-processing: all solvers look for the same optimum, and the first eligible one is chosen.
 
     ``place`` : in the decision table (``dpmodel.released.model.Solver``), from 1. ``objective`` : the relative error of
     the objective at which the solver stops, 0 where it is exact.
@@ -341,8 +341,8 @@ class Forecast:
 
     ``statement`` : the error in words. ``epsilon``, ``delta`` : what the mechanism spends. ``beta`` : probability with
     which the error may be exceeded. ``error`` : see its kind. ``proved`` : a theorem, not a prediction. ``vacuous`` :
-    it says no more than is known without any data (``known.capped`` decides). ``work`` : its cost in words. ``noise`` :
-    plain data on the noise of each part and the split of the budget. ``caveats`` : what the statement leaves out.
+    no better than a point chosen without data, by ``capped``. ``work`` : its cost in words. ``noise`` : plain
+    data on the noise of each part and the split of the budget. ``caveats`` : what the statement leaves out.
     ``rows`` : what is done to each private constraint, in words, and ``moved`` : by how much, for figures.
     """
 
@@ -362,7 +362,7 @@ class Forecast:
     @property
     def unbeatable(self) -> bool:
         """Whether no answer could do better, whatever the data are."""
-        return self.proved and not self.vacuous and self.error.nothing
+        return self.proved and not self.vacuous and self.error.zero
 
     @property
     def alpha(self) -> float:
@@ -392,7 +392,7 @@ class Forecast:
 
 
 def says_nothing(statement: str) -> str:
-    """``statement`` marked as one that any public point keeps."""
+    """``statement``, marked as vacuous."""
     return f"no guarantee at this size and budget ({statement}, which says nothing)"
 
 
@@ -408,9 +408,9 @@ def _is_noise(part: object) -> bool:
 # ------------------------------ What is known without data, and the one place where a statement is held against it
 
 
-# Bounds from solvers are widened by one part in a million, so equal within two is equal.
+# Bounds from solvers are widened by one part in a million each, so values within two parts are equal.
 _EQUAL = 2e-6
-# What a few simulated populations cannot tell from luck: a smaller gain is none, at any budget. Near break-even a
+# A smaller predicted gain counts as none: a few simulated populations cannot tell it from luck. Near break-even a
 # prediction moves by 3.6 % (median) when populations are drawn anew: squared, absolute and logistic loss, six budgets
 # each, five draws. Of 13 plans predicted to gain 1 to 5 %, 4 gained nothing by the other draws, all of them 1.7 % on
 # average, for the whole budget; test_public_only.py draws anew.
@@ -419,14 +419,14 @@ _LUCK = 0.05
 
 @dataclass(frozen=True)
 class Known:
-    """What every database that the declarations allow leaves true of points that read none of it. All public.
+    """What points chosen without data achieve on every database that the declarations allow. All public.
 
-    ``objective`` : no public point loses more than this; ``violation`` : nor violates a private constraint by more.
-    ``points`` : (loss, violation) that single public points keep, found one by one. ``tightening`` : how far right-hand
-    sides lie apart between the best and the worst data. ``predicted`` : regressions: mean excess risk of the best
+    ``objective``, ``violation`` : no public point loses more, nor violates a private constraint by more. ``points`` :
+    bounds (loss, violation) of single public points, found one by one. ``tightening`` : how far right-hand sides differ
+    between the best and the worst data. ``predicted`` : regressions: mean excess risk of the best
     public point on the simulated populations. ``missed`` : exact systems: rows that an answer found without data
     misses; ``records`` : how many there are, where statements hold from some number on. inf (``records``: nan) where
-    nothing is known.
+    there is no bound.
     """
 
     objective: float = math.inf
@@ -439,8 +439,8 @@ class Known:
 
 
 def capped(forecast: Forecast, known: Known) -> Forecast:
-    """``forecast`` with its bounds cut to what is ``known``, and ``vacuous`` where it says no more than that."""
-    error, vacuous = _held_against(forecast, known)
+    """``forecast`` with its bounds cut to what is ``known``, and ``vacuous`` where it is no better than that."""
+    error, vacuous = _compared(forecast, known)
     if forecast.spends_nothing:
         vacuous = forecast.error.alpha > 0 or not forecast.proved
     newly = vacuous and not forecast.vacuous and not forecast.spends_nothing
@@ -454,7 +454,7 @@ def capped(forecast: Forecast, known: Known) -> Forecast:
     )
 
 
-def _held_against(forecast: Forecast, known: Known) -> tuple[Violation | ExcessRisk | RowsMissed | Place, bool]:
+def _compared(forecast: Forecast, known: Known) -> tuple[Violation | ExcessRisk | RowsMissed | Place, bool]:
     error = forecast.error
     if isinstance(error, ExcessRisk):
         bounds = math.isfinite(error.at_most) or not math.isfinite(error.predicted)
@@ -467,9 +467,8 @@ def _held_against(forecast: Forecast, known: Known) -> tuple[Violation | ExcessR
     return error, False
 
 
-def stated(error: Violation, largest: float) -> tuple[float, float, float]:
-    """What a statement leaves open: loss, violation with the rows that are left out, and the ``largest`` violation that
-    is known or stated."""
+def _allowances(error: Violation, largest: float) -> tuple[float, float, float]:
+    """What a statement allows: the loss, the mean violation with rows left out, and the largest one of these rows."""
     width = largest if math.isnan(error.width) else min(error.width, largest)
     left_out = error.slack_rows / max(error.private_rows, 1)
     allowed = error.violation if math.isnan(error.alone) else error.alone
@@ -479,18 +478,19 @@ def stated(error: Violation, largest: float) -> tuple[float, float, float]:
 
 
 def _violation(error: Violation, known: Known) -> tuple[Violation, bool]:
-    """A statement says nothing if some public point keeps all of it. What is left out of ``alpha`` counts with the
-    largest violation there can be, where that is known: where it is not, a public point keeps the statement only if it
-    keeps ``alpha`` in every row, unless all rows are left out. A loss that is not stated counts as none ("at least as
-    good as the optimum"), but for tightened constraints, whose statement is how far right-hand sides move.
+    """The capped error, and whether a public point satisfies all of its statement, so that it is vacuous.
+
+    Rows left out count with the largest possible violation. Without a bound on that they count as satisfied, unless all
+    rows are left out. A loss without a bound counts as none, except where constraints are tightened: there the
+    statement is how far right-hand sides move.
     """
-    loss, allowed, width = stated(error, known.violation)
+    loss, allowed, width = _allowances(error, known.violation)
     if not math.isnan(error.tightening):
-        lost = math.isnan(error.objective) or _reached(known.objective, loss)
-        vacuous = _reached(known.tightening, error.tightening) and lost
+        lost = math.isnan(error.objective) or _at_most(known.objective, loss)
+        vacuous = _at_most(known.tightening, error.tightening) and lost
     else:
         points = chain([(known.objective, width)], ((a, min(v, width)) for a, v in known.points))
-        vacuous = any(_reached(a, loss) and _reached(v, allowed) for a, v in points)
+        vacuous = any(_at_most(a, loss) and _at_most(v, allowed) for a, v in points)
     if error.objective > known.objective or error.violation > width:
         error = replace(
             error,
@@ -500,6 +500,6 @@ def _violation(error: Violation, known: Known) -> tuple[Violation, bool]:
     return error, vacuous
 
 
-def _reached(known: float, stated: float) -> bool:
-    """Whether what is ``known`` is at most what is ``stated``."""
-    return known <= stated + _EQUAL * abs(stated)
+def _at_most(value: float, bound: float) -> bool:
+    """Whether ``value <= bound``, up to the solvers' tolerance."""
+    return value <= bound + _EQUAL * abs(bound)

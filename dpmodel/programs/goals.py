@@ -26,7 +26,7 @@ from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import Gaussian, Laplace
 from dpmodel.privacy.spend import Spend
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import NoiseDesign, design
+from dpmodel.programs.noise_design import NoiseDesign, design_noise
 from dpmodel.programs.public import cost_range, objective_span, private_objective
 from dpmodel.programs.rows import public_polyhedron
 
@@ -309,7 +309,7 @@ def objective_design(model: Program, options: Options) -> NoiseDesign | None:
         beta=options.beta / 2,
     )
     kinds = ("laplace",) if options.delta == 0 else ("laplace", "gaussian")
-    designs = [design(model, part, {"objective": kind}) for kind in kinds]  # type: ignore[dict-item]
+    designs = [design_noise(model, part, {"objective": kind}) for kind in kinds]  # type: ignore[dict-item]
     return min(designs, key=lambda noise: float(noise.parts["objective"].reach.max(initial=0.0)))
 
 

@@ -33,7 +33,7 @@ from dpmodel.programs.noise_design import (
     Measurement,
     NoisyPart,
     best_measurement,
-    design,
+    design_noise,
     distribution_of,
     scaled,
 )
@@ -147,7 +147,7 @@ def _largest(option: NoisyPart) -> float:
 def _scalings(model: Program, options: Options, kind: Kind) -> tuple[NoisyPart, ...]:
     """Numbers scaled to equal change, and numbers in the units of the rows."""
     order = 2 if kind == "gaussian" else 1
-    equal = replace(design(model, options, {"scalar": kind}).parts["scalar"], clip=False)
+    equal = replace(design_noise(model, options, {"scalar": kind}).parts["scalar"], clip=False)
     own = in_row_units(model, best_measurement(model, "scalar", order))
     distribution = distribution_of(own, kind, 1.0, options) if own is not None else None
     if own is None or distribution is None:

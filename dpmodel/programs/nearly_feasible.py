@@ -6,15 +6,15 @@ polyhedron K. Let V(x) >= 0 be its measure of violation (mean hinge, mean over t
 
     w'x + V(x) <= w'x* + error    for every x* in K that satisfies all private rows,
 
-with probability at least 1 - beta, and ``V(x) <= v`` means that all but ``slack_rows`` rows are violated by at most
+with probability 1 - beta, and ``V(x) <= v`` means that all but ``slack_rows`` rows are violated by at most
 ``gain * v``. The objective is treated by target, search or penalty (``goals.py``).
 
-*Settings*, where no statement was asked for: those that do best on synthetic databases. A proof of little error says
-how an algorithm does on the worst data, and the settings that it likes best may be worse than others in practice: as
-the budget grows, a choice by proofs alone moves from good settings without a proof to worse ones with one. So
-``alpha`` or ``slack_rows`` asks for the best statement; without them the settings with the least simulated error are
-run, and the plan states what is proved of those. Settings that are the same at every budget can only gain from more of
-it, and so does the best of them. Public facts only: databases are drawn from the declarations.
+*Settings*, where no statement was asked for: those that do best on synthetic databases. A proof is about the worst
+data, and the settings that it likes best may be worse than others in practice: as the budget grows, a choice by proofs
+alone moves from good settings without a proof to worse ones with one. So ``alpha`` or ``slack_rows`` asks for the best
+statement; without them the settings with the least simulated error are run, and the plan states what is proved of
+those. Settings that are the same at every budget can only gain from more of it, and so does the best of them. Public
+facts only: databases are drawn from the declarations.
 """
 
 from __future__ import annotations

@@ -288,7 +288,7 @@ class RowMargins:
     all: Floats
 
 
-def design(model: Program, options: Options, kinds: Mapping[str, Kind]) -> NoiseDesign:
+def design_noise(model: Program, options: Options, kinds: Mapping[str, Kind]) -> NoiseDesign:
     """Calibrate the noise of each part in ``kinds`` so that one record costs at most the request's budget."""
     # All that is read of the request: other fields take long to compare.
     key = "noise", options.epsilon, options.delta, options.beta, *kinds.items()

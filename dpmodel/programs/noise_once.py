@@ -34,7 +34,7 @@ from dpmodel.programs.noise_design import (
     Kind,
     NoiseDesign,
     NoisyPart,
-    design,
+    design_noise,
     reach_on_b,
     row_margins,
     x_bound,
@@ -59,35 +59,35 @@ class NoiseOnce(Mechanism[Program]):
         HRRU14, sections 4.2 to 4.5 (the remark that noise on the data suffices; Theorem 34 for the
         objective, with plain Laplace noise in place of its over-large scale).
     Privacy
-        The only reading of private values is ``S_p theta`` for each private part p (``noise_design.py``),
-        released with Laplace noise of scale ``D_1 / (w_p epsilon)`` or Gaussian noise of standard deviation
-        ``D_2 / (w_p mu)``. ``D_1`` and ``D_2`` are the largest 1-norm and 2-norm sensitivity of ``S_p theta`` by one
-        record, computed by ``footprint.sensitivity_of`` from the affine map and the declared bounds, plus the
-        rounding allowance. The Laplace mechanism with scale D_1 / e is e-DP and these add up over parts;
-        Gaussian releases compose to ``mu`` (the squares of D_2 / sigma add up), and ``mu`` is the largest
-        value for which the Gaussian mechanism is (epsilon, delta)-DP (exact, Balle and Wang 2018). The shares
-        w_p keep the sum at one for every record (``noise_design.py``). Everything after is post-processing:
-        it reads released numbers and public ones. Infeasible and unbounded are decided on these.
+        Private values theta are read only as ``S_p theta``, for each private part p with its public matrix S_p
+        (``noise_design.py``). One record moves ``S_p theta`` by at most D_1 in 1-norm and D_2 in 2-norm, by
+        ``footprint.sensitivity_of`` from the affine map and the declared bounds, plus the rounding allowance. With w_p
+        the part's share of the budget, it is released with Laplace noise of scale ``D_1 / (w_p epsilon)`` or Gaussian
+        noise of standard deviation ``D_2 / (w_p mu)``. The Laplace mechanism with scale D_1 / e is e-DP, and these add
+        up over parts. Gaussian releases compose to mu (the squares of D_2 / sigma add up), the largest value for which
+        the Gaussian mechanism is (epsilon, delta)-DP (exact, Balle and Wang 2018). Shares are such that no record's
+        total exceeds the budget (``noise_design.py``). Everything after reads released and public numbers only; so
+        infeasible and unbounded are decided on these.
     Utility (each with probability at least 1 - beta)
-        Objective: the noised optimum x and the true one x* satisfy both the same constraints, so
+        Objective. The noised optimum x and the true one x* both satisfy the same constraints, so
         ``c'x - c'x* <= 2 sup |noise'x| <= 2 q max sum r_j |x_j|`` with q the quantile of the largest draw, r_j its
         gain at entry j, and the maximum taken over the public constraints.
-        Constraints, relaxed: rows give way by tau, a public bound on the noise in the row (for A: times the
-        public bound on x), so every truly feasible point stays feasible, the objective is at least as good
-        as the true optimum, and no true constraint is violated by more than about 2 tau. Noisy
-        equalities become bands of half-width tau. In cones the same holds along the interior direction.
-        Without an objective, the point that misses the released rows least is taken, under the same statement.
-        Centred: rows do not move. At a point that meets the released rows the second tau remains; a truly feasible
-        point misses each by its first tau at most, so where they leave no point, none gives way by more, and 2 tau
-        holds in any case. At the released point x the bound is what x misses of the released rows plus the noise's own
-        bound there, for A that on ``|N_i x|`` for all x at once: it needs no public bound on x. Safe: rows move inwards
-        by the quantile of the noise, so that all true ones hold but those that the release lists, each short by at most
-        what stands there (proof: ``feasibility.py``). Both promise nothing of the true optimum, which may be cut off.
-        All this speaks of the standard form. Where lowering split an expression (a norm, say) into several rows with
+        Relaxed. Rows give way by tau, a public bound on the noise in the row (for A: times the public bound on x). So
+        every truly feasible point stays feasible, the objective is at least as good as the true optimum, and no true
+        constraint is violated by more than about 2 tau. Noisy equalities become bands of half-width tau. In cones the
+        same holds along the interior direction. Without an objective, the point that misses the released rows least is
+        taken, under the same statement.
+        Centred. Rows do not move. A point that meets the released rows violates the true ones by at most the noise,
+        tau. Where no point meets them, a truly feasible one misses each by tau at most, so none gives way by more: 2
+        tau holds in any case. At the released x the bound is what x misses of the released rows plus the noise's bound
+        there, for A that on ``|N_i x|`` for all x at once: it needs no public bound on x.
+        Safe. Rows move inwards by the quantile of the noise. So all true ones hold but those that the release lists,
+        each short by at most the listed amount (proof: ``feasibility.py``).
+        Centred and safe promise nothing of the true optimum, which may be cut off. If the released program is
+        infeasible (relaxed: probability below beta when the true one is feasible), rows give way (``feasibility.py``)
+        and the status says so; under safe a public point that satisfies every database is taken instead, if there is
+        one. All this is about the standard form. Where CVXPY split an expression (a norm, say) into several rows with
         private numbers, their errors add up in it; the forecast then says so and is not called proved.
-        If the released program is infeasible (relaxed: probability below beta when the true one is feasible), rows give
-        way (``feasibility.py``) and the status says so; under safe a public point that satisfies every database
-        is taken before that, if there is one.
     Cost
         One noise draw per private number, one solve (a second when the first is infeasible).
     """
@@ -100,23 +100,23 @@ class NoiseOnce(Mechanism[Program]):
     source: str = "HRRU14, sections 4.2-4.5; Laplace mechanism"
 
     def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        plan = design(model, options, dict.fromkeys(model.private_parts(), self.kind))
-        treatment = treat(model, options, plan)
-        c, b, entries = released_parts(model, plan, noise, progress)
+        design = design_noise(model, options, dict.fromkeys(model.private_parts(), self.kind))
+        treatment = treat(model, options, design)
+        c, b, entries = released_parts(model, design, noise, progress)
         progress("solving the noised program", 0.5)
         private, mode = model.form.private_rows, options.feasibility
         released, amount = relaxed_program(model, c, b, entries, treatment.relax), None
         inside = {"relaxed": 2.0, "centred": 0.0 if model.affine.equalities()[private].any() else 1.0}.get(mode)
         if inside and c is None and not model.form.c0.any() and model.affine.is_linear():
-            out = solve_most_inside(model, options, b, entries, relax=row_margins(model, plan).one, inside=inside)
+            out = solve_most_inside(model, options, b, entries, relax=row_margins(model, design).one, inside=inside)
         elif mode == "safe" and private.any():
-            out = self._solve_safely(model, options, plan, treatment, c, b, entries)
+            out = self._solve_safely(model, options, design, treatment, c, b, entries)
         else:
             program = integer_sides(model, released, treatment.relax)
             out = solve_released(model, options, program, unit=treatment.unit)
         if mode == "centred" and private.any():
-            out = replace(out, violation=violation_at(model, plan, released, out))
-            amount = None if entries is None or out.x is None else missed_on_average(model, plan, out.x)
+            out = replace(out, violation=violation_at(model, design, released, out))
+            amount = None if entries is None or out.x is None else missed_on_average(model, design, out.x)
         notes = (*treatment.words(model, b, amount), *out.notes)
         return replace(out, notes=notes, constant=released_constant(model, c, b))
 
@@ -135,29 +135,29 @@ class NoiseOnce(Mechanism[Program]):
             return Verdict(False, "an equality with private numbers cannot be made harder, so none is safe")
         if "matrix" not in model.private_parts() or (options.feasibility == "centred" and model.linear_where_private):
             return YES
-        return bounded_variables(model)
+        return _bounded_x(model)
 
     def forecast(self, model: Program, options: Options) -> Forecast:
-        noise = design(model, options, dict.fromkeys(model.private_parts(), self.kind))
-        treatment, rows = treat(model, options, noise), bool(model.form.private_rows.any())
+        design = design_noise(model, options, dict.fromkeys(model.private_parts(), self.kind))
+        treatment, rows = treat(model, options, design), bool(model.form.private_rows.any())
         safe = options.feasibility == "safe" and rows
         split = model.splits_objective if safe else model.split_rows > 0
         return Forecast(
-            statement=statement(model, options, noise, treatment),
-            epsilon=noise.epsilon,
-            delta=noise.delta,
+            statement=statement(model, options, design, treatment),
+            epsilon=design.epsilon,
+            delta=design.delta,
             beta=options.beta,
             proved=not split,
-            caveats=caveats(model, noise, split=split),
+            caveats=caveats(model, design, split=split),
             rows=treatment.words(model),
-            work=noise.work,
-            noise=noise.to_dict(),
+            work=design.work,
+            noise=design.to_dict(),
             moved=treatment.moved(model),
             error=Violation(
-                objective=objective_loss(model, noise),
+                objective=objective_loss(model, design),
                 violation=min(treatment.violation, largest_violation(model)) if rows else math.nan,
                 tightening=treatment.tightening,
-                against_public=noise_against_ignorance(model, noise),
+                against_public=noise_against_ignorance(model, design),
                 expected=treatment.expected if rows and not safe else math.nan,
                 alone=treatment.alone if treatment.alone < treatment.violation else math.nan,
                 centred=options.feasibility == "centred" and rows,
@@ -165,11 +165,11 @@ class NoiseOnce(Mechanism[Program]):
         )
 
     def _solve_safely(
-        self, model: Program, options: Options, plan: NoiseDesign, treatment: Treatment, c: Floats | None,
+        self, model: Program, options: Options, design: NoiseDesign, treatment: Treatment, c: Floats | None,
         b: Floats | None, entries: Floats | None,
     ) -> Outcome:  # fmt: skip
-        """The outcome with the rows that may be short (``feasibility.py`` has the proof), and what tightening cost."""
-        program, weights = tightened_program(model, plan, treatment, c, b, entries)
+        """The outcome, with the rows that may be violated (proof: ``feasibility.py``) and what tightening cost."""
+        program, weights = tightened_program(model, design, treatment, c, b, entries)
         out = solve_released(model, options, program, weights=weights, unit=treatment.unit)
         if out.x is None:
             return out
@@ -180,20 +180,20 @@ class NoiseOnce(Mechanism[Program]):
             return Outcome("optimal", np.array(certain.x), None, value, out.seconds, notes=notes)
         short = shortfall(model.affine, program, out.x, model.form.private_rows, weights)
         rows, cost = short_rows(model.affine, short), cost_of(model, treatment, out)
-        text = statement(model, options, plan, treatment, rows)
+        text = statement(model, options, design, treatment, rows)
         notes = (*([cost] if cost else ()), *out.notes)
         return replace(out, extra_violation=float(short.max(initial=0.0)), short=rows, statement=text, notes=notes)
 
 
 def release(part: NoisyPart, theta: PrivateArray, source: NoiseSource) -> Floats:
-    """(h,) the part as it may be released: the numbers behind it with noise, rebuilt."""
+    """(h,) the part's entries, rebuilt from its numbers after noise was added to them: a release."""
     exact = part.measurement.values(theta)
     noisy = part.distribution.add_to(exact, source) if part.distribution is not None else exact
     return part.measurement.rebuild(noisy, clip=part.clip)
 
 
 def released_parts(
-    model: Program, noise: NoiseDesign, source: NoiseSource, progress: Progress
+    model: Program, design: NoiseDesign, source: NoiseSource, progress: Progress
 ) -> tuple[Floats | None, Floats | None, Floats | None]:
     """Noised c (n,), b (m,) and private A entries, None for parts that are public.
 
@@ -202,15 +202,15 @@ def released_parts(
     """
     theta = PrivateArray(model.read_private())
     c = b = entries = None
-    for i, (name, part) in enumerate(noise.parts.items()):
-        progress(f"noise on the {name} part ({part.measurement.count} numbers)", i / (2 * len(noise.parts)))
+    for i, (name, part) in enumerate(design.parts.items()):
+        progress(f"noise on the {name} part ({part.measurement.count} numbers)", i / (2 * len(design.parts)))
         rebuilt = release(part, theta, source)
         if name == "matrix":
             entries = rebuilt
             continue
         full = np.zeros(model.affine.variables if name == "objective" else model.affine.rows)
         if name == "objective":
-            # Brings each entry nearer to the true one, and keeps the signs on which a bounded optimum rests.
+            # Clipping brings entries no further from the true ones, and keeps signs that bound the optimum.
             rebuilt = np.clip(rebuilt, *declared_range(model, name))
         full[part.measurement.positions] = rebuilt
         c, b = (full, b) if name == "objective" else (c, full)
@@ -218,8 +218,8 @@ def released_parts(
 
 
 def released_constant(model: Program, c: Floats | None, b: Floats | None) -> float | None:
-    """The private constant term of the objective as the released parts of c (n,) and b (m,) make it: post-processing.
-    None where it is no combination of their numbers."""
+    """The private constant term of the objective computed from the released c (n,) and b (m,); None where it is no
+    linear function of their numbers. Post-processing."""
     factors = _constant_factors(model)
     if factors is None:
         return None
@@ -244,19 +244,19 @@ def _constant_factors(model: Program) -> Floats | None:
     return z if np.abs(parts.T @ z - o).max() <= 1e-9 * np.abs(o).max() else None
 
 
-def objective_loss(model: Program, noise: NoiseDesign) -> float:
-    """Public bound on the loss in objective value from noise on c, at most what any public point loses; nan when c is
-    not noised."""
-    loss = objective_noise(model, noise)
+def objective_loss(model: Program, design: NoiseDesign) -> float:
+    """Public bound on the loss in objective value from noise on c, capped by what any public point can lose; nan if c
+    is not noised."""
+    loss = objective_noise(model, design)
     return min(loss, objective_span(model)) if loss > 0 else loss
 
 
-def objective_noise(model: Program, noise: NoiseDesign) -> float:
-    """Twice a public bound on ``|noise'x|`` over the public set, which holds with the noise's probability; nan when c
-    is not noised. Unlike a loss it is not capped: noise may exceed all that points can differ by."""
-    if "objective" not in noise.parts:
+def objective_noise(model: Program, design: NoiseDesign) -> float:
+    """Twice a public bound on ``|noise'x|`` over the public set, which holds except with the noise's beta; nan if c is
+    not noised. It is not capped: noise may exceed the largest difference between points."""
+    if "objective" not in design.parts:
         return math.nan
-    part = noise.parts["objective"]
+    part = design.parts["objective"]
     largest = float(part.reach.max(initial=0.0))
     if largest == 0:
         return 0.0
@@ -267,16 +267,16 @@ def objective_noise(model: Program, noise: NoiseDesign) -> float:
     return 2 * largest * model.cached(key, lambda: model.public.weighted_norm(weights))
 
 
-def noise_against_ignorance(model: Program, noise: NoiseDesign) -> float:
-    """Root mean square of the noise over that of what is unknown about the private numbers without it.
+def noise_against_ignorance(model: Program, design: NoiseDesign) -> float:
+    """Root mean square of the noise over that of the error of guessing the middles of the declared ranges.
 
-    The prediction behind it: private numbers are spread evenly over their declared ranges, so the middle of a range
-    misses one by ``range / sqrt(12)`` on average; noise misses it by its standard deviation. Noise that is larger tells
-    less than the middle of the ranges does, which costs nothing. 0 where some range is not declared.
+    Private numbers are taken to be uniform on their declared ranges: the middle of a range has a root mean square error
+    of ``range / sqrt(12)``, a noised number that of the noise. Above 1, the guess, which costs nothing, is better. 0
+    where some range is not declared.
     """
     shares = []
     lower, upper = model.public.box
-    for name, part in noise.parts.items():
+    for name, part in design.parts.items():
         low, high = declared_range(model, name)
         size = np.ones(low.size)
         if name == "objective":
@@ -297,8 +297,8 @@ def against_ignorance(sigma: Floats, span: Floats, size: Floats | float = 1.0) -
     return float(np.linalg.norm(sigma * size) / np.linalg.norm(unknown))
 
 
-def bounded_variables(model: Program) -> Verdict:
-    """Whether x is publicly bounded where A is private: noise on A is multiplied by x."""
+def _bounded_x(model: Program) -> Verdict:
+    """Yes, if public constraints bound x, by which noise on A is multiplied."""
     if math.isfinite(x_bound(model)):
         return YES
     _, columns = model.form.matrix_positions()
@@ -312,10 +312,10 @@ def bounded_variables(model: Program) -> Verdict:
 
 
 def statement(
-    model: Program, options: Options, noise: NoiseDesign, treatment: Treatment, short: Rows | None = None
+    model: Program, options: Options, design: NoiseDesign, treatment: Treatment, short: Rows | None = None
 ) -> str:
     """The utility statement in words. ``short`` : of a release under "safe", rows that may be short and by how much."""
-    loss, tightening = objective_loss(model, noise), treatment.tightening
+    loss, tightening = objective_loss(model, design), treatment.tightening
     parts, cost = [], ""
     rows, mode = model.form.private_rows.any(), options.feasibility
     if not math.isnan(loss):
@@ -333,10 +333,10 @@ def statement(
         else:
             parts.append(f"{every} holds but those that the release lists, with how much each can be short (none where "
                          f"the tightened ones leave a point){along}")  # fmt: skip
-        # A statement of its own: that a row holds and that it is not much harder are the two sides of its noise.
+        # A statement with a probability of its own: it is about the other tail of the noise.
         amount = number(tightening) if math.isfinite(tightening) else "an amount without a public bound (x has none)"
         cost = f"; as likely, right-hand sides lie at most {amount} inside the true ones{along}"
-        # Multipliers bound what that costs where the optimum is convex in right-hand sides and the program has a point.
+        # Multipliers bound the cost where the optimum is convex in right-hand sides and the program has a point.
         if not (has_integers(model) or short):
             cost += ", which costs that times their multipliers in objective value"
     elif rows:
@@ -344,7 +344,7 @@ def statement(
             parts.append("the objective is at least as good as the true optimum")
         what = "no row of the standard form" if model.split_rows else "no private constraint"
         where = " where the true ones leave a point" if mode == "relaxed" and not leaves_a_point(model) else ""
-        parts.append(f"{what} is violated by more than {_at_most(model, noise, treatment)}{along}{where}")
+        parts.append(f"{what} is violated by more than {_at_most(model, design, treatment)}{along}{where}")
         if mode == "centred" and math.isnan(loss) and model.form.c0.any():
             cost = "; nothing is promised of the objective"
     else:
@@ -353,19 +353,19 @@ def statement(
 
 
 def listed(short: Rows) -> str:
-    """The first rows that may be short, and how many more there are."""
+    """The first four rows that may be violated, and how many more there are."""
     named = [f"{shortened(label, 40)} (short by at most {number(amount)})" for label, amount in short[:4]]
     more = len(short) - len(named)
     named += [f"{more} more, by no more than that (listed in accuracy.short)"] if more else []
     return " and ".join([", ".join(named[:-1]), named[-1]]) if len(named) > 1 else named[0]
 
 
-def _at_most(model: Program, noise: NoiseDesign, treatment: Treatment) -> str:
-    """By how much a private constraint can be violated, in words."""
+def _at_most(model: Program, design: NoiseDesign, treatment: Treatment) -> str:
+    """The bound on the violation of a private constraint, in words."""
     if math.isinf(treatment.alone):
-        fixed = float(reach_on_b(model, noise).max(initial=0.0))
-        reach = number(float(noise.parts["matrix"].reach.max()))
-        times = f"{reach} times the sum of |x|, on which there is no public bound"
+        fixed = float(reach_on_b(model, design).max(initial=0.0))
+        factor = number(float(design.parts["matrix"].reach.max()))
+        times = f"{factor} times the sum of |x|, on which there is no public bound"
         return f"{number(fixed)} and {times}" if fixed > 0 else times
     known = largest_violation(model)
     alone, most = min(treatment.alone, known), min(treatment.violation, known)
@@ -374,10 +374,10 @@ def _at_most(model: Program, noise: NoiseDesign, treatment: Treatment) -> str:
     return f"{number(alone)} where the released numbers leave a point, {number(most)} where only the true ones do"
 
 
-def caveats(model: Program, noise: NoiseDesign, *, split: bool) -> tuple[str, ...]:
+def caveats(model: Program, design: NoiseDesign, *, split: bool) -> tuple[str, ...]:
     """What the statement leaves out: numbers beyond the clamp and, with ``split``, expressions split into rows."""
     out = []
-    clamps = [p.measurement.limit for p in noise.parts.values() if p.measurement.furthest > p.measurement.limit]
+    clamps = [p.measurement.limit for p in design.parts.values() if p.measurement.furthest > p.measurement.limit]
     if clamps:
         out.append(f"statements are for private numbers up to {number(min(clamps))} in size; beyond, they are clamped")
     if split:

@@ -15,7 +15,7 @@ from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.feasibility import solve_released, tightened_program, treat
 from dpmodel.programs.model import Program, refuse_high
-from dpmodel.programs.noise_design import Kind, clamp, design, interior_direction
+from dpmodel.programs.noise_design import Kind, clamp, design_noise, interior_direction
 from dpmodel.programs.noise_once import caveats, objective_loss, released_constant, released_parts
 from dpmodel.programs.public import robust_program, spread_of_rows
 from dpmodel.text import number
@@ -60,7 +60,7 @@ class StrictTruncatedLaplace(Mechanism[Program]):
     source: str = "Munoz, Syed, Vassilvitskii, Vitercik 2021; HRRU14 sections 4.2-4.4"
 
     def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        plan = design(model, options, self._kinds(model))
+        plan = design_noise(model, options, self._kinds(model))
         c, b, entries = released_parts(model, plan, noise, progress)
         progress("solving the tightened program", 0.5)
         done = treat(model, options, plan)
@@ -98,7 +98,7 @@ class StrictTruncatedLaplace(Mechanism[Program]):
 
     def _clamped(self, model: Program, options: Options) -> Verdict | None:
         """No, where allowed values lie beyond the clamp, by which others would be released."""
-        noise = design(model, options, self._kinds(model))
+        noise = design_noise(model, options, self._kinds(model))
         for name, part in noise.parts.items():
             m = part.measurement
             moves = entry_sensitivities(model.affine, m.queries)
@@ -123,7 +123,7 @@ class StrictTruncatedLaplace(Mechanism[Program]):
         return f"the public bounds do not leave a point that is feasible for every allowed database{cones}{missing}"
 
     def forecast(self, model: Program, options: Options) -> Forecast:
-        noise = design(model, options, self._kinds(model))
+        noise = design_noise(model, options, self._kinds(model))
         loss = objective_loss(model, noise)
         done, most = treat(model, options, noise), float(spread_of_rows(model).max(initial=0.0))
         # Then right-hand sides end at their public lower bounds, as in the robust optimum, which takes no budget.
@@ -167,7 +167,7 @@ class StrictTruncatedLaplace(Mechanism[Program]):
         if robust is None:
             return False
         program, weights = robust
-        done = treat(model, options, design(model, options, self._kinds(model)))
+        done = treat(model, options, design_noise(model, options, self._kinds(model)))
         on_top = np.where(model.affine.inequalities(), 0.0, done.relax * interior_direction(model.affine))
         if not np.isfinite(on_top).all():
             return False

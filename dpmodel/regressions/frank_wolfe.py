@@ -35,33 +35,34 @@ _MOST_VERTICES = 2_000_000
 
 @dataclass(frozen=True)
 class FrankWolfe(Mechanism[PrivateRegression]):
-    """Walk towards one privately chosen vertex of the set at a time.
+    """Frank-Wolfe: each step moves towards a vertex of the set that the exponential mechanism chooses.
 
     Source
         Talwar, Thakurta and Zhang 2015 (TTZ15), Algorithm 2 and Theorem 2.5; exact ranges and zCDP (Cesar and Rogers
-        2021) in place of their composition; numbers of steps, sizes, averaging and clipping from simulation.
+        2021) in place of their composition; numbers of steps, sizes and clipping chosen by simulation.
     Privacy
-        Step t at the released point w scores vertex v by ``-<v, scale sum_i omega_i s_i a_i + grad penalty(w)>`` with
-        derivatives ``|s_i| <= r_t``; s_i depends on record i and on released points only and r_t = min(clip, the loss's
-        derivative bound over the predictions that w can have) on released points and bounds only. One record moves the
-        sum by d with ``||d||_inf <= sensitivity(r_t)`` (``RowBounds.change``: replace-one, twice r_t times the largest
-        entry), so scores move apart by at most ``R_t = scale * max_d (max_v <v, d> - min_v <v, d>)``
-        (``Domain.score_range``: 2 C scale change for the l1 ball of radius C), enlarged for rounding. The penalty is
-        public. The vertex is drawn by the exponential mechanism of scale R_t / epsilon_t: a bounded range of epsilon_t,
-        which costs ``epsilon_t^2 / 8`` in zCDP whatever was released before; T of them cost the budget (or epsilon_t is
-        the largest that the exact composition of T pure steps allows, if that is more). With delta = 0:
-        permute-and-flip with epsilon / T each. The released point is a function of the chosen vertices. T, sizes,
-        averaging and clip are public facts: they come from data made up from the public bounds.
+        Step t at the released point w scores vertex v by ``-<v, scale sum_i omega_i s_i a_i + grad penalty(w)>``, with
+        a_i the row of record i, omega_i its weight and s_i the derivative of its loss. Derivatives are cut to r_t, the
+        least of clip and the loss's derivative bound over the predictions that w can have, which depends on released
+        points and bounds only. One record moves the sum by d with ``||d||_inf <= sensitivity(r_t)``
+        (``RowBounds.change``: replace-one, twice r_t times the largest entry), so the difference of two scores by at
+        most ``R_t = scale * max_d (max_v <v, d> - min_v <v, d>)`` (``Domain.score_range``: 2 C scale sensitivity for
+        the l1 ball of radius C), enlarged for rounding. The penalty is public. The vertex is drawn by the exponential
+        mechanism with scores divided by R_t / epsilon_t: a bounded range of epsilon_t, which costs ``epsilon_t^2 / 8``
+        in zCDP whatever was released before; T of them cost the budget (or epsilon_t is the largest that the exact
+        composition of T pure steps allows, if that is more). With delta = 0: permute-and-flip with epsilon / T each.
+        The released point is a function of the chosen vertices. T, sizes and clip are public: they are chosen on
+        synthetic data drawn from the public bounds; averaging is fixed.
     Utility
-        ``predicted``: mean excess on the synthetic data. Unless derivatives are clipped below their bound, a theorem
-        (``excess_bound``): 2 Gamma / (T + 2)-like convergence plus R (ln k + small) / epsilon_t, with probability 1 -
-        beta. Where derivatives are clipped the point is drawn to the minimum of the loss with these derivatives (for
-        the squared loss, Huber's), which is the same point if what features do not explain is symmetric, and less noise
-        is needed in proportion.
+        ``predicted``: mean excess on the synthetic data. If derivatives are not clipped below their bound and the loss
+        is smooth, a theorem (``excess_bound``): 2 Gamma / (T + 2)-like convergence plus R (ln k + small) / epsilon_t
+        for k vertices, with probability 1 - beta. Clipping draws the point to the minimum of the loss with clipped
+        derivatives (for the squared loss, Huber's), the same if residuals are symmetric, and needs less noise in
+        proportion.
     Cost
         Per step one pass over the rows (two products) and one selection among k vertices.
 
-    ``steps``, ``rate``, ``average``, ``clip`` : ``Steps``; None lets the simulation choose.
+    ``steps``, ``rate``, ``average``, ``clip`` : as in ``Steps``; None (not for ``average``): chosen by simulation.
     """
 
     serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
@@ -87,7 +88,7 @@ class FrankWolfe(Mechanism[PrivateRegression]):
         return YES
 
     def settings(self, model: PrivateRegression, options: Options) -> Steps:
-        """Public facts."""
+        """Those given, and the best others by simulation; from public facts only."""
         return _chosen(model, self, options.epsilon, options.delta)
 
     def selection_epsilon(self, options: Options, steps: int) -> float:
@@ -97,15 +98,15 @@ class FrankWolfe(Mechanism[PrivateRegression]):
     def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
         steps = self.settings(model, options)
         epsilon, vertices = self.selection_epsilon(options, steps.count), model.domain.vertices or 0
-        apart = score_range(model, public_point(model), min(model.derivative_bound, steps.clip))
+        change = score_range(model, public_point(model), min(model.derivative_bound, steps.clip))
         proved = steps.clip >= model.derivative_bound and math.isfinite(model.loss.smoothness)
         return excess_forecast(
             model,
             options,
             predicted=_predicted(model, steps, epsilon),
-            at_most=excess_bound(model, steps, apart / epsilon, vertices, options.beta) if proved else None,
+            at_most=excess_bound(model, steps, change / epsilon, vertices, options.beta) if proved else None,
             work=f"{steps.count} steps of one pass over the rows",
-            noise={**steps.to_dict(), "range": apart, "selection_epsilon": epsilon, "candidates": vertices},
+            noise={**steps.to_dict(), "range": change, "selection_epsilon": epsilon, "candidates": vertices},
             caveats=clip_note(model, steps.clip),
         )
 
@@ -121,20 +122,20 @@ class FrankWolfe(Mechanism[PrivateRegression]):
             bound = bounds.bound(w)
             total = rows.map_reduce(partial(part_gradient, loss=model.loss, w=w, clip=bound))
             scores = PrivateArray(-domain.scores(model.scale * total + model.penalty.derivative(w)))
-            apart = score_range(model, w, bound)
-            if apart == 0:  # no record can move any score
+            change = score_range(model, w, bound)
+            if change == 0:  # no record can move any score
                 return domain.vertex(int(np.argmax(scores)))
-            return domain.vertex(select(scores, apart, epsilon=epsilon, source=noise))
+            return domain.vertex(select(scores, change, epsilon=epsilon, source=noise))
 
         w = walk(steps.sizes, steps.shares, public_point(model), toward, progress)
         return Outcome("optimal", w, None, None, notes=clip_note(model, steps.clip))
 
 
 def score_range(model: PrivateRegression, w: Floats, bound: float) -> float:
-    """R: how far one record can move the scores at w apart, derivatives being at most ``bound``.
+    """R: how far one record can change the difference of two scores at w, derivatives being at most ``bound``.
 
-    Rounding. The sums over rows are covered by ``gradient_sensitivity``; a score is the sum of at most p products of a
-    vertex with the gradient, p + 6 roundings of its size.
+    Rounding. The sums over rows are covered by ``gradient_sensitivity``. A score is the sum of at most p products of a
+    vertex with the gradient: p + 6 roundings of its size. R compares four scores (two vertices, two neighbors).
     """
     exact = model.scale * model.domain.score_range(model.gradient_sensitivity(math.inf, bound))
     size = model.weight * bound * model.row.norm(math.inf) + float(np.abs(model.penalty.derivative(w)).max(initial=0.0))
@@ -151,7 +152,6 @@ def selection_epsilon(options: Options, steps: int) -> float:
 def _chosen(model: PrivateRegression, mechanism: FrankWolfe, epsilon: float, delta: float) -> Steps:
     given = {"steps": mechanism.steps, "rate": mechanism.rate, "average": mechanism.average, "clip": mechanism.clip}
     options, fixed = Options(epsilon, delta), {key: float(each) for key, each in given.items() if each is not None}
-
     return chosen_steps(model, partial(simulated_excess, model, partial(selection_epsilon, options)), fixed)
 
 
@@ -162,8 +162,8 @@ def simulated_excess(
     among: Populations,
     seeds: Sequence[int],
 ) -> Floats:
-    """(settings, populations) mean excess risk of walks on synthetic gradients; vertices are drawn by the exponential
-    mechanism (permute-and-flip never loses to it)."""
+    """(settings, populations) mean excess risk of walks on synthetic data; vertices are drawn by the exponential
+    mechanism, also where ``run`` uses permute-and-flip, whose expected score is never lower."""
     trials, domain, count = Trials(among, len(settings), len(seeds)), model.domain, settings[0].count
     epsilon = epsilon_of(count)
     unit = model.scale * domain.score_range(model.gradient_sensitivity(math.inf, 1.0))
@@ -177,14 +177,14 @@ def simulated_excess(
         scores -= scores.max(axis=1, keepdims=True)
         with np.errstate(divide="ignore", invalid="ignore"):
             scores *= epsilon / (unit * bounds(w))
-        scores[np.isnan(scores)] = 0.0  # 0 times infinity: the largest, where nothing can move scores
+        scores[np.isnan(scores)] = 0.0  # 0 times infinity: the best score, where no record can move any
         return domain.vertex_rows(places_of(np.exp(scores, out=scores), trials.spread(next(draws))))
 
     return np.asarray(trials.excess(trial_walks(settings, trials, toward)).mean(axis=1))
 
 
 def places_of(weights: Floats, drawn: Floats) -> Integers:
-    """(B,) the place in each row of weights (B, k) where their sum from the left comes to a share ``drawn`` (B, 1)."""
+    """(B,) the first place in each row of weights (B, k) where its cumulative sum is a share ``drawn`` (B, 1)."""
     total = np.cumsum(weights, axis=1)
     return np.asarray((total < drawn * total[:, -1:]).sum(axis=1))
 

@@ -16,7 +16,7 @@ from dpmodel.figures import COLOURS, canvas, require_matplotlib
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.programs.feasibility import treat
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import Kind, design
+from dpmodel.programs.noise_design import Kind, design_noise
 from dpmodel.programs.noise_once import GAUSSIAN_ONCE, LAPLACE_ONCE
 from dpmodel.programs.public import declared_range, middle_cost
 from dpmodel.release import Release, named_constraints
@@ -260,7 +260,7 @@ def _released_sides(
     if release.mechanism != chosen.mechanism or chosen.mechanism not in _BY_ROW or model.form.matrix.nnz:
         return {}
     done = treat(
-        model, options, design(model, options, dict.fromkeys(model.private_parts(), _BY_ROW[chosen.mechanism]))
+        model, options, design_noise(model, options, dict.fromkeys(model.private_parts(), _BY_ROW[chosen.mechanism]))
     )
     labels, A = list(named_constraints(model.problem)), model.form.A0.toarray()
     found = {}
@@ -285,7 +285,9 @@ def _noise(model: Program, chosen: Candidate | None, options: Options | None) ->
     parts = [part for part in ("scalar", "matrix") if part in model.private_parts()]
     if not all(isinstance(told.get(part), Mapping) and "largest_noise" in told[part] for part in parts):
         return None, on_x, f"{place}; {name} adds no noise to single rows, so there are no bands."
-    exact = design(model, options, dict.fromkeys(model.private_parts(), _BY_ROW[name])) if name in _BY_ROW else None
+    exact = (
+        design_noise(model, options, dict.fromkeys(model.private_parts(), _BY_ROW[name])) if name in _BY_ROW else None
+    )
     if "scalar" in parts:
         positions = model.form.scalar.positions
         on_b[positions] = told["scalar"]["largest_noise"]

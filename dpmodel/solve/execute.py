@@ -1,4 +1,4 @@
-"""From a model and what was given to what was released: misplaced arguments are refused, then plan, charge, run."""
+"""Run one solve: refuse misplaced arguments, plan, then charge and run (``wall.charge_then_run``)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from dpmodel.solve.wall import charge_then_run, check_budget
 from dpmodel.text import number
 from dpmodel.users_line import users_line
 
-# What CVXPY's own solve takes besides a solver and its options; none of it has a meaning under noise.
-_CVXPYS = ("gp", "qcp", "requires_grad", "enforce_dpp", "ignore_dpp", "canon_backend", "warm_start", "solver_path")
-# Settings that stand on objects.
-_OBJECTS = {
+# Arguments of CVXPY's solve that have no meaning under noise.
+_CVXPY_ONLY = ("gp", "qcp", "requires_grad", "enforce_dpp", "ignore_dpp", "canon_backend", "warm_start", "solver_path")
+# Settings that are arguments of other objects: where to give them.
+_SET_ELSEWHERE = {
     "clip": "dpm.Problem(objective, constraints, clip=...)",
     "vertices": "mechanism=dpm.mechanisms.VertexExponential(vertices=...)",
     "slack_rows": "feasibility=dpm.AllBut(rows=...)",
@@ -44,7 +44,7 @@ _OBJECTS = {
     "target": "goal=dpm.Target(...)",
     "penalty": "goal=dpm.Penalty(...)",
 }
-_OTHER_NAMES = {
+_SYNONYMS = {
     "seed": "rng",
     "random_state": "rng",
     "options": "solver_options",
@@ -55,12 +55,12 @@ _OTHER_NAMES = {
 
 
 def refuse_misplaced(function: Callable[..., Any], positional: Mapping[str, Any], unknown: Mapping[str, Any]) -> None:
-    """What CVXPY's ``solve`` takes and ``function`` does not: solvers as first argument, options as keywords.
+    """Refuse what CVXPY's ``solve`` takes and ``function`` does not: ``positional`` solvers, ``unknown`` keywords.
 
     Raises
     ------
     SpecificationError
-        With the argument that says it here.
+        Names the right argument.
     """
     for place, value in positional.items():
         is_solver = isinstance(value, str) and value.upper() in installed_solvers()
@@ -72,19 +72,19 @@ def refuse_misplaced(function: Callable[..., Any], positional: Mapping[str, Any]
                 remedy=f"{function.__name__}(epsilon=1.0, {right})",
             )
     for name, value in unknown.items():
-        own = [name for name in inspect.signature(function).parameters if name not in ("self", "unknown")]
-        shown = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
-        near = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else difflib.get_close_matches(name, own, 1, 0.8)
-        if name in _CVXPYS:
+        own = [each for each in inspect.signature(function).parameters if each not in ("self", "unknown")]
+        words = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
+        near = [_SYNONYMS[name]] if name in _SYNONYMS else difflib.get_close_matches(name, own, 1, 0.8)
+        if name in _CVXPY_ONLY:
             why, remedy = "it is an argument of CVXPY's solve that has no meaning here", "leave it out"
-        elif name in _OBJECTS:
-            why, remedy = f"no argument of {function.__name__}", _OBJECTS[name]
+        elif name in _SET_ELSEWHERE:
+            why, remedy = f"no argument of {function.__name__}", _SET_ELSEWHERE[name]
         elif near and near[0] in own:
             why, remedy = f"no argument of {function.__name__}", f"{near[0]}=..."
         else:
             why = f"no argument of {function.__name__}, which does not pass keywords on to a solver"
-            remedy = f"solver=..., solver_options={{{name!r}: {shown}}}"
-        raise SpecificationError(f"{name}={shown}", why=why, remedy=remedy)
+            remedy = f"solver=..., solver_options={{{name!r}: {words}}}"
+        raise SpecificationError(f"{name}={words}", why=why, remedy=remedy)
 
 
 def _mechanisms() -> tuple[str, ...]:
@@ -94,8 +94,8 @@ def _mechanisms() -> tuple[str, ...]:
 # ------------------------------------------------------------------------------------------------- plan, charge, run
 @dataclass(frozen=True)
 class Executed:
-    """``plan``; ``outcome``, released data only; ``failure``, the error that the caller still has to see, or None;
-    ``seconds`` of planning; ``private`` : whether the noise was; ``report`` : the caller's progress."""
+    """A solve after its charge. ``outcome`` : released data only. ``failure`` : an error that the caller has to raise,
+    or None. ``seconds`` : of planning. ``private`` : whether the noise was. ``report`` : the caller's progress."""
 
     plan: Plan
     outcome: Any
@@ -112,7 +112,7 @@ class Executed:
     def ran(self, **seconds: float) -> Ran:
         """For ``Model.finish``. ``seconds`` : of steps before the plan.
 
-        Never the clock around the run, which reads private data: only what the outcome says of released numbers.
+        The run is never timed here: its duration may depend on private data.
         """
         solve = getattr(self.outcome, "seconds", None)
         timings = {**seconds, "plan": self.seconds, **({} if solve is None else {"solve": solve})}
@@ -139,20 +139,20 @@ def execute(
     announce: Callable[[Plan], None] | None = None,
     charged: Callable[[Executed], None] | None = None,
 ) -> Executed:
-    """Plan, charge, run, in this order; nothing private is read before the charge.
+    """Plan, charge (in ``wall.charge_then_run``), run; nothing private is read before the charge.
 
     Parameters
     ----------
     label : of the charge, such as "solve". ``announce`` : called with the plan before the charge; it may raise.
-    charged : called after the charge, before the run, with what stands unless more follows: ``STOPPED``.
+    charged : called after the charge, before the run, with the result if that run never ends: ``STOPPED``.
     mechanism, budget, rng, progress, verbose : as in ``Problem.solve``.
 
     Returns
     -------
     Executed
-        After a charge there is always an outcome where the family has one for runs that ended without: a solver that
-        had no answer (on released data) is an ordinary one; a broken mechanism, an interrupt and an error of the
-        caller's own ``progress`` leave ``STOPPED`` and the ``failure``.
+        Also after a failed run, if ``model.stopped`` has an outcome for it. A solver that had no answer on released
+        data is no ``failure``. A broken mechanism, an interrupt and an error of the caller's own ``progress`` give
+        ``STOPPED`` and the ``failure``.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def execute(
         if announce is not None:
             announce(plan)
         if plan._first:
-            # What would help takes more plans, so it is left to those who ask.
+            # Finding out what would help takes more plans; the warning says how to ask for it.
             more = plan._forecaster is not None and plan._forecaster.without_answer(plan)
             words = f"{plan._first}{'; plan(...) with the same arguments tells what would help' if more else ''}"
             warnings.warn(words, NoGuaranteeWarning, stacklevel=users_line())
@@ -180,29 +180,29 @@ def execute(
         spends = f" (epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)} charged)"
         spends = "" if forecast.spends_nothing else spends
 
-        def run(told: Report) -> Any:
-            # How many passes a mechanism makes may be found in the data (a search, a certificate), so that of the
-            # passes between two of its own steps, whose number is public, only the first is told.
-            told_since, telling = False, False
+        def run(guarded: Report) -> Any:
+            # The number of passes may depend on private data (a search, a certificate). Steps are public, so only the
+            # first pass after each step is reported.
+            pass_since_step, reporting = False, False
 
             def step(stage: str, done: float) -> None:
-                nonlocal told_since
-                told_since = False
-                told(f"{stage}{spends}", done)
+                nonlocal pass_since_step
+                pass_since_step = False
+                guarded(f"{stage}{spends}", done)
 
             def passes(block: int, count: int) -> None:
-                nonlocal told_since, telling
+                nonlocal pass_since_step, reporting
                 if block == 0:
-                    telling, told_since = not told_since, True
-                if telling:
-                    told(f"a pass over {count} blocks{spends}", block / count)
+                    reporting, pass_since_step = not pass_since_step, True
+                if reporting:
+                    guarded(f"a pass over {count} blocks{spends}", block / count)
 
             with watched(passes):
                 return model.checked(algorithm.run(model, options, source, step))
 
         spent = "nothing was spent" if forecast.spends_nothing else "the budget of this solve is spent"
         stopped = model.stopped(STOPPED, f"the run ended with an error; {spent}")
-        standing = Executed(plan, stopped, None, seconds, source.is_private, report)
+        if_stopped = Executed(plan, stopped, None, seconds, source.is_private, report)
         outcome, failure = charge_then_run(
             run,
             name=name,
@@ -211,7 +211,7 @@ def execute(
             delta=forecast.delta,
             label=f"{label} by {name}",
             report=report,
-            charged=None if charged is None else partial(charged, standing),
+            charged=None if charged is None else partial(charged, if_stopped),
             public=not model.reads,
         )
         if isinstance(failure, SolverFailure):
@@ -232,9 +232,9 @@ def solve_public(
     solver: Any,
     solver_options: Any,
 ) -> Release:
-    """Nothing private reaches c, b or A: solve as CVXPY does and say so. Nothing is read, nothing is spent.
+    """Solve a problem whose solution depends on no private value, as CVXPY does. Nothing is read, nothing is spent.
 
-    ``forget`` drops an earlier solution, once what was given is checked."""
+    ``forget`` : drops an earlier solution; called once the arguments are checked."""
     check_budget(budget)
     options = checked_solver_options(solver_options)
     private = private_parameters(problem)

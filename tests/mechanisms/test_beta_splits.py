@@ -27,7 +27,7 @@ from dpmodel.programs import goals as routes
 from dpmodel.programs import weights as coefficients
 from dpmodel.programs.feasibility import treat
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, design, reach_on_b, row_margins
+from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, design_noise, reach_on_b, row_margins
 from dpmodel.programs.noise_once import NoiseOnce
 from dpmodel.programs.strict import StrictTruncatedLaplace
 from dpmodel.regressions import each_output
@@ -129,7 +129,7 @@ def failing(problem: dpm.Problem, options: Options, kind: str, *, forgotten: str
     mechanism.run(model, options, tape)
     # As planted: every part gets all of beta.
     told = replace(options, beta=options.beta * len(parts)) if forgotten == "parts" else options
-    noise = design(model, told, kinds)
+    noise = design_noise(model, told, kinds)
     scales = [draw.arguments[0] for draw in tape.draws]
     assert len(scales) == len(noise.parts)
     total, relax = 0.0, treat(model, told, noise).relax
@@ -189,7 +189,9 @@ def test_rows_and_the_two_events_of_each_share_beta(forgotten: float, monkeypatc
     options, real = Options(20.0, 1e-3, 0.1), module._row_tails
     problem = long_rows()
     assert (
-        not design(problem._model(None), options, dict.fromkeys(("scalar", "matrix"), "gaussian")).parts["matrix"].clip
+        not design_noise(problem._model(None), options, dict.fromkeys(("scalar", "matrix"), "gaussian"))
+        .parts["matrix"]
+        .clip
     )
     assert failing(problem, options, "gaussian") <= 0.1 * (1 + 1e-6)
 
@@ -207,7 +209,7 @@ def test_all_parts_keep_their_reach_together(kind: Any) -> None:
     kinds: dict[str, Any] = dict.fromkeys(model.private_parts(), kind)
     theta = model.read_private()
     for beta, kept in ((0.2, True), (0.6, False)):
-        noise, source, missed = design(model, replace(options, beta=beta), kinds), SeededSource(4), 0
+        noise, source, missed = design_noise(model, replace(options, beta=beta), kinds), SeededSource(4), 0
         exact = [part.measurement.rebuild(part.measurement.values(theta), clip=False) for part in noise.parts.values()]
         for _ in range(draws):
             values = zip(noise.parts.values(), exact, strict=True)

@@ -77,12 +77,12 @@ def test_a_measured_objective_and_the_rows_share_delta(mechanism: Any, rows: str
 
 def test_delta_spent_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the objective is measured at all of delta, the rows at their half of it."""
-    real = routes.design
+    real = routes.design_noise
 
     def twice(made: Any, part: Options, kinds: Any) -> Any:
         return real(made, replace(part, delta=part.delta / routes.OBJECTIVE_SHARE), kinds)
 
-    monkeypatch.setattr(routes, "design", twice)
+    monkeypatch.setattr(routes, "design_noise", twice)
     assert min(spent(each, "sides", 1.0, 1e-6) for each in ENGINES) > 1.4
 
 

@@ -22,7 +22,7 @@ from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.privacy import SeededSource
 from dpmodel.programs.feasibility import LEAST_VIOLATION, least_each, short_rows, tightened_program, treat
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import design, shortfalls
+from dpmodel.programs.noise_design import design_noise, shortfalls
 from dpmodel.programs.noise_once import NoiseOnce
 from dpmodel.programs.public import leaves_a_point
 
@@ -157,7 +157,7 @@ def test_without_the_list_the_sentence_is_false() -> None:
     assert false_lists(coefficients, told=lambda outcome: ()) > MOST
     tau = runs(issue)[0]
     options = Options(1.0, 0.0, BETA, "safe")
-    shift = -treat(tau, options, design(tau, options, {"scalar": "laplace"})).relax.min()
+    shift = -treat(tau, options, design_noise(tau, options, {"scalar": "laplace"})).relax.min()
     assert false_lists(issue, told=lambda outcome: [(name, amount - shift) for name, amount in outcome.short]) > MOST
 
 
@@ -281,7 +281,7 @@ def test_intervals_of_coefficients_lie_in_their_ranges() -> None:
     A, x = dpm.Private(np.zeros((1, 200)), name="A", linf=0.001, bounds=[0, 1]), cp.Variable(200, bounds=[0, 1])
     model = dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= 2.0])._model(None)
     options = Options(1.0, 1e-6, BETA, "safe")
-    noise = design(model, options, {"matrix": "gaussian"})
+    noise = design_noise(model, options, {"matrix": "gaussian"})
     assert not noise.parts["matrix"].clip, "this test wants noise beyond the range"
     (row,) = np.flatnonzero(model.form.private_rows)
     for released in (-7.0, -0.001, 0.0, 0.5, 1.001, 9.0):

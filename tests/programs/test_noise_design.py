@@ -17,7 +17,7 @@ from dpmodel.marks import Private, Records
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.privacy import Gaussian, Laplace, SeededSource, TruncatedLaplace, gaussian_mu
 from dpmodel.programs.feasibility import relaxed_program
-from dpmodel.programs.noise_design import NoiseDesign, design, margin, measurements, row_margins
+from dpmodel.programs.noise_design import NoiseDesign, design_noise, margin, measurements, row_margins
 from dpmodel.programs.noise_once import released_parts
 from dpmodel.solve.registry import by_name
 
@@ -29,7 +29,7 @@ KINDS = ("laplace", "gaussian", "truncated")
 def designed(opened: Opened, kind: str) -> NoiseDesign:
     parts = opened.model.private_parts()
     kinds = {p: "laplace" if kind == "truncated" and p == "objective" else kind for p in parts}
-    return design(opened.model, opened.options, kinds)  # type: ignore[arg-type]
+    return design_noise(opened.model, opened.options, kinds)  # type: ignore[arg-type]
 
 
 def cost(noise: NoiseDesign, record: Records) -> tuple[float, float, float]:
@@ -77,7 +77,7 @@ def test_different_people_each_get_the_whole_budget() -> None:
     model = dpm.Problem(cp.Minimize(c @ x), [x >= b])._model(None)
     same = CASES["objective_and_sides"].open()
     for kind in ("laplace", "gaussian"):
-        noise = design(model, same.options, {"objective": kind, "scalar": kind})  # type: ignore[dict-item]
+        noise = design_noise(model, same.options, {"objective": kind, "scalar": kind})  # type: ignore[dict-item]
         assert [part.share for part in noise.parts.values()] == pytest.approx([1.0, 1.0])
         shared = designed(same, kind)
         power = 2 if kind == "gaussian" else 1
@@ -93,7 +93,7 @@ def test_shares_are_half_and_half_between_objective_and_rows() -> None:
     model = dpm.Problem(cp.Minimize(-c @ x), [A @ x <= b])._model(None)
     options = CASES["prices"].open().options
     for kind, power in (("laplace", 1), ("gaussian", 2)):
-        noise = design(model, options, dict.fromkeys(model.private_parts(), kind))  # type: ignore[misc]
+        noise = design_noise(model, options, dict.fromkeys(model.private_parts(), kind))  # type: ignore[misc]
         weight = {name: part.share**power for name, part in noise.parts.items()}
         assert weight["objective"] == pytest.approx(0.5, rel=1e-6)
         assert weight["scalar"] + weight["matrix"] == pytest.approx(0.5, rel=1e-6)

@@ -15,7 +15,7 @@ from dpmodel.contract import Options, no_progress
 from dpmodel.privacy import SeededSource
 from dpmodel.programs import feasibility as treatment_module
 from dpmodel.programs.feasibility import treat
-from dpmodel.programs.noise_design import design
+from dpmodel.programs.noise_design import design_noise
 from dpmodel.programs.noise_once import released_parts
 from dpmodel.programs.public import known_without_data
 
@@ -61,7 +61,7 @@ def misses(problem: dpm.Problem, kind: Any, feasibility: str, *, shrink: float =
     """
     model = problem._model(None)
     options = Options(1.0, 1e-6, BETA, feasibility)
-    noise = design(model, options, dict.fromkeys(model.private_parts(), kind))
+    noise = design_noise(model, options, dict.fromkeys(model.private_parts(), kind))
     done = treat(model, options, noise)
     theta, source, count = model.read_private(), SeededSource(5), 0
     exact = {name: part.measurement.rebuild(part.measurement.values(theta)) for name, part in noise.parts.items()}
@@ -98,8 +98,8 @@ def test_violations_stated_are_kept(name: str, feasibility: str) -> None:
         assert count <= most
     model = cases()[name]._model(None)
     options = Options(1.0, 1e-6, BETA, feasibility)
-    done = treat(model, options, design(model, options, {"scalar": "laplace"}))
-    reach = design(model, options, {"scalar": "laplace"}).parts["scalar"].reach.max()
+    done = treat(model, options, design_noise(model, options, {"scalar": "laplace"}))
+    reach = design_noise(model, options, {"scalar": "laplace"}).parts["scalar"].reach.max()
     # Relaxing lets in twice what the noise can do; so do released numbers that contradict each other.
     assert done.violation == pytest.approx(2 * reach)
     assert done.alone == pytest.approx((2 if feasibility == "relaxed" else 1) * reach)
@@ -118,7 +118,7 @@ def test_the_risk_is_shared_and_adds_up(name: str, kind: Any, monkeypatch: Any) 
     monkeypatch.setattr(treatment_module, "_shares", watched)
     model = cases()[name]._model(None)
     options = Options(1.0, 1e-6, BETA, "safe")
-    treat(model, options, design(model, options, dict.fromkeys(model.private_parts(), kind)))
+    treat(model, options, design_noise(model, options, dict.fromkeys(model.private_parts(), kind)))
     for shares in seen:
         assert (shares > 0).all() and shares.sum() == pytest.approx(1, rel=1e-12)
     if name == "costs apart":

@@ -27,7 +27,7 @@ from dpmodel.privacy import SeededSource
 from dpmodel.programs import feasibility as solve_released
 from dpmodel.programs.feasibility import LEAST_VIOLATION, relaxed_program
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import design, row_margins
+from dpmodel.programs.noise_design import design_noise, row_margins
 from dpmodel.programs.noise_once import NoiseOnce, released_parts
 from dpmodel.programs.public import certain_point
 from dpmodel.programs.rows import private_rows, public_polyhedron
@@ -388,7 +388,7 @@ def test_least_violation_in_equalities_and_cones(write: Any) -> None:
     which, source = by_name("laplace-once"), PushingSource(200.0)
     outcome = which.run(model, options, source)
     assert outcome.status == LEAST_VIOLATION
-    noise = design(model, options, dict.fromkeys(model.private_parts(), "laplace"))  # type: ignore[arg-type]
+    noise = design_noise(model, options, dict.fromkeys(model.private_parts(), "laplace"))  # type: ignore[arg-type]
     c, b, entries = released_parts(model, noise, source, no_progress)
     relax = row_margins(model, noise).one
     program = relaxed_program(model, c, b, entries, relax)
