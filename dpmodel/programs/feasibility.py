@@ -7,31 +7,6 @@ outwards by a public bound on the noise, so that the true optimum stays feasible
 as they are; "safe" moves rows inwards by t_i such that with probability 1 - beta all true rows hold at every point of
 the released program; "strict" does so with certainty, under noise that has a bound.
 
-Safe, the argument. Let E be the event that ``e_i <= t_i`` in every private row (in cones: that the noise lies in the
-box that ``margin`` covers) and that every ``|N_ij|`` is within its reach r_ij, which the program multiplies by
-``|x_j|``. E speaks of the noise alone, and under E, for every x at once, the true row is short by at most what x misses
-the released one by: ``A_i x - b_i <= A~_i x + r_i |x| - (b~_i - t_i)``. In a cone, if ``gap + v d`` lies in it for the
-gap of the released program at x, then so does the true one, since the cone is closed under addition. What is declared
-is true as well, and used beside it (``tightened_program``). So with the probability of E
-
-* a point of the released program satisfies every true row;
-* any other point, chosen after seeing the numbers or not, satisfies all but those that it misses in the released
-  program, and is short of these by at most as much (``shortfall``): the release lists them.
-
-The first is promised before the release only where the released program is known to have a point, or a public point is
-released in its place that satisfies every database that is allowed (``public.leaves_a_point``).
-
-E fails with probability at most the sum of what its parts may fail with: part p of the noise (c, b, A) has beta_p, and
-these add up to beta. Within b, one draw that reaches rows with one sign is one event ``{draw > t}``; event k gets risk
-``beta_b s_k`` with shares s_k that add up to one, and the quantile at that risk times its row's gain is t_i (union
-bound). Only one side matters, because noise that makes a row harder than it is violates nothing.
-
-The shares. Half is equal. Half goes by ``y_i gain_i``, the multipliers of the program with all private numbers at the
-middle of their declared ranges: at ``risk_k`` in proportion to that the first-order cost ``sum y_i t_i`` is least
-(``t_i`` falls as ``gain_i ln(1 / risk_k)``). They are public, so the bound holds as it stands. Shares chosen after the
-noise, from what rows cost in the released program, would not do: whichever row is given the whole risk can be the one
-whose draw is large, and a bound that holds for all choices at once is the equal split with k-fold risk.
-
 Giving way. Where the released numbers leave no point, row i gives way by v_i (a cone along its interior direction, an
 equality to either side); its unit w_i is public, the size of the noise in it. First the largest ``v_i / w_i`` is made
 as small as possible; then, none being larger, their sum; then the cost, with these v_i. The first step alone would let
@@ -91,6 +66,32 @@ class Treatment:
     beta and if some point satisfies all true rows; ``alone`` : the same where no row had to give way. ``expected`` :
     mean violation of a row that binds. ``tightening`` : by how much a right-hand side can end below the true one; nan
     where rows are not tightened.
+
+    Safe, the argument. Let E be the event that ``e_i <= t_i`` in every private row (in cones: that the noise lies in
+    the box that ``margin`` covers) and that every ``|N_ij|`` is within its reach r_ij, which the program multiplies by
+    ``|x_j|``. E speaks of the noise alone, and under E, for every x at once, the true row is short by at most what x
+    misses the released one by: ``A_i x - b_i <= A~_i x + r_i |x| - (b~_i - t_i)``. In a cone, if ``gap + v d`` lies in
+    it for the gap of the released program at x, then so does the true one, since the cone is closed under addition.
+    What is declared is true as well, and used beside it (``tightened_program``). So with the probability of E
+
+    * a point of the released program satisfies every true row;
+    * any other point, chosen after seeing the numbers or not, satisfies all but those that it misses in the released
+      program, and is short of these by at most as much (``shortfall``): the release lists them.
+
+    The first is promised before the release only where the released program is known to have a point, or a public point
+    is released in its place that satisfies every database that is allowed (``public.leaves_a_point``).
+
+    E fails with probability at most the sum of what its parts may fail with: part p of the noise (c, b, A) has beta_p,
+    and these add up to beta. Within b, one draw that reaches rows with one sign is one event ``{draw > t}``; event k
+    gets risk ``beta_b s_k`` with shares s_k that add up to one, and the quantile at that risk times its row's gain is
+    t_i (union bound). Only one side matters, because noise that makes a row harder than it is violates nothing.
+
+    The shares. Half is equal. Half goes by ``y_i gain_i``, the multipliers of the program with all private numbers at
+    the middle of their declared ranges: at ``risk_k`` in proportion to that the first-order cost ``sum y_i t_i`` is
+    least (``t_i`` falls as ``gain_i ln(1 / risk_k)``). They are public, so the bound holds as it stands. Shares chosen
+    after the noise, from what rows cost in the released program, would not do: whichever row is given the whole risk
+    can be the one whose draw is large, and a bound that holds for all choices at once is the equal split with k-fold
+    risk.
     """
 
     mode: Feasibility

@@ -1,45 +1,4 @@
-"""Noisy gradient descent on the mean hinge of violations: a nearly feasible point of a covering or packing program.
-
-Proved error of noisy dual averaging on the mean hinge of the private rows, and the plan that it chooses.
-
-Setting. ``u_i(x) = G_i x - h_i``, ``V(x) = (1/k) sum_i max(u_i(x), 0)``, a tilt w, x* in K with ``u_i(x*) <= 0``.
-Step t asks at x_t in K for ``g_t = w + (1/k) sum_i p(u_i(x_t)) G_i`` and gets ``g_t + n_t``, where
-``p(u) = 1 for u >= -c and c / |u| below``. Then ``x_{t+1}`` is the Euclidean projection onto K of
-``x_0 - rate (g_1 + n_1 + ... + g_t + n_t)``; x_0 need not lie in K.
-
-1. ``p(u) u >= max(u, 0) - c`` (for -c <= u < 0 it is u, below it is -c), and ``p(u_i(x)) u_i(x*) <= 0``. So
-   ``<g_t, x_t - x*> >= w'(x_t - x*) + V(x_t) - c``: rows that are met but tight keep a say, which costs c.
-2. Dual averaging (Nesterov 2009; Xiao 2010): for every x in K,
-   ``sum_t <g_t + n_t, x_t - x> <= ||x - x_0||^2 / (2 rate) + (rate / 2) sum_t ||g_t + n_t||^2``.
-   With ``||x* - x_0|| <= R`` and ``||g_t|| <= L``, ``sum_t [w'(x_t - x*) + V(x_t) - c] <= B``, where
-   ``B = R^2 / (2 rate) + (rate / 2) (T L^2 + sum ||n_t||^2) + sum <n_t, x* - x_t + rate g_t>``.
-3. The last sum has independent zero-mean noise against vectors known before it, of 2-norm at most ``S = D + rate L``.
-   *Gaussian*, standard deviation s per entry: fill every step up to variance ``(s S)^2`` with independent noise,
-   symmetric given all n_t. The filled sum is N(0, T s^2 S^2), and where the sum exceeds q, the filled one does so with
-   conditional probability 1/2 at least; so ``P(sum > z s S sqrt(T)) <= 2 (1 - Phi(z))``. *Laplace*, scale b: ``E exp(r
-   b y Lap(1)) = 1/(1 - (r b y)^2) <= exp((4/3) (r b y)^2)`` while ``|r b y| <= 1/2``; then Chernoff's bound with the
-   best such r.
-4. ``sum ||n_t||^2`` over d entries per step: s^2 times a chi-square of T d degrees (Laurent and Massart 2000, Lemma 1);
-   for Laplace noise it has mean 2 b^2 T d and variance 20 b^4 T d, and Cantelli's inequality bounds it.
-5. Dividing by T gives the error of the average of all iterates (V is convex): ``B / T + c``. Without a tilt every
-   ``V(x_t) - c`` is at least -c, so the last T' of T iterates alone have average V at most ``(B + c T) / T'``.
-
-The noise's part of B / T does not fall as T grows under zCDP (s grows as sqrt(T)) and rises for pure budgets, and
-``R L / sqrt(T)`` falls slowly. Where the rows are so many that little else matters, *accelerated* dual averaging
-(Nesterov 2005; Lan 2012) takes over, on the smooth ``F(x) = w'x + (1/k) sum_i f(u_i(x))`` with ``f' = p`` and
-``p(u) = min(max(1 + u / (2c), 0), 1)``: then ``max(u, 0) <= f(u)``, ``f(u) <= c`` for u <= 0, and the gradient of F has
-the Lipschitz constant ``H = norm2^2 / (2c)``. With weights ``a_t = t``, ``A_t = a_1 + ... + a_t``, it asks at
-``y_t = (A_{t-1} x_{t-1} + a_t z_{t-1}) / A_t``, projects ``x_0 - rate sum_{s <= t} a_s (g_s + n_s)`` to z_t and takes
-``x_t = (A_{t-1} x_{t-1} + a_t z_t) / A_t``.
-
-6. As ``x_t - y_t = (a_t / A_t) (z_t - z_{t-1})`` and ``a_t^2 / A_t <= 2``, smoothness and convexity of F give
-   ``A_T (F(x_T) - F(x*)) <= sum a_t <g_t, z_t - x*> + H sum ||z_t - z_{t-1}||^2``.
-7. Be-the-leader for the strongly convex regulariser gives
-   ``sum a_t <g_t + n_t, z_t - x*> <= R^2 / (2 rate) - sum ||z_t - z_{t-1}||^2 / (2 rate)``.
-8. With ``1 / rate = 2 H + 1 / r``, the square in ``z_t - z_{t-1}`` completed, ``A_T (F(x_T) - F(x*)) <=
-   R^2 H + R^2 / (2r) + (r / 2) sum a_t^2 ||n_t||^2 + sum a_t <n_t, x* - z_{t-1}>``; steps 3 and 4, with weights,
-   bound the rest, and ``w'x_T + V(x_T) <= F(x_T)``, ``F(x*) <= w'x* + c``.
-"""
+"""Noisy gradient descent on the mean hinge of violations: a nearly feasible point of a covering or packing program."""
 
 from __future__ import annotations
 
@@ -213,6 +172,46 @@ class DescentPlan:
     ``accelerated`` : which of the two methods. ``steps`` T; ``rate`` per unit of the mean hinge; ``say`` c;
     ``kept`` T', how many of the last iterates are averaged; ``start`` (n,) x_0; ``live`` (d,) columns in which the
     private rows may have entries; ``kind`` of the noise on the d sums of a step and its ``scale``.
+
+    Proved error of noisy dual averaging on the mean hinge of the private rows, and the plan that it chooses.
+
+    Setting. ``u_i(x) = G_i x - h_i``, ``V(x) = (1/k) sum_i max(u_i(x), 0)``, a tilt w, x* in K with ``u_i(x*) <= 0``.
+    Step t asks at x_t in K for ``g_t = w + (1/k) sum_i p(u_i(x_t)) G_i`` and gets ``g_t + n_t``, where
+    ``p(u) = 1 for u >= -c and c / |u| below``. Then ``x_{t+1}`` is the Euclidean projection onto K of
+    ``x_0 - rate (g_1 + n_1 + ... + g_t + n_t)``; x_0 need not lie in K.
+
+    1. ``p(u) u >= max(u, 0) - c`` (for -c <= u < 0 it is u, below it is -c), and ``p(u_i(x)) u_i(x*) <= 0``. So
+       ``<g_t, x_t - x*> >= w'(x_t - x*) + V(x_t) - c``: rows that are met but tight keep a say, which costs c.
+    2. Dual averaging (Nesterov 2009; Xiao 2010): for every x in K,
+       ``sum_t <g_t + n_t, x_t - x> <= ||x - x_0||^2 / (2 rate) + (rate / 2) sum_t ||g_t + n_t||^2``. With
+       ``||x* - x_0|| <= R`` and ``||g_t|| <= L``, ``sum_t [w'(x_t - x*) + V(x_t) - c] <= B``, where
+       ``B = R^2 / (2 rate) + (rate / 2) (T L^2 + sum ||n_t||^2) + sum <n_t, x* - x_t + rate g_t>``.
+    3. The last sum has independent zero-mean noise against vectors known before it, of 2-norm at most
+       ``S = D + rate L``. *Gaussian*, standard deviation s per entry: fill every step up to variance ``(s S)^2`` with
+       independent noise, symmetric given all n_t. The filled sum is N(0, T s^2 S^2), and where the sum exceeds q, the
+       filled one does so with conditional probability 1/2 at least; so ``P(sum > z s S sqrt(T)) <= 2 (1 - Phi(z))``.
+       *Laplace*, scale b: ``E exp(r b y Lap(1)) = 1/(1 - (r b y)^2) <= exp((4/3) (r b y)^2)`` while ``|r b y| <= 1/2``;
+       then Chernoff's bound with the best such r.
+    4. ``sum ||n_t||^2`` over d entries per step: s^2 times a chi-square of T d degrees (Laurent and Massart 2000, Lemma
+       1); for Laplace noise it has mean 2 b^2 T d and variance 20 b^4 T d, and Cantelli's inequality bounds it.
+    5. Dividing by T gives the error of the average of all iterates (V is convex): ``B / T + c``. Without a tilt every
+       ``V(x_t) - c`` is at least -c, so the last T' of T iterates alone have average V at most ``(B + c T) / T'``.
+
+    The noise's part of B / T does not fall as T grows under zCDP (s grows as sqrt(T)) and rises for pure budgets, and
+    ``R L / sqrt(T)`` falls slowly. Where the rows are so many that little else matters, *accelerated* dual averaging
+    (Nesterov 2005; Lan 2012) takes over, on the smooth ``F(x) = w'x + (1/k) sum_i f(u_i(x))`` with ``f' = p`` and
+    ``p(u) = min(max(1 + u / (2c), 0), 1)``: then ``max(u, 0) <= f(u)``, ``f(u) <= c`` for u <= 0, and the gradient of F
+    has the Lipschitz constant ``H = norm2^2 / (2c)``. With weights ``a_t = t``, ``A_t = a_1 + ... + a_t``, it asks at
+    ``y_t = (A_{t-1} x_{t-1} + a_t z_{t-1}) / A_t``, projects ``x_0 - rate sum_{s <= t} a_s (g_s + n_s)`` to z_t and
+    takes ``x_t = (A_{t-1} x_{t-1} + a_t z_t) / A_t``.
+
+    6. As ``x_t - y_t = (a_t / A_t) (z_t - z_{t-1})`` and ``a_t^2 / A_t <= 2``, smoothness and convexity of F give
+       ``A_T (F(x_T) - F(x*)) <= sum a_t <g_t, z_t - x*> + H sum ||z_t - z_{t-1}||^2``.
+    7. Be-the-leader for the strongly convex regulariser gives
+       ``sum a_t <g_t + n_t, z_t - x*> <= R^2 / (2 rate) - sum ||z_t - z_{t-1}||^2 / (2 rate)``.
+    8. With ``1 / rate = 2 H + 1 / r``, the square in ``z_t - z_{t-1}`` completed,
+       ``A_T (F(x_T) - F(x*)) <= R^2 H + R^2 / (2r) + (r / 2) sum a_t^2 ||n_t||^2 + sum a_t <n_t, x* - z_{t-1}>``; steps
+       3 and 4, with weights, bound the rest, and ``w'x_T + V(x_T) <= F(x_T)``, ``F(x*) <= w'x* + c``.
     """
 
     accelerated: bool

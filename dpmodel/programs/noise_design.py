@@ -3,13 +3,11 @@
 A part of the standard form (c, b or the private entries of A) is ``R S theta``: the mechanism releases
 ``S theta`` with noise and rebuilds the part by the public matrix R. Two choices of S are built:
 
-* *entries*: the distinct entries of the part, where entries that are multiples of each other (a parameter
-  reused in several constraints, both signs of an absolute value, the two halves of a symmetric matrix) are measured
-  once;
+* *entries*: the distinct entries of the part; multiples of each other (a parameter reused in several constraints, both
+  signs of an absolute value, the two halves of a symmetric matrix) are measured once;
 * *inputs*: the private parameters' own entries, better when the part combines few of them many times.
 
-Every row of S is scaled so that one record moves all rows by the same amount at most; the noise is then
-spread in proportion to how far each number can move.
+Rows of S are scaled so that one record moves each by the same amount at most: noise goes in proportion to that.
 
 Rounding. The values are exact dot products rounded once (2^-53 of the value at most) and clamped at ``limit``:
 2^40 times the least of their largest change, ``D_1 / t`` and ``D_2 / sqrt(t)``, where t numbers at most depend on the
@@ -17,15 +15,6 @@ data of one record. So rounding adds at most 2^-12 of D_1 to the 1-norm and of D
 neighbours, which ``ROUNDING`` (for up to three parts, and the sums behind the bounds) adds to every sensitivity.
 Numbers that are one private entry times a power of two are not rounded at all; there the clamp is 2^40 times
 their change. The clamp is public policy.
-
-How the budget is split over the noised parts of a problem, and what accuracy follows: public facts only.
-
-One record belongs to one ``Records`` and moves part p by at most ``D_p`` (in the norm of the noise). With share
-w_p, part p gets Laplace noise of scale ``D_p / (w_p epsilon)`` (costing a record ``w_p epsilon D_pg / D_p`` when its
-Records g moves p by D_pg) or Gaussian noise of standard deviation ``D_p / (w_p mu)`` with the squares adding up. Basic
-composition (pure epsilon) and exact Gaussian composition (mu adds in squares) bound the total per Records;
-the shares are then scaled up until the largest total is the whole budget. So parts computed from
-different people each get all of it.
 """
 
 from __future__ import annotations
@@ -263,7 +252,17 @@ class NoisyPart:
 
 @dataclass(frozen=True)
 class NoiseDesign:
-    """The noise of every private part, and the (epsilon, delta) it costs."""
+    """The noise of every private part, and the (epsilon, delta) it costs.
+
+    How the budget is split over the noised parts of a problem, and what accuracy follows: public facts only.
+
+    One record belongs to one ``Records`` and moves part p by at most ``D_p`` (in the norm of the noise). With share
+    w_p, part p gets Laplace noise of scale ``D_p / (w_p epsilon)`` (costing a record ``w_p epsilon D_pg / D_p`` when
+    its Records g moves p by D_pg) or Gaussian noise of standard deviation ``D_p / (w_p mu)`` with the squares adding
+    up. Basic composition (pure epsilon) and exact Gaussian composition (mu adds in squares) bound the total per
+    Records; the shares are then scaled up until the largest total is the whole budget. So parts computed from different
+    people each get all of it.
+    """
 
     parts: Mapping[str, NoisyPart]
     epsilon: float
