@@ -126,7 +126,7 @@ class PureToo(Mechanism[PrivateRegression], ABC):
     ) -> Outcome:
         """With the distribution that this delta has."""
 
-    def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
+    def forecast(self, model: PrivateRegression, options: Options) -> Forecast | Verdict:
         return self.forecast_as_given(model, self.spent(model, options))
 
     def run(

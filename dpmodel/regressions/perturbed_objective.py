@@ -126,7 +126,7 @@ class Facts:
         limit = self.steps(tolerance, linear)
         proved = 2 * limit + check * (limit // _CHECK + 1)
         if not self.newton:
-            return 2 * _CHECK + 2 * check, proved
+            return min(2 * _CHECK + 2 * check, proved), proved
         steps, most = (NEWTON_STEPS, NEWTON_STEPS) if self.stride == 1 else (4, len(_STEPS))
         longest = 2 + 2 * _HALVINGS + inner
         usual = 2 + steps * (2 + inner // 10) + check

@@ -18,7 +18,7 @@ from dpmodel.forecast import Forecast
 from dpmodel.numerics.nearest_point import accelerated
 from dpmodel.privacy import NoiseSource, public_generator
 from dpmodel.privacy.spend import Spend
-from dpmodel.regressions.excess import PureToo, excess_forecast
+from dpmodel.regressions.excess import PureToo, excess_forecast, predicted_by
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.moments import (
     Layout,
@@ -335,6 +335,12 @@ class SufficientStatistics(PureToo):
 
     def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
         return judge_statistics(model, options)
+
+    def forecast(self, model: PrivateRegression, options: Options) -> Forecast | Verdict:
+        found = self.forecast_as_given(model, self.spent(model, options))
+        if math.isfinite(predicted_by(found)):
+            return found
+        return Verdict(False, "its program leaves double precision; give columns, labels and the set like sizes")
 
     def forecast_as_given(self, model: PrivateRegression, options: Options) -> Forecast:
         key = (self, options.epsilon, options.delta, options.beta)
