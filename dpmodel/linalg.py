@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from dpmodel.contract import Options
-from dpmodel.errors import SpecificationError
+from dpmodel.errors import SpecificationError, users_line
 from dpmodel.exact.arguments import EXPECTED, each_of, field_of, is_integer, require_levels, require_neighbors
 from dpmodel.exact.fields import GF, QQ, Field
 from dpmodel.exact.inputs import (
@@ -41,7 +41,6 @@ from dpmodel.release import Accuracy, Guarantee
 from dpmodel.solve.execute import execute
 from dpmodel.solve.plan import Plan
 from dpmodel.solve.planner import Compared, make_plan
-from dpmodel.users_line import users_line
 
 __all__ = [
     "GF",

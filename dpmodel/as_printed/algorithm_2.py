@@ -14,7 +14,7 @@ from dpmodel.errors import UnsupportedModelError
 from dpmodel.kernels.direct_measurement import ROUNDING
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import NoiseSource
-from dpmodel.privacy.spend import valid_step
+from dpmodel.privacy.accounting import valid_step
 from dpmodel.programs.dense_oracles import Selection, selections
 from dpmodel.programs.dense_weights import Plan, caveats, covered, descend, most_density, work
 from dpmodel.programs.goals import Point, Promise, Task

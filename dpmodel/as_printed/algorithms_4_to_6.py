@@ -14,7 +14,7 @@ from dpmodel._types import Floats
 from dpmodel.contract import YES, Options, Serves, Verdict
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.numerics.simplex_form import SimplexForm
-from dpmodel.privacy.spend import valid_step
+from dpmodel.privacy.accounting import valid_step
 from dpmodel.programs.goals import Task
 from dpmodel.programs.model import Program
 from dpmodel.programs.rows import public_polyhedron

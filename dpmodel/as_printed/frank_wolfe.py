@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from dpmodel.contract import Options, Serves, Verdict
-from dpmodel.privacy.spend import valid_step
+from dpmodel.privacy.accounting import valid_step
 from dpmodel.regressions.frank_wolfe import FrankWolfe
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.walk import Steps, curvature

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from dpmodel.audit.checks import bound, replay, round_trip, sensitivity, statement, trace
+from dpmodel.audit.checks import Finding, Report, bound, replay, round_trip, sensitivity, statement, trace
 from dpmodel.audit.models import MODELS
 from dpmodel.audit.neighbors import Data, System, opened
-from dpmodel.audit.report import Finding, Report
 from dpmodel.errors import DPModelError
 from dpmodel.solve.wall import RunError
 

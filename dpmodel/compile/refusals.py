@@ -15,10 +15,9 @@ import numpy as np
 from cvxpy import constraints
 
 from dpmodel.compile.written import written
-from dpmodel.errors import PossibleLeakWarning, UnsupportedModelError
+from dpmodel.errors import PossibleLeakWarning, UnsupportedModelError, users_line
 from dpmodel.marks.private import Private
 from dpmodel.text import shortened
-from dpmodel.users_line import users_line
 
 _CONSTRAINTS = (
     constraints.Zero,

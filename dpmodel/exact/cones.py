@@ -21,7 +21,7 @@ from dpmodel.contract import Options, Verdict
 from dpmodel.exact.model import Found, PrivateInequalities
 from dpmodel.forecast import Forecast, RowsMissed
 from dpmodel.privacy import PublicGenerator, public_generator
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 
 # Points whose rows reach this multiple of their norm below zero count as inside.
 _INSIDE = 1e-13

@@ -31,7 +31,7 @@ from dpmodel.exact.cones import (
 from dpmodel.exact.model import Found, PrivateInequalities
 from dpmodel.forecast import Forecast
 from dpmodel.privacy import NoiseSource
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 
 # Steps of a simulated run: with fewer steps than planned it is worse, so the forecast errs to the safe side.
 _SIMULATED_STEPS, _FEW_SEEDS, _MANY_SEEDS = 1600, 11, 21

@@ -25,7 +25,7 @@ from dpmodel.exact.model import Found, PrivateInequalities
 from dpmodel.forecast import Forecast, RowsMissed
 from dpmodel.kernels.direct_measurement import ROUNDING
 from dpmodel.privacy import NoiseSource
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 
 _SEEDS = 15  # the quantile 1 - beta of so many is their largest for beta below 1/14
 # Runs on real one-hot rows (UCI Mushroom, the only such set looked at) missed up to four times what synthetic rows say.

@@ -17,11 +17,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import get_tags
 
-from dpmodel.errors import CompositionWarning
+from dpmodel.errors import CompositionWarning, users_line
 from dpmodel.learn.public_encoder import PublicEncoder
 from dpmodel.privacy import Budget, validate_privacy
 from dpmodel.text import number
-from dpmodel.users_line import users_line
 
 # They ask to be fitted, and learn the number of columns or nothing.
 _LEARN_NOTHING = (FrozenEstimator, PolynomialFeatures)

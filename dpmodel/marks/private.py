@@ -15,7 +15,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Labels
-from dpmodel.errors import PublicPatternWarning, SpecificationError
+from dpmodel.errors import PublicPatternWarning, SpecificationError, users_line
 from dpmodel.marks import vault
 from dpmodel.marks.bounds import (
     Ball,
@@ -34,7 +34,6 @@ from dpmodel.marks.layout import UNITS, Layout, Unit, canonical, layout_of, spre
 from dpmodel.marks.records import DEFAULT_RECORDS, Records
 from dpmodel.marks.rows import Limits, SourceRows
 from dpmodel.marks.values import checked_entries, checked_rows, limit_entries, limit_rows, sensitivity_bounds
-from dpmodel.users_line import users_line
 
 Positions = Literal["public", "private"]
 

@@ -22,10 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from dpmodel.errors import DPModelError, NewLedgerWarning, SpecificationError
+from dpmodel.errors import DPModelError, NewLedgerWarning, SpecificationError, users_line
 from dpmodel.privacy.conversions import PrivacyLoss
 from dpmodel.text import number
-from dpmodel.users_line import users_line
 
 _APPLICATION_ID = 0x6470426C  # "dpBl": tells a ledger from any other SQLite file
 _SCHEMA_VERSION = 2

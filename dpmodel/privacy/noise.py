@@ -19,7 +19,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from dpmodel.errors import NotPrivateWarning, SpecificationError
+from dpmodel.errors import NotPrivateWarning, SpecificationError, users_line
 from dpmodel.privacy._checks import FloatArray, check_half_width, check_scale, count_of, finite_array, score_vector
 from dpmodel.privacy.sampling import (
     IntArray,
@@ -33,7 +33,6 @@ from dpmodel.privacy.sampling import (
     truncated_laplace,
     two_sided_geometric,
 )
-from dpmodel.users_line import users_line
 
 
 @runtime_checkable

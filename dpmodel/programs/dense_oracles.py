@@ -24,7 +24,7 @@ from dpmodel._types import Floats, Integers, Mask, PrivateArray
 from dpmodel.kernels.direct_measurement import ROUNDING
 from dpmodel.numerics.polyhedron import Polyhedron, Product
 from dpmodel.privacy import NoiseSource, exponential_mechanism
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.programs.rows import PrivateRows
 
 # (m + n) s at most this: see "Rounding".

@@ -24,7 +24,7 @@ from dpmodel.contract import Goal, Options, Verdict
 from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import Gaussian, Laplace
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign, design_noise
 from dpmodel.programs.public import cost_range, objective_span, private_objective

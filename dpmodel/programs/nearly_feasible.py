@@ -44,7 +44,7 @@ from dpmodel.errors import NotPrivateWarning
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource, SeededSource
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.programs.fewer_records import as_noisy, fewer_records
 from dpmodel.programs.goals import (
     ONE_CANDIDATE,

@@ -17,7 +17,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.forecast import Forecast
 from dpmodel.memo import cached
 from dpmodel.privacy import LEAST_DELTA, NoiseSource, PoissonCoins, poisson_coins, subsampled_multiplier
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.regressions.excess import PureToo, clip_note, excess_forecast
 from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression, public_point

@@ -15,7 +15,7 @@ from dpmodel.contract import YES, Options, Outcome, Progress, Serves, Verdict
 from dpmodel.forecast import Forecast
 from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.regressions.excess import PureToo, clip_note, excess_forecast
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import Averaging, Gradient, StepNoise, plain_metric, private_gradient

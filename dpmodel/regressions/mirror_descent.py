@@ -16,7 +16,7 @@ from dpmodel.contract import Options, Outcome, Progress, Serves, Verdict, counte
 from dpmodel.forecast import Forecast
 from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.regressions.excess import PureToo, clip_note, excess_forecast
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.noisy_gradient import (

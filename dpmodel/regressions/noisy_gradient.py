@@ -13,7 +13,7 @@ import numpy as np
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.regressions.features import RowBounds
 from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression, public_point

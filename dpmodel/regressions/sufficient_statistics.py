@@ -17,7 +17,7 @@ from dpmodel.contract import YES, Options, Outcome, Progress, Serves, Verdict
 from dpmodel.forecast import Forecast
 from dpmodel.numerics.nearest_point import accelerated
 from dpmodel.privacy import NoiseSource, public_generator
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.regressions.excess import PureToo, excess_forecast, predicted_by
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.moments import (

@@ -12,7 +12,7 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.contract import Progress, counted, no_progress
 from dpmodel.errors import SpecificationError
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import StepNoise, plain_metric
 from dpmodel.regressions.populations import Populations, Trials

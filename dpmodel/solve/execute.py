@@ -15,7 +15,7 @@ import cvxpy as cp
 
 from dpmodel.compile.refusals import warn_of_no_private
 from dpmodel.contract import STOPPED, Model, Options, Ran
-from dpmodel.errors import NoGuaranteeWarning, SpecificationError
+from dpmodel.errors import NoGuaranteeWarning, SpecificationError, users_line
 from dpmodel.forecast import Forecast
 from dpmodel.marks.rows import watched
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
@@ -29,7 +29,6 @@ from dpmodel.solve.progress import Report, shown
 from dpmodel.solve.registry import KINDS, AnyMechanism, by_name
 from dpmodel.solve.wall import charge_then_run, check_budget
 from dpmodel.text import number
-from dpmodel.users_line import users_line
 
 # Arguments of CVXPY's solve that have no meaning under noise.
 _CVXPY_ONLY = ("gp", "qcp", "requires_grad", "enforce_dpp", "ignore_dpp", "canon_backend", "warm_start", "solver_path")

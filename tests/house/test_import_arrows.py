@@ -39,7 +39,6 @@ LEVEL = {
     "memo": 8,
     "losses": 6,  # writes what the reader of regressions reads
     "errors": 5,
-    "users_line": 0,
     "_types": 0,
     "text": 6,
 }
@@ -144,7 +143,7 @@ def test_the_checker_sees_an_arrow_that_goes_up():
 def test_the_bottom_knows_nobody_above():
     """Beside the arrows: what these may know of the rooms at the bottom, and of anything else."""
     allowed = {
-        "dpmodel.privacy": {"privacy", "errors", "text", "users_line", "figures"},
+        "dpmodel.privacy": {"privacy", "errors", "text", "figures"},
         "dpmodel.errors": set(),
         "dpmodel.text": {"errors", "_types"},
         "dpmodel.figures": {"text", "errors", "_types"},

@@ -26,7 +26,7 @@ from dpmodel.as_printed.algorithms_4_to_6 import ALGORITHM_4, ALGORITHM_5, ALGOR
 from dpmodel.contract import Options, no_progress
 from dpmodel.marks import Private, Records
 from dpmodel.privacy import pure_composition_delta, zcdp_rho
-from dpmodel.privacy.spend import valid_step
+from dpmodel.privacy.accounting import valid_step
 from dpmodel.programs.dense_weights import DENSE_MULTIPLICATIVE_WEIGHTS, Plan
 from dpmodel.programs.points import PointExponential
 from dpmodel.programs.rows import private_rows

@@ -16,7 +16,7 @@ import dpmodel as dpm
 from dpmodel.as_printed.algorithm_2 import ALGORITHM_2
 from dpmodel.contract import Options, no_progress
 from dpmodel.privacy import SeededSource
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.programs.dense_oracles import ListedSelection, ProductSelection, oracles
 from dpmodel.programs.dense_weights import DENSE_MULTIPLICATIVE_WEIGHTS, DenseMeasure
 from dpmodel.programs.goals import Task

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import dpmodel as dpm
 from dpmodel.contract import Options
 from dpmodel.privacy import gaussian_mu
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.programs import fewer_records as few
 from dpmodel.programs import simulation as synthetic_rows
 from dpmodel.programs.fewer_records import as_noisy, fewer_records

@@ -16,7 +16,7 @@ from dpmodel._types import Floats
 from dpmodel.contract import YES, Options, Outcome, Serves, Verdict
 from dpmodel.forecast import capped
 from dpmodel.privacy import SeededSource
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.programs.goals import (
     Point,
     Promise,

@@ -14,7 +14,7 @@ from test_private_rows import Opened
 import dpmodel as dpm
 from dpmodel.contract import no_progress
 from dpmodel.privacy import SeededSource
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.programs import hinge as hinge_forecast
 from dpmodel.programs.goals import Promise, Task
 from dpmodel.programs.hinge import NOISY_HINGE_DESCENT as ENGINE

@@ -16,7 +16,7 @@ import dpmodel as dpm
 from dpmodel.contract import Options, no_progress
 from dpmodel.marks import Private, Records
 from dpmodel.privacy import SeededSource
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.programs.goals import Task
 from dpmodel.programs.points import POINT_EXPONENTIAL as ENGINE
 from dpmodel.programs.points import _range, violated

@@ -19,7 +19,7 @@ from dpmodel.contract import Options
 from dpmodel.marks.row_sources import MemoryBlocks
 from dpmodel.marks.rows import SourceRows
 from dpmodel.privacy import gaussian_mu
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.programs.classifier import Classification
 from dpmodel.regressions.descent import NOISY_DESCENT, NoisyDescent
 from dpmodel.regressions.excess import PUBLIC_ONLY_REGRESSION

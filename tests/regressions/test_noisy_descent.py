@@ -16,7 +16,7 @@ from scipy.stats import binom
 
 from dpmodel.contract import Options
 from dpmodel.privacy import gaussian_mu
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.regressions.descent import NOISY_DESCENT, NoisyDescent
 from dpmodel.regressions.noisy_gradient import Settings, StepNoise, descend, descent_metric, private_gradient
 from dpmodel.regressions.penalties import Penalty

@@ -15,7 +15,7 @@ from regressions import objective, regression
 import dpmodel as dpm
 from dpmodel.contract import Options
 from dpmodel.privacy import subsampled_epsilon, subsampled_multiplier
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.regressions import descent
 from dpmodel.regressions.descent import NoisyDescent, SampledNoise, sampled_gradient
 from dpmodel.regressions.noisy_gradient import Settings, descend, descent_metric

@@ -18,7 +18,7 @@ from dpmodel._types import Floats
 from dpmodel.contract import Options, no_progress
 from dpmodel.marks import Private, Records
 from dpmodel.privacy import SeededSource
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.programs.goals import Point, Promise, Task
 from dpmodel.programs.model import Program
 from dpmodel.programs.nearly_feasible import NearlyFeasible

@@ -31,7 +31,7 @@ from sklearn.svm import LinearSVC
 from dpmodel.contract import Options
 from dpmodel.errors import NotPrivateWarning
 from dpmodel.privacy import SeededSource
-from dpmodel.privacy.spend import Spend
+from dpmodel.privacy.accounting import Spend
 from dpmodel.regressions.descent import NOISY_DESCENT, NoisyDescent
 from dpmodel.regressions.noisy_gradient import Settings, StepNoise, descend, descent_metric, private_gradient
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, spread
