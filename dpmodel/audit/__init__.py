@@ -15,6 +15,7 @@ from dpmodel.audit.checks import Finding, Report, bound, replay, round_trip, sen
 from dpmodel.audit.models import MODELS
 from dpmodel.audit.neighbors import Data, System, opened
 from dpmodel.errors import DPModelError
+from dpmodel.solve.registry import load_entry_points, named
 from dpmodel.solve.wall import RunError
 
 __all__ = [
@@ -48,6 +49,11 @@ def mechanism(
     mechanism : an object, or a registered name. models : functions of ``private``, or ``System``; by default small
         ones of each kind. neighbors, runs : pairs of neighbours and releases per model.
 
+    Raises
+    ------
+    SpecificationError
+        For a name that is not registered, or an object that is no mechanism.
+
     Examples
     --------
     >>> from dpmodel import audit
@@ -55,6 +61,9 @@ def mechanism(
     >>> report.ok
     True
     """
+    if mechanism != "auto":
+        load_entry_points()
+        named(mechanism)
     findings: list[Finding] = []
     left_out: list[tuple[str, str]] = []
     for model in MODELS if models is None else models:

@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import sys
+import traceback
 import webbrowser
 from contextlib import redirect_stdout
 from importlib import import_module
@@ -13,10 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
 
 import dpmodel
-from dpmodel.errors import SpecificationError
+from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.privacy import Budget
 from dpmodel.privacy.budget import CHARGE_COLUMNS
 from dpmodel.problem import Problem
@@ -165,7 +167,7 @@ def problem_in(file: str) -> Problem:
     Raises
     ------
     SpecificationError
-        For files that are not there, and where it is not clear which problem is meant.
+        For files that are not there or do not run, and where it is not clear which problem is meant.
     """
     named = re.fullmatch(r"(.+\.py):(\w+)", file)
     path, name = (named[1], named[2]) if named else (file, None)
@@ -178,10 +180,11 @@ def problem_in(file: str) -> Problem:
     if name is None and len(found) > 1 and "problem" not in found:
         raise SpecificationError(f"{path} has {len(found)} problems", remedy=f"{path}:name, {_choices(found)}")
     if not found:
+        plain = next((key for key, value in scope.items() if isinstance(value, cp.Problem)), None)
         raise SpecificationError(
-            f"{path} has no dpmodel.Problem at its top level",
-            why="what stands inside functions, or under __main__, is not run",
-            remedy="problem = dpm.Problem(...) outside of functions",
+            f"{path} has no dpmodel.Problem at its top level before its first private release",
+            why="" if plain is None else f"{plain} is a problem of CVXPY, in which nothing is private",
+            remedy="problem = dpm.Problem(...) outside of functions and of __main__, before anything is released",
         )
     return found[name or ("problem" if "problem" in found else next(iter(found)))]
 
@@ -197,6 +200,18 @@ def _run(path: str) -> dict[str, Any]:
             exec(compile(Path(path).read_bytes(), path, "exec"), module.__dict__)
     except ChargeReached:
         print(f"({path} ran up to its first private release, which was not made: nothing is spent)", file=sys.stderr)
+    except DPModelError:
+        raise
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        line, words = lines[-1] if lines else None, str(error)
+        if isinstance(error, SyntaxError):
+            line, words = error.lineno, error.msg
+        raise SpecificationError(
+            f"{path}{'' if line is None else f', line {line}'}: {type(error).__name__}: {words}",
+            why="the file runs up to its first private release",
+            remedy=f"python {path}",
+        ) from None
     finally:
         del sys.modules[module.__name__], sys.path[0]
     return module.__dict__

@@ -374,3 +374,9 @@ def test_neighbours_are_neighbours_and_some_are_as_far_as_they_may(name: str) ->
         assert size <= limit * (1 + 1e-9)
         most = max(most, size / limit)
     assert most > (0.4 if name == "absent rows" else 0.7)
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", object()])
+def test_what_is_no_mechanism_is_refused(mechanism: Any) -> None:
+    with pytest.raises(dpm.errors.SpecificationError, match="no such mechanism"):
+        audit.mechanism(mechanism)

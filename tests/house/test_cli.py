@@ -136,9 +136,15 @@ def test_a_model_in_a_file_is_explained_and_planned(capsys: pytest.CaptureFixtur
     file.write_text(MODEL.replace("problem =", "mine ="))
     assert main(["plan", str(file), "--epsilon", "1"]) == 2
     assert "2 problems" in capsys.readouterr().err
-    file.write_text("x = 1")
-    assert main(["explain", str(file)]) == 2
-    assert "no dpmodel.Problem" in capsys.readouterr().err
+    for text, said in (
+        ("x = 1", "no dpmodel.Problem"),
+        ("import cvxpy as cp\nmine = cp.Problem(cp.Minimize(0))", "mine is a problem of CVXPY"),
+        ("x = 1\nimport nothing_such", "line 2: ModuleNotFoundError: No module named 'nothing_such'"),
+        ("x = 1\n\nx = = 1", "line 3: SyntaxError: invalid syntax"),
+    ):
+        file.write_text(text)
+        assert main(["explain", str(file)]) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_ledger_is_shown_and_verified(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
