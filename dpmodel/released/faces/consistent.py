@@ -60,7 +60,7 @@ class Consistent:
     _last: _Last = field(default_factory=_Last, repr=False)
 
     def plan(self, mechanism: str | AnyMechanism = "auto", *, round: Round | None = None) -> Plan:
-        """The solvers that apply, compared by the time they are expected to take. Below: the levels or marginals that
+        """The solvers that apply, by their places in the decision table. Below: the levels or marginals that
         the fit is forecast to leave less accurate than published, and what rounding takes."""
         _check_round(round)
         plan = make_plan(self.model, FREE, self.setting.solver(mechanism))
