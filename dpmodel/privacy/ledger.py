@@ -8,7 +8,6 @@ rest of a budget.
 from __future__ import annotations
 
 import contextlib
-import gc
 import hashlib
 import json
 import math
@@ -61,9 +60,9 @@ CREATE TRIGGER header_same BEFORE UPDATE ON header BEGIN SELECT RAISE(ABORT, 'ap
 """
 
 
-# Operations that have not ended, by thread and file. An interrupt may come just before a connection is closed, which
-# then stays open, with its lock, as long as the frames of the traceback: until the next operation of the thread.
-_begun: set[tuple[int, Path]] = set()
+# Connections of operations that have not ended, by process, thread and file. An interrupt may come just before one is
+# closed, and the frames of its traceback would keep it, with its lock: the thread's next operation closes it.
+_begun: dict[tuple[int, int, Path], sqlite3.Connection] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,14 +218,14 @@ class SQLiteLedger:
         with self._told():
             if self.path.stat().st_size == 0:
                 raise self._damaged("it is empty")
-            address, mine = f"{self.path.as_uri()}?mode=rw", (threading.get_ident(), self.path)
+            address, mine = f"{self.path.as_uri()}?mode=rw", (os.getpid(), threading.get_ident(), self.path)
             if mine in _begun:
-                gc.collect()
-            _begun.add(mine)
+                _begun[mine].close()
             try:
                 with contextlib.closing(
                     sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
                 ) as connection:
+                    _begun[mine] = connection
                     connection.execute("PRAGMA synchronous = EXTRA")
                     connection.execute(begin)
                     charges, links = self._read(connection)
@@ -235,9 +234,9 @@ class SQLiteLedger:
                     self.seen = len(charges), links[-1]
                     yield connection, charges, links[-1]
             except Exception:
-                _begun.discard(mine)
+                _begun.pop(mine, None)
                 raise
-            _begun.discard(mine)
+            _begun.pop(mine, None)
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
