@@ -254,7 +254,8 @@ class SQLiteLedger:
                 if missing
                 else "restore the file; a new, empty one would forget the spending",
             ) from None
-        except (sqlite3.OperationalError, OSError) as error:
+        except (sqlite3.OperationalError, sqlite3.ProgrammingError, OSError) as error:
+            # ProgrammingError: a handler of signals used the ledger in the middle of this operation, and so ended it.
             raise self._unusable(error) from None
         except (sqlite3.Error, ValueError, TypeError, OverflowError, MemoryError) as error:
             # What SQLite or Python made of bytes that no ledger holds.

@@ -289,6 +289,23 @@ def test_an_interrupt_before_the_close_locks_nobody_out(path, monkeypatch):
     assert Budget.open(path).spent.epsilon == pytest.approx(0.2)
 
 
+def test_a_handler_that_reads_in_the_middle_of_a_charge_ends_it(path, monkeypatch):
+    """The charge is refused in words that are true of the file, and not counted."""
+    budget = Budget(1.0, ledger=path)
+    honest = budget._check
+
+    def handled(spent, options):
+        assert budget.spent.epsilon == 0
+        honest(spent, options)
+
+    monkeypatch.setattr(budget, "_check", handled)
+    with pytest.raises(SpecificationError, match="cannot be used"):
+        budget.charge(0.1)
+    monkeypatch.setattr(budget, "_check", honest)
+    budget.charge(0.2)
+    assert Budget.open(path).spent.epsilon == pytest.approx(0.2)
+
+
 # ------------------------------------------------------------------ kills
 SPENDER = """
 import sys, warnings
