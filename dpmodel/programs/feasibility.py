@@ -31,10 +31,7 @@ from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, solve_cone_program
 from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.privacy import Gaussian
-from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import (
-    NoiseDesign,
-    NoisyPart,
+from dpmodel.programs.margins import (
     giving_way,
     interior_direction,
     margin,
@@ -42,8 +39,9 @@ from dpmodel.programs.noise_design import (
     reach_on_b,
     row_margins,
     shortfalls,
-    x_bound,
 )
+from dpmodel.programs.model import Program
+from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, x_bound
 from dpmodel.programs.public import (
     declared_range,
     largest_violation,

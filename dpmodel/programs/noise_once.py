@@ -29,16 +29,9 @@ from dpmodel.programs.feasibility import (
     treat,
     violation_at,
 )
+from dpmodel.programs.margins import reach_on_b, row_margins
 from dpmodel.programs.model import Program, refuse_high
-from dpmodel.programs.noise_design import (
-    Kind,
-    NoiseDesign,
-    NoisyPart,
-    design_noise,
-    reach_on_b,
-    row_margins,
-    x_bound,
-)
+from dpmodel.programs.noise_design import Kind, NoiseDesign, NoisyPart, design_noise, x_bound
 from dpmodel.programs.public import (
     certain_point,
     declared_range,

@@ -27,14 +27,9 @@ from dpmodel.memo import cached
 from dpmodel.numerics.cone_program import ConeProgram, SolverFailure, solve_cone_program
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.programs.fewer_records import fewer_records
+from dpmodel.programs.margins import giving_way, interior_direction, margin
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import (
-    box_reach,
-    giving_way,
-    interior_direction,
-    margin,
-    x_bound,
-)
+from dpmodel.programs.noise_design import box_reach, x_bound
 from dpmodel.programs.rows import matrix_range, plain_linear, private_rows, public_polyhedron
 
 # Violations up to this are a solver's own: HiGHS keeps rows to 1e-7, whatever the size of their numbers. It does not

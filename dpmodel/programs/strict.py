@@ -14,8 +14,9 @@ from dpmodel.forecast import Forecast, Violation
 from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.feasibility import solve_released, tightened_program, treat
+from dpmodel.programs.margins import interior_direction
 from dpmodel.programs.model import Program, refuse_high
-from dpmodel.programs.noise_design import Kind, clamp, design_noise, interior_direction
+from dpmodel.programs.noise_design import Kind, clamp, design_noise
 from dpmodel.programs.noise_once import caveats, objective_loss, released_constant, released_parts
 from dpmodel.programs.public import robust_program, spread_of_rows
 from dpmodel.text import number

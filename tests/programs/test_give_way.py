@@ -21,8 +21,9 @@ from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.privacy import SeededSource
 from dpmodel.programs.feasibility import LEAST_VIOLATION, least_each, short_rows, tightened_program, treat
+from dpmodel.programs.margins import shortfalls
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import design_noise, shortfalls
+from dpmodel.programs.noise_design import design_noise
 from dpmodel.programs.noise_once import NoiseOnce
 from dpmodel.programs.public import leaves_a_point
 

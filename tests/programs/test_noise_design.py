@@ -17,7 +17,8 @@ from dpmodel.marks import Private, Records
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.privacy import Gaussian, Laplace, SeededSource, TruncatedLaplace, gaussian_mu
 from dpmodel.programs.feasibility import relaxed_program
-from dpmodel.programs.noise_design import NoiseDesign, design_noise, margin, measurements, row_margins
+from dpmodel.programs.margins import margin, row_margins
+from dpmodel.programs.noise_design import NoiseDesign, design_noise, measurements
 from dpmodel.programs.noise_once import released_parts
 from dpmodel.solve.registry import by_name
 

@@ -26,8 +26,9 @@ from dpmodel.numerics.cone_program import ConeSolution
 from dpmodel.privacy import SeededSource
 from dpmodel.programs import feasibility as solve_released
 from dpmodel.programs.feasibility import LEAST_VIOLATION, relaxed_program
+from dpmodel.programs.margins import row_margins
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import design_noise, row_margins
+from dpmodel.programs.noise_design import design_noise
 from dpmodel.programs.noise_once import NoiseOnce, released_parts
 from dpmodel.programs.public import certain_point
 from dpmodel.programs.rows import private_rows, public_polyhedron

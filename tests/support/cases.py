@@ -21,8 +21,8 @@ from dpmodel.compile.public_set import base_program
 from dpmodel.contract import Options
 from dpmodel.marks import Private, Records
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
+from dpmodel.programs.margins import interior_direction
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import interior_direction
 
 
 @dataclass
