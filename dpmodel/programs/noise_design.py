@@ -7,6 +7,9 @@ A part of the standard form (c, b or the private entries of A) is ``R S theta``:
   signs of an absolute value, the two halves of a symmetric matrix) are measured once;
 * *inputs*: the private parameters' own entries, better when the part combines few of them many times.
 
+Parts into which the same private parameters enter may be rebuilt from the same numbers (``NoiseDesign``): then R S
+theta is all of these parts below each other.
+
 Rows of S are scaled so that one record moves each by the same amount at most: noise goes in proportion to that.
 
 Rounding. The values are exact dot products rounded once (2^-53 of the value at most) and clamped at ``limit``:
@@ -20,7 +23,7 @@ their change. The clamp is public policy.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -82,6 +85,11 @@ class Measurement:
     def count(self) -> int:
         return self.queries.height
 
+    @cached_property
+    def used(self) -> int:
+        """How many of the numbers this part is rebuilt from."""
+        return int(np.unique(self.recover.indices).size)
+
     @property
     def l1(self) -> float:
         return max((sensitivity.l1 for sensitivity in self.sensitivity.values()), default=0.0)
@@ -113,24 +121,61 @@ class Measurement:
         return np.asarray(self.recover @ (np.clip(released, self.lower, self.upper) if clip else released))
 
 
-@cached
 def measurements(model: Program, part: str) -> tuple[Measurement, ...]:
-    """The choices of S for one part, computed once per problem."""
-    whole = model.form.private_part(part)
-    positions, dense = whole.positions, whole.compact()
-    by_entries = scaled(model, part, "entries", *_by_entries(dense), positions)
-    if dense.nnz == dense.height:
-        return (by_entries,)
-    return by_entries, scaled(model, part, "inputs", *_by_inputs(dense), positions)
+    """The choices of S for one part."""
+    return tuple(each[part] for each in joint_measurements(model, (part,)))
+
+
+@cached
+def joint_measurements(model: Program, parts: tuple[str, ...]) -> tuple[Mapping[str, Measurement], ...]:
+    """The choices of S for ``parts`` together, by part; those of one choice share ``queries``. Once per problem."""
+    maps = [model.form.private_part(part) for part in parts]
+    dense = _stacked([each.compact() for each in maps])
+    found = [scaled(model, parts[0], "entries", *_by_entries(dense), maps[0].positions)]
+    if dense.nnz > dense.height:
+        found.append(scaled(model, parts[0], "inputs", *_by_inputs(dense), maps[0].positions))
+    if len(parts) == 1:
+        return tuple({parts[0]: each} for each in found)
+    ends = np.cumsum([each.positions.size for each in maps])
+    return tuple(
+        {
+            part: replace(each, part=part, recover=each.recover[end - m.positions.size : end], positions=m.positions)
+            for part, m, end in zip(parts, maps, ends, strict=True)
+        }
+        for each in found
+    )
+
+
+def _stacked(maps: Sequence[LinearMap]) -> LinearMap:
+    """The maps below each other."""
+    if len(maps) == 1:
+        return maps[0]
+    above = np.cumsum([0, *(each.height for each in maps)])
+    row, column, coefficient = (
+        np.concatenate(list(each))
+        for each in zip(
+            *((m.row + a, m.column, m.coefficient) for m, a in zip(maps, above[:-1], strict=True)), strict=True
+        )
+    )
+    return LinearMap(row, column, coefficient, int(above[-1]))
 
 
 def best_measurement(model: Program, part: str, order: int) -> Measurement:
     """The choice with the least worst noise when the noise is scaled to the 1-norm or 2-norm sensitivity."""
+    return _best(model, (part,), order)[part]
 
-    def worst(m: Measurement) -> float:
-        return (m.l1 if order == 1 else m.l2) * float(m.gain(order).max(initial=0.0))
 
-    return min(measurements(model, part), key=worst)
+def _best(model: Program, parts: tuple[str, ...], order: int) -> Mapping[str, Measurement]:
+    """The same for several parts together: the least product of their worst noises."""
+
+    def worst(choice: Mapping[str, Measurement]) -> float:
+        return math.prod(_worst(m, order) for m in choice.values())
+
+    return min(joint_measurements(model, parts), key=worst)
+
+
+def _worst(m: Measurement, order: int) -> float:
+    return (m.l1 if order == 1 else m.l2) * float(m.gain(order).max(initial=0.0))
 
 
 def scaled(
@@ -252,14 +297,18 @@ class NoisyPart:
 class NoiseDesign:
     """The noise of every private part, and the (epsilon, delta) it costs.
 
-    How the budget is split over the noised parts of a problem, and what accuracy follows: public facts only.
+    How the budget is split over the noised numbers of a problem, and what accuracy follows: public facts only.
 
-    One record belongs to one ``Records`` and moves part p by at most ``D_p`` (in the norm of the noise). With share
-    w_p, part p gets Laplace noise of scale ``D_p / (w_p epsilon)`` (costing a record ``w_p epsilon D_pg / D_p`` when
-    its Records g moves p by D_pg) or Gaussian noise of standard deviation ``D_p / (w_p mu)`` with the squares adding
-    up. Basic composition (pure epsilon) and exact Gaussian composition (mu adds in squares) bound the total per
-    Records; the shares are then scaled up until the largest total is the whole budget. So parts computed from different
-    people each get all of it.
+    Numbers. Parts into which no common private parameter enters have numbers of their own. Parts that share one are
+    measured apart, or together: one S whose numbers rebuild all of them (``numbers``). Those numbers are drawn once, so
+    they are one release of ``S theta``, whatever is rebuilt of it; a share of the budget is spent on it once.
+
+    One record belongs to one ``Records`` and moves group p of numbers by at most ``D_p`` (in the norm of the noise).
+    With share w_p, group p gets Laplace noise of scale ``D_p / (w_p epsilon)`` (costing a record
+    ``w_p epsilon D_pg / D_p`` when its Records g moves p by D_pg) or Gaussian noise of standard deviation
+    ``D_p / (w_p mu)`` with the squares adding up. Basic composition (pure epsilon) and exact Gaussian composition (mu
+    adds in squares) bound the total per Records; the shares are then scaled up until the largest total is the whole
+    budget. So numbers computed from different people each get all of it.
     """
 
     parts: Mapping[str, NoisyPart]
@@ -267,8 +316,17 @@ class NoiseDesign:
     delta: float
 
     @property
+    def numbers(self) -> tuple[tuple[str, ...], ...]:
+        """The parts, in groups that are rebuilt from the same released numbers. These are drawn once for a group, with
+        the distribution of any of its parts."""
+        groups: dict[int, list[str]] = {}
+        for name, part in self.parts.items():
+            groups.setdefault(id(part.measurement.queries), []).append(name)
+        return tuple(map(tuple, groups.values()))
+
+    @property
     def work(self) -> str:
-        count = sum(part.measurement.count for part in self.parts.values())
+        count = sum(self.parts[group[0]].measurement.count for group in self.numbers)
         return f"{count} noise draw{'' if count == 1 else 's'}, one solve"
 
     def to_dict(self) -> dict[str, Any]:
@@ -283,18 +341,49 @@ def design_noise(model: Program, options: Options, kinds: Mapping[str, Kind]) ->
 
 
 def _design(model: Program, options: Options, kinds: Mapping[str, Kind]) -> NoiseDesign:
-    chosen = {part: best_measurement(model, part, 2 if kind == "gaussian" else 1) for part, kind in kinds.items()}
+    """Parts with a common private parameter are measured apart or together: as the product of their largest noises is
+    less. A tie goes to apart."""
+    designs = [_grouped(model, options, kinds, tuple((part,) for part in kinds))]
+    together = _sharing(model, tuple(kinds))
+    if len(together) < len(kinds):
+        designs.append(_grouped(model, options, kinds, together))
+    return min(designs, key=lambda d: math.prod(float(part.reach.max(initial=0.0)) for part in d.parts.values()))
+
+
+def _sharing(model: Program, parts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """The parts, in groups that are connected by private parameters which enter several of them."""
+    if len(parts) == 1:
+        return (parts,)
+    parameter = np.zeros(model.affine.theta_size, dtype=np.int64)
+    for number, block in enumerate(model.affine.private_blocks):
+        parameter[block.columns] = number
+    enters = np.zeros((len(parts), len(model.affine.private_blocks)), dtype=bool)
+    for row, part in enumerate(parts):
+        enters[row, parameter[model.form.private_part(part).column]] = True
+    label = sp.csgraph.connected_components(sp.csr_array(enters @ enters.T), directed=False)[1]
+    return tuple(tuple(p for p, g in zip(parts, label, strict=True) if g == k) for k in dict.fromkeys(label))
+
+
+def _grouped(
+    model: Program, options: Options, kinds: Mapping[str, Kind], groups: tuple[tuple[str, ...], ...]
+) -> NoiseDesign:
+    """The design in which the parts of a group are rebuilt from the same numbers."""
     gaussian = all(kind == "gaussian" for kind in kinds.values())
+    # Noise that has a bound serves parts that can do without one.
+    kind_of = {g: "truncated" if "truncated" in (own := {kinds[p] for p in g}) else own.pop() for g in groups}
+    chosen = {group: _best(model, group, 2 if kind_of[group] == "gaussian" else 1) for group in groups}
     shares = _shares(model, chosen, gaussian)
     beta = options.beta / max(1, len(kinds))
     parts = {}
-    for part, kind in kinds.items():
-        distribution = distribution_of(chosen[part], kind, shares[part], options)
-        noisy = NoisyPart(chosen[part], distribution, shares[part], beta, _reach(chosen[part], distribution, beta))
-        sums = chosen[part].mixes or (part == "matrix" and row_reach(model, noisy) is not None)
-        parts[part] = replace(noisy, clip=not (isinstance(distribution, Gaussian) and sums))
+    for group in groups:
+        distribution = distribution_of(chosen[group][group[0]], kind_of[group], shares[group], options)
+        for part in group:
+            m = chosen[group][part]
+            noisy = NoisyPart(m, distribution, shares[group], beta, _reach(m, distribution, beta))
+            sums = m.mixes or (part == "matrix" and row_reach(model, noisy) is not None)
+            parts[part] = replace(noisy, clip=not (isinstance(distribution, Gaussian) and sums))
     uses_delta = any(kind != "laplace" for kind in kinds.values())
-    return NoiseDesign(parts, options.epsilon, options.delta if uses_delta else 0.0)
+    return NoiseDesign({p: parts[p] for p in kinds}, options.epsilon, options.delta if uses_delta else 0.0)
 
 
 def distribution_of(m: Measurement, kind: Kind, share: float, options: Options) -> Distribution | None:
@@ -310,32 +399,41 @@ def distribution_of(m: Measurement, kind: Kind, share: float, options: Options) 
     return TruncatedLaplace(scale, width)
 
 
-def _shares(model: Program, chosen: Mapping[str, Measurement], gaussian: bool) -> dict[str, float]:
-    """Weights between objective and constraints half and half, between b and A by what each adds to the
-    violation; then scaled up to the budget of the most exposed Records."""
+def _shares(
+    model: Program, chosen: Mapping[tuple[str, ...], Mapping[str, Measurement]], gaussian: bool
+) -> dict[tuple[str, ...], float]:
+    """Weights between objective and constraints half and half (a group of both is a third family), between b and A by
+    what each adds to the violation; then scaled up to the budget of the most exposed Records.
+
+    A group is one release of the numbers ``queries theta``, whose sensitivity its parts have in common: its cost counts
+    once, however many parts are rebuilt.
+    """
     power = 2.0 if gaussian else 1.0
-    families = [[p for p in chosen if p == "objective"], [p for p in chosen if p != "objective"]]
-    families = [family for family in families if family]
+    families: dict[tuple[bool, bool], list[tuple[str, ...]]] = {}
+    for group in chosen:
+        families.setdefault(("objective" in group, group != ("objective",)), []).append(group)
     weight = {}
-    for family in families:
-        # Noise t_p / w_p with sum of w_p^power fixed: least total at w_p proportional to t_p^(1 / (power + 1)).
-        effect = {p: _effect(model, chosen[p], gaussian) ** (1 / (power + 1)) for p in family}
+    for family in families.values():
+        # Noise t_g / w_g with sum of w_g^power fixed: least total at w_g proportional to t_g^(1 / (power + 1)).
+        noise = {g: sum(_effect(model, m, gaussian) for m in chosen[g].values()) for g in family}
+        effect = {g: value ** (1 / (power + 1)) for g, value in noise.items()}
         total = sum(value**power for value in effect.values())
-        for p in family:
-            weight[p] = effect[p] / (total * len(families)) ** (1 / power) if total > 0 else 1.0
-    records = {r for m in chosen.values() for r in m.sensitivity}
+        for g in family:
+            weight[g] = effect[g] / (total * len(families)) ** (1 / power) if total > 0 else 1.0
+    numbers = {group: next(iter(each.values())) for group, each in chosen.items()}
+    records = {r for m in numbers.values() for r in m.sensitivity}
     worst = 0.0
     for r in records:
         cost = 0.0
-        for p, m in chosen.items():
+        for g, m in numbers.items():
             norm = m.l2 if gaussian else m.l1
             moved = m.sensitivity[r].l2 if gaussian else m.sensitivity[r].l1
             if norm > 0:
-                cost += (weight[p] * moved / norm) ** power
+                cost += (weight[g] * moved / norm) ** power
         worst = max(worst, cost)
     scale = worst ** (-1 / power) if worst > 0 else 1.0
     # A share never exceeds 1 by rounding: that would spend more than the budget.
-    return {p: min(1.0, w * scale * (1 - 1e-12)) for p, w in weight.items()}
+    return {g: min(1.0, w * scale * (1 - 1e-12)) for g, w in weight.items()}
 
 
 def _effect(model: Program, m: Measurement, gaussian: bool) -> float:
@@ -357,12 +455,12 @@ def _reach(m: Measurement, distribution: Distribution | None, beta: float) -> Fl
     if distribution is None:
         return np.zeros(m.recover.shape[0])
     if isinstance(distribution, Gaussian):
-        count = m.recover.shape[0] if m.mixes else min(m.recover.shape[0], m.count)
+        count = m.recover.shape[0] if m.mixes else min(m.recover.shape[0], m.used)
         return m.gain(2) * distribution.max_abs_quantile(count, beta)
     bound = (
         distribution.half_width
         if isinstance(distribution, TruncatedLaplace)
-        else distribution.max_abs_quantile(m.count, beta)
+        else distribution.max_abs_quantile(m.used, beta)
     )
     return m.gain(1) * bound
 
@@ -413,7 +511,8 @@ def row_tails(model: Program, part: NoisyPart, two_norm: float) -> tuple[Floats,
     Gaussian per row. The noise must not be clipped: clipped draws have a mean.
     """
     distribution, measured = part.distribution, part.measurement
-    if not isinstance(distribution, Gaussian) or not (measured.one_each and measured.count == measured.recover.nnz):
+    own = measured.one_each and measured.used == measured.recover.nnz
+    if not isinstance(distribution, Gaussian) or not own:
         return None
     m = model.affine.rows
     rows = model.form.matrix_positions()[0]

@@ -52,12 +52,13 @@ class NoiseOnce(Mechanism[Program]):
         HRRU14, sections 4.2 to 4.5 (the remark that noise on the data suffices; Theorem 34 for the
         objective, with plain Laplace noise in place of its over-large scale).
     Privacy
-        Private values theta are read only as ``S_p theta``, for each private part p with its public matrix S_p
-        (``noise_design.py``). One record moves ``S_p theta`` by at most D_1 in 1-norm and D_2 in 2-norm, by
-        ``footprint.sensitivity_of`` from the affine map and the declared bounds, plus the rounding allowance. With w_p
-        the part's share of the budget, it is released with Laplace noise of scale ``D_1 / (w_p epsilon)`` or Gaussian
-        noise of standard deviation ``D_2 / (w_p mu)``. The Laplace mechanism with scale D_1 / e is e-DP, and these add
-        up over parts. Gaussian releases compose to mu (the squares of D_2 / sigma add up), the largest value for which
+        Private values theta are read only as ``S_p theta``, for each group p of parts that are rebuilt from the same
+        numbers, with its public matrix S_p (``noise_design.py``); mostly a group is one part. One record moves
+        ``S_p theta`` by at most D_1 in 1-norm and D_2 in 2-norm, by ``footprint.sensitivity_of`` from the affine map
+        and the declared bounds, plus the rounding allowance. With w_p the group's share of the budget, it is released
+        once, with Laplace noise of scale ``D_1 / (w_p epsilon)`` or Gaussian noise of standard deviation
+        ``D_2 / (w_p mu)``. The Laplace mechanism with scale D_1 / e is e-DP, and these add up over groups. Gaussian
+        releases compose to mu (the squares of D_2 / sigma add up), the largest value for which
         the Gaussian mechanism is (epsilon, delta)-DP (exact, Balle and Wang 2018). Shares are such that no record's
         total exceeds the budget (``noise_design.py``). Everything after reads released and public numbers only; so
         infeasible and unbounded are decided on these.
@@ -180,9 +181,13 @@ class NoiseOnce(Mechanism[Program]):
 
 def release(part: NoisyPart, theta: PrivateArray, source: NoiseSource) -> Floats:
     """(h,) the part's entries, rebuilt from its numbers after noise was added to them: a release."""
+    return part.measurement.rebuild(released_numbers(part, theta, source), clip=part.clip)
+
+
+def released_numbers(part: NoisyPart, theta: PrivateArray, source: NoiseSource) -> Floats:
+    """(k,) the part's numbers with noise: a release."""
     exact = part.measurement.values(theta)
-    noisy = part.distribution.add_to(exact, source) if part.distribution is not None else exact
-    return part.measurement.rebuild(noisy, clip=part.clip)
+    return part.distribution.add_to(exact, source) if part.distribution is not None else exact
 
 
 def released_parts(
@@ -190,23 +195,28 @@ def released_parts(
 ) -> tuple[Floats | None, Floats | None, Floats | None]:
     """Noised c (n,), b (m,) and private A entries, None for parts that are public.
 
-    This is where private values enter: ``read_private`` gives theta, and ``release`` measures its numbers through the
-    noise source.
+    This is where private values enter: ``read_private`` gives theta, and ``released_numbers`` measures its numbers
+    through the noise source, once for all parts that are rebuilt from them.
     """
     theta = PrivateArray(model.read_private())
     c = b = entries = None
-    for i, (name, part) in enumerate(design.parts.items()):
-        progress(f"noise on the {name} part ({part.measurement.count} numbers)", i / (2 * len(design.parts)))
-        rebuilt = release(part, theta, source)
-        if name == "matrix":
-            entries = rebuilt
-            continue
-        full = np.zeros(model.affine.variables if name == "objective" else model.affine.rows)
-        if name == "objective":
-            # Clipping brings entries no further from the true ones, and keeps signs that bound the optimum.
-            rebuilt = np.clip(rebuilt, *declared_range(model, name))
-        full[part.measurement.positions] = rebuilt
-        c, b = (full, b) if name == "objective" else (c, full)
+    for i, group in enumerate(design.numbers):
+        lead = design.parts[group[0]]
+        what = " and ".join(group) + (" part" if len(group) == 1 else " parts")
+        progress(f"noise on the {what} ({lead.measurement.count} numbers)", i / (2 * len(design.numbers)))
+        numbers = released_numbers(lead, theta, source)
+        for name in group:
+            part = design.parts[name]
+            rebuilt = part.measurement.rebuild(numbers, clip=part.clip)
+            if name == "matrix":
+                entries = rebuilt
+                continue
+            full = np.zeros(model.affine.variables if name == "objective" else model.affine.rows)
+            if name == "objective":
+                # Clipping brings entries no further from the true ones, and keeps signs that bound the optimum.
+                rebuilt = np.clip(rebuilt, *declared_range(model, name))
+            full[part.measurement.positions] = rebuilt
+            c, b = (full, b) if name == "objective" else (c, full)
     return c, b, entries
 
 

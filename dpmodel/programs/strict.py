@@ -38,7 +38,7 @@ class StrictTruncatedLaplace(Mechanism[Program]):
         i of ``(e^(|d_i| / scale) - 1) e^(-s/scale) / (2 (1 - e^(-s/scale)))``, and since ``e^x - 1`` is
         superadditive this is at most ``(e^(w eps) - 1) / (2 (e^(s/scale) - 1)) = w delta``. So each part is
         (w eps, w delta)-DP with no factor for the number of entries. A private objective gets plain Laplace
-        noise. Parts add up by basic composition. D_1 is the 1-norm sensitivity of ``S_p theta`` from the
+        noise, or the truncated noise of the numbers that it shares with a constraint (``NoiseDesign``). Parts add up by basic composition. D_1 is the 1-norm sensitivity of ``S_p theta`` from the
         footprint. The tightening is a public number; clipping to public ranges and solving are
         post-processing.
     Utility

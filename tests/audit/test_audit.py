@@ -144,6 +144,22 @@ def forgetting_reuse(model: Any, plan: NoiseDesign) -> NoiseDesign:
     return replace(plan, parts=parts)
 
 
+def prices_and_sides(private: Any) -> Any:
+    """The costs are the sides as well."""
+    c = private([3.25, 2.5, 2.75, 4.125], name="c", unit="entry", linf=1.0, bounds=[0, 10])
+    x = cp.Variable(4, bounds=[0, 100], name="x")
+    return cp.Minimize(c @ x), [x >= c]
+
+
+def drawn_for_each(model: Any, plan: NoiseDesign) -> NoiseDesign:
+    """Numbers that several parts have in common, drawn for each of them at the price of one."""
+    parts = {
+        name: replace(part, measurement=replace(part.measurement, queries=replace(part.measurement.queries)))
+        for name, part in plan.parts.items()
+    }
+    return replace(plan, parts=parts)
+
+
 STRICT = Data(coefficients, {"feasibility": "strict"}, name="strict")
 TWINS = {
     "laplace-once, halved": ("laplace-once", needs, scaled(0.5)),
@@ -152,6 +168,8 @@ TWINS = {
     "gaussian-once on A, halved": ("gaussian-once", coefficients, scaled(0.5)),
     "laplace-once, reuse forgotten": ("laplace-once", running_totals, forgetting_reuse),
     "gaussian-once, reuse forgotten": ("gaussian-once", running_totals, forgetting_reuse),
+    "laplace-once, shared numbers drawn twice": ("laplace-once", prices_and_sides, drawn_for_each),
+    "gaussian-once, shared numbers drawn twice": ("gaussian-once", prices_and_sides, drawn_for_each),
     "strict-truncated-laplace, halved": ("strict-truncated-laplace", STRICT, scaled(0.5)),
     "strict-truncated-laplace, window too narrow": ("strict-truncated-laplace", STRICT, scaled(1.0, 0.5)),
     "theorem-34, noise divided by 30": ("theorem-34", prices, scaled(1 / 30)),

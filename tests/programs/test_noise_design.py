@@ -36,7 +36,8 @@ def designed(opened: Opened, kind: str) -> NoiseDesign:
 def cost(noise: NoiseDesign, record: Records) -> tuple[float, float, float]:
     """(sum of epsilons, sum of deltas, root of the sum of squared mus) that one record of ``record`` pays."""
     epsilon = delta = squares = 0.0
-    for part in noise.parts.values():
+    for group in noise.numbers:
+        part = noise.parts[group[0]]
         sensitivity, distribution = part.measurement.sensitivity[record], part.distribution
         if isinstance(distribution, Gaussian):
             squares += (sensitivity.l2 / distribution.scale) ** 2

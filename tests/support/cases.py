@@ -221,6 +221,15 @@ def all_three() -> tuple[Any, list[Any], list[Private]]:
     return cp.Minimize(-c @ x), [A @ x <= b], [c, A, b]
 
 
+def shared_numbers() -> tuple[Any, list[Any], list[Private]]:
+    """Two parameters of unequal size: one is the objective's and the sides', the other the sides' and a row's."""
+    people = Records("people")
+    p = Private(shape=4, name="p", unit="entry", linf=0.5, bounds=[2, 12], records=people)
+    q = Private(shape=6, name="q", l1=0.2, linf=0.1, bounds=[0, 2], records=people)
+    x = cp.Variable(4, bounds=[0, 3], name="x")
+    return cp.Maximize(p @ x), [WEIGHTS @ x <= p[:3] + q[3:], q[:4] @ x <= 6.0], [p, q]
+
+
 def integers() -> tuple[Any, list[Any], list[Private]]:
     b = Private(shape=3, name="b", unit="entry", linf=1.0, bounds=[0, 30])
     x = cp.Variable(4, integer=True, bounds=[0, 6], name="x")
@@ -292,6 +301,12 @@ _case(
     all_three,
     {"c": [3.0, 2.0, 2.5, 4.0], "A": _A, "b": _b3},
     {"c": [3.1, 2.1, 2.6, 4.1], "A": shift(_A, (1, 1), 0.2)},
+)
+_q = np.array([1.0, 0.5, 1.2, 0.8, 0.3, 0.1])
+_case(
+    shared_numbers,
+    {"p": [3.0, 6.0, 2.5, 4.0], "q": _q},
+    {"p": [3.5, 6.0, 2.5, 4.0], "q": shift(_q, [0, 3], 0.1)},
 )
 _case(integers, {"b": [15.0, 14.0, 16.0]}, {"b": [15.0, 14.0, 15.0]})
 _case(ball, {"b": [0.5, -0.3, 0.2], "r": 8.0}, {"b": [0.5, -0.1, 0.2], "r": 8.3})
