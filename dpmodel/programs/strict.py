@@ -37,10 +37,10 @@ class StrictTruncatedLaplace(Mechanism[Program]):
         ``e^(sum |d_i| / scale) <= e^(w eps)``. The mass of one outside the other's support is at most the sum over
         i of ``(e^(|d_i| / scale) - 1) e^(-s/scale) / (2 (1 - e^(-s/scale)))``, and since ``e^x - 1`` is
         superadditive this is at most ``(e^(w eps) - 1) / (2 (e^(s/scale) - 1)) = w delta``. So each part is
-        (w eps, w delta)-DP with no factor for the number of entries. A private objective gets plain Laplace
-        noise, or the truncated noise of the numbers that it shares with a constraint (``NoiseDesign``). Parts add up by basic composition. D_1 is the 1-norm sensitivity of ``S_p theta`` from the
-        footprint. The tightening is a public number; clipping to public ranges and solving are
-        post-processing.
+        (w eps, w delta)-DP with no factor for the number of entries. A private objective gets plain Laplace noise, or
+        the truncated noise of the numbers that it shares with a constraint (``NoiseDesign``). Parts add up by basic
+        composition. D_1 is the 1-norm sensitivity of ``S_p theta`` from the footprint. The tightening is a public
+        number; clipping to public ranges and solving are post-processing.
     Utility
         ``|released - true| <= s_p`` entrywise with certainty (true means clipped to the public bounds, and holding
         means up to the solver's tolerance). Linear rows are tightened by the bound of the noise on b, and by its
