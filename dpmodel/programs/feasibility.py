@@ -30,7 +30,7 @@ from dpmodel.contract import Feasibility, Options, Outcome
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, ConeSolution, solve_cone_program
 from dpmodel.numerics.solvers import SOLVER_ERROR
-from dpmodel.privacy import Gaussian
+from dpmodel.programs.inwards import inwards
 from dpmodel.programs.margins import (
     giving_way,
     interior_direction,
@@ -41,12 +41,10 @@ from dpmodel.programs.margins import (
     shortfalls,
 )
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, x_bound
+from dpmodel.programs.noise_design import NoiseDesign, x_bound
 from dpmodel.programs.public import (
     declared_range,
     largest_violation,
-    middle_cost,
-    middle_program,
     spread,
     spread_of_rows,
 )
@@ -80,16 +78,7 @@ class Treatment:
     is released in its place that satisfies every database that is allowed (``public.leaves_a_point``).
 
     E fails with probability at most the sum of what its parts may fail with: part p of the noise (c, b, A) has beta_p,
-    and these add up to beta. Within b, one draw that reaches rows with one sign is one event ``{draw > t}``; event k
-    gets risk ``beta_b s_k`` with shares s_k that add up to one, and the quantile at that risk times its row's gain is
-    t_i (union bound). Only one side matters, because noise that makes a row harder than it is violates nothing.
-
-    The shares. Half is equal. Half goes by ``y_i gain_i``, the multipliers of the program with all private numbers at
-    the middle of their declared ranges: at ``risk_k`` in proportion to that the first-order cost ``sum y_i t_i`` is
-    least (``t_i`` falls as ``gain_i ln(1 / risk_k)``). They are public, so the bound holds as it stands. Shares chosen
-    after the noise, from what rows cost in the released program, would not do: whichever row is given the whole risk
-    can be the one whose draw is large, and a bound that holds for all choices at once is the equal split with k-fold
-    risk.
+    and these add up to beta. Within b, ``inwards`` shares beta_b among rows, or simulates those that miss together.
     """
 
     mode: Feasibility
@@ -137,7 +126,7 @@ def treat(model: Program, options: Options, noise: NoiseDesign) -> Treatment:
         if mode == "safe":
             why = f"which covers the noise with probability {number(1 - options.beta)}"
             if "scalar" in noise.parts:
-                box[noise.parts["scalar"].measurement.positions] = _inwards(model, noise.parts["scalar"])
+                box[noise.parts["scalar"].measurement.positions] = inwards(model, noise.parts["scalar"])
         weights = None
         if "matrix" in noise.parts:
             on_a, in_cones = spread(model, noise.parts["matrix"].reach)
@@ -228,43 +217,6 @@ def _furthest_inwards(model: Program, noise: NoiseDesign, shift: Floats, weights
         total = total + 2 * (weights @ finite(size))
     linear = model.affine.inequalities()
     return float(np.where(linear, np.minimum(total, spread_of_rows(model)), total).max(initial=0.0))
-
-
-def _inwards(model: Program, part: NoisyPart) -> Floats:
-    """(h,) t of the module's docstring for the entries of b; the two-sided ``reach`` where rows lie in other cones than
-    inequalities or combine several Laplace draws."""
-    distribution, m = part.distribution, part.measurement
-    linear = model.affine.inequalities()[m.positions].all()
-    if distribution is None or not linear or not (m.one_each or isinstance(distribution, Gaussian)):
-        return part.reach
-    event = np.arange(m.recover.shape[0])
-    if m.one_each:
-        event = np.unique(2 * m.recover.indices + (m.recover.data > 0), return_inverse=True)[1]
-    gain = m.gain(2)
-    risks = part.beta * _shares(model, m.positions, event, gain)
-    # Symmetric noise passes one end with half the probability of passing either; beyond one half that end is 0.
-    ends = np.array([distribution.max_abs_quantile(1, 2 * risk) if 2 * risk < 1 else 0.0 for risk in risks])
-    inwards: Floats = gain * ends[event]
-    return inwards
-
-
-def _shares(model: Program, positions: Integers, event: Integers, gain: Floats) -> Floats:
-    """(k,) shares of the risk of the events, which add up to one; public."""
-    count = int(event.max(initial=-1)) + 1
-    equal = np.full(count, 1 / max(count, 1))
-    multipliers = model.cached("multipliers in the middle", lambda: _multipliers(model))
-    if multipliers is None:
-        return equal
-    cost = np.bincount(event, weights=np.abs(multipliers[positions]) * gain, minlength=count)
-    return equal if cost.sum() <= 0 else (equal + cost / cost.sum()) / 2
-
-
-def _multipliers(model: Program) -> Floats | None:
-    """(m,) of the program with c and b at the middle of their declared ranges; None where one is not declared."""
-    program, c = middle_program(model), middle_cost(model)
-    if model.form.matrix.nnz or program is None or c is None:
-        return None
-    return solve_cone_program(program.with_(c=c), solver=model.public.solver).dual
 
 
 def cost_of(model: Program, treatment: Treatment, outcome: Outcome) -> str:

@@ -13,7 +13,7 @@ from scipy.stats import binom
 import dpmodel as dpm
 from dpmodel.contract import Options, no_progress
 from dpmodel.privacy import SeededSource
-from dpmodel.programs import feasibility as treatment_module
+from dpmodel.programs import inwards as inwards_module
 from dpmodel.programs.feasibility import treat
 from dpmodel.programs.noise_design import design_noise
 from dpmodel.programs.noise_once import released_parts
@@ -109,13 +109,13 @@ def test_violations_stated_are_kept(name: str, feasibility: str) -> None:
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 def test_the_risk_is_shared_and_adds_up(name: str, kind: Any, monkeypatch: Any) -> None:
     seen: list[np.ndarray] = []
-    real = treatment_module._shares
+    real = inwards_module._shares
 
     def watched(*given: Any) -> Any:
         seen.append(real(*given))
         return seen[-1]
 
-    monkeypatch.setattr(treatment_module, "_shares", watched)
+    monkeypatch.setattr(inwards_module, "_shares", watched)
     model = cases()[name]._model(None)
     options = Options(1.0, 1e-6, BETA, "safe")
     treat(model, options, design_noise(model, options, dict.fromkeys(model.private_parts(), kind)))
