@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpmodel import audit, errors, linalg, losses, mechanisms, noise, released, teach
-    from dpmodel.contract import AllBut, Exact, Penalty, Search, Target
+    from dpmodel.contract import AllBut, Exact, Penalty, Priced, Search, Target
     from dpmodel.errors import DPModelError, ImpossibilityError
     from dpmodel.marks import Private, Records
     from dpmodel.marks.dataset import Dataset
@@ -37,6 +37,7 @@ __all__ = [
     "Noisy",
     "Penalty",
     "Plan",
+    "Priced",
     "Private",
     "Problem",
     "Records",
@@ -68,7 +69,7 @@ _HOMES = {
     "dpmodel.programs.classifier": ("Classification",),
     "dpmodel.programs.expressions": ("sensitivity",),
     "dpmodel.errors": ("DPModelError", "ImpossibilityError"),
-    "dpmodel.contract": ("AllBut", "Exact", "Penalty", "Search", "Target"),
+    "dpmodel.contract": ("AllBut", "Exact", "Penalty", "Priced", "Search", "Target"),
     "dpmodel.solve.plan": ("Plan",),
     "dpmodel.solve.registry": ("register_mechanism", "taxonomy"),
     "dpmodel.privacy": ("Budget",),

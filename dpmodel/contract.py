@@ -10,23 +10,15 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-    Protocol,
-    Self,
-    TypeVar,
-    runtime_checkable,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from dpmodel._types import Floats
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
 from dpmodel.forecast import Error, Forecast
+from dpmodel.marks.measured import Measured
 from dpmodel.memo import PublicFacts
 from dpmodel.privacy import NoiseSource
 
@@ -35,7 +27,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", contravariant=True)
 
-Feasibility = Literal["centred", "relaxed", "safe", "strict"]
+Feasibility = Literal["centred", "relaxed", "safe", "strict", "priced"]
 Goal = Literal["auto", "target", "search", "penalty"]
 Satisfy = Literal["nearly", "exact"]
 Progress = Callable[[str, float], None]
@@ -73,6 +65,43 @@ class Exact:
     margin: float | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Priced:
+    """``feasibility=Priced(prices)``: a unit by which a private row is missed costs money, and the noise is priced in.
+
+    ``prices`` : what a unit short costs, in units of the objective, in all private rows; or a mapping from constraints
+    (or labels) to prices: numbers, arrays of the constraint's shape, and for equalities pairs (short, surplus). An
+    equality is short where it provides less than the private number. ``service`` : instead of prices, the share of
+    cases in which a row should not be short: its price is its multiplier over ``1 - service``. By default 0.9.
+    """
+
+    prices: Any = None
+    service: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """Money for a unit by which rows of the standard form are missed: row i costs
+    ``above_i (A_i x - b_i)^+ + below_i (b_i - A_i x)^+`` in the minimised objective.
+
+    ``above``, ``below`` : (m,), not negative; 0 below for inequalities. Rows without both stand as they are.
+    """
+
+    above: Floats
+    below: Floats
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Prices) and hash(self) == hash(other) and np.array_equal(self.above, other.above)
+
+    def __hash__(self) -> int:
+        return hash((self.above.tobytes(), self.below.tobytes()))
+
+    @property
+    def rows(self) -> npt.NDArray[np.bool_]:
+        """(m,) which rows have a price."""
+        return (self.above > 0) | (self.below > 0)
+
+
 @dataclass(frozen=True)
 class Target:
     """``goal=Target(value)``: mechanisms that find nearly feasible points look for one whose objective reaches a public
@@ -104,7 +133,8 @@ class Options:
     ``epsilon``, ``delta`` : budget. ``beta`` : allowed probability that the accuracy statement fails.
     ``feasibility`` : "centred" (the released numbers as they are), "relaxed" (private constraints give way, so that the
     true optimum stays feasible), "safe" (with probability 1 - ``beta`` every true constraint holds, except those that
-    the release lists) or "strict" (every true constraint holds).
+    the release lists), "strict" (every true constraint holds) or "priced" (least expected cost, with ``prices``; None
+    where only the released program tells the multipliers, of which ``service`` makes prices).
     ``vertices`` : (k, n) public candidate points in the order of the standard form's columns, or None.
     ``solver``, ``solver_options`` : for the solve on released data.
     ``slack_rows`` : how many private constraints may be left out, or None to let the mechanism choose;
@@ -135,6 +165,8 @@ class Options:
     by_proof: bool = False
     leaves_out: bool = True
     mechanism: str = "auto"
+    prices: Prices | None = None
+    service: float = 0.9
 
 
 # ------------------------------------------------------------------------------------ mechanisms
@@ -200,7 +232,7 @@ class Outcome:
     None where every step read private data, because its time may depend on them. ``short`` : private constraints that
     may be missed, with a bound on each violation, where released numbers give one. ``statement`` : replaces the
     forecast's, unless "". ``constant`` : an estimate, from released numbers, of a private constant term of the
-    objective, which ``value`` leaves out; None where they give none.
+    objective, which ``value`` leaves out; None where they give none. ``measured`` : the numbers that were released.
     """
 
     status: str
@@ -214,6 +246,7 @@ class Outcome:
     statement: str = ""
     violation: float | None = None
     constant: float | None = None
+    measured: tuple[Measured, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -524,6 +557,10 @@ class Model(PublicFacts, ABC):
         return UnsupportedModelError(what, why=reasons(candidates), remedy=self.remedy)
 
     # ------------------------------------------------------------------ executing
+    def answer(self, measured: tuple[Measured, ...], options: Options) -> tuple[Forecast, Outcome]:
+        """An answer from numbers that were released before, with its statement: post-processing."""
+        raise SpecificationError(f"resolve: no {self.words} is answered again", remedy="solve(epsilon=...)")
+
     def ready(self, chosen: Candidate, serves: Serves) -> None:
         """Raise, before the charge, where a value is missing or the ``chosen`` mechanism could release nothing."""
 

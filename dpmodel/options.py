@@ -14,6 +14,9 @@ from dpmodel.numerics.cone_program import installed_solvers
 from dpmodel.privacy import validate_privacy
 from dpmodel.text import number
 
+# Feasibilities that are asked for by a word; the others are objects.
+_WORDS = tuple(word for word in get_args(Feasibility) if word != "priced")
+
 
 def basic_options(
     epsilon: Any,
@@ -46,13 +49,13 @@ def basic_options(
         raise SpecificationError(
             f"feasibility={feasibility.__name__}", why="it is a class", remedy=f"dpm.{feasibility.__name__}(...)"
         )
-    if not isinstance(feasibility, str) or feasibility not in get_args(Feasibility):
+    if not isinstance(feasibility, str) or feasibility not in _WORDS:
         raise SpecificationError(
             f"feasibility={feasibility!r}" if isinstance(feasibility, str | float | int) else f"feasibility={kind}",
             why="private constraints are centred (taken as released), relaxed so that the true optimum stays feasible, "
             "or made harder so that all hold: safe (with probability 1 - beta, but those that the release "
             "lists) or strict (with certainty)",
-            remedy=f"{nearest(feasibility, get_args(Feasibility))}'centred', 'relaxed', 'safe', 'strict', "
+            remedy=f"{nearest(feasibility, _WORDS)}'centred', 'relaxed', 'safe', 'strict', dpm.Priced(prices), "
             "dpm.AllBut(rows=, alpha=) or dpm.Exact(margin=)",
         )
     if solver is not None and solver not in installed_solvers():

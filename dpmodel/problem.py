@@ -15,7 +15,7 @@ import cvxpy as cp
 from dpmodel.compile.bridge import forget_cached_forms, forget_solution
 from dpmodel.compile.refusals import warn_of_leaves
 from dpmodel.compile.written import model_html, model_latex, model_line, model_text
-from dpmodel.contract import AllBut, Exact, Model, Options, Penalty, Search, Target
+from dpmodel.contract import AllBut, Candidate, Exact, Model, Options, Penalty, Priced, Ran, Search, Target
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.options import checked_clip
 from dpmodel.privacy import Budget
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dpmodel.programs.expressions import ExpressionTree
     from dpmodel.show.explain import Explanation
 
-Feasible = str | AllBut | Exact
+Feasible = str | AllBut | Exact | Priced
 Goal = str | Target | Search | Penalty
 Progress = Callable[[str, float], None] | bool | None
 M = TypeVar("M", bound=Callable[..., Any])
@@ -274,6 +274,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             stays feasible: to bound it, or to compare with other programs; "safe" makes them harder, so that with
             probability 1 - beta every true one holds but those that the release lists (none where a point is left);
             "strict" does so with certainty (delta > 0), for all. Plan and release say by how much, row by row.
+            ``Priced(prices)`` weighs what a row is short by, with the noise, against the cost.
             Where one record owns one constraint: ``AllBut(rows=, alpha=)``, all but a few hold to within alpha, and
             ``Exact(margin=)``, all but a few hold exactly.
         goal : how mechanisms that find nearly feasible points treat the objective: ``Target(value)`` (public, to be
@@ -357,6 +358,66 @@ class Problem(cp.Problem):  # type: ignore[misc]
             if verbose:
                 print(self._release)
             return self._release.value
+
+    @_alone
+    def resolve(
+        self,
+        feasibility: Feasible = "centred",
+        *,
+        release: Release | None = None,
+        beta: float = 0.05,
+        goal: Goal = "auto",
+        solver: str | None = None,
+        solver_options: Mapping[str, Any] | None = None,
+    ) -> float | None:
+        """Answer again from the numbers of a release: it costs no privacy, because it reads no private value.
+
+        Public parameters may have other values by now, and another problem over the same private parameters may have
+        other public rows, bounds, integers and costs.
+
+        Parameters
+        ----------
+        feasibility, beta, goal, solver, solver_options : as in ``solve``.
+        release : whose numbers are used; by default the last one of this problem. One that was read from JSON will do:
+            private parameters are found by their names.
+
+        Returns
+        -------
+        float or None
+            As ``solve``; ``release`` is the new one, which spends nothing.
+
+        Raises
+        ------
+        SpecificationError
+            Where nothing was released, the mechanism released no numbers, or the problem needs private numbers that
+            were not measured.
+        """
+        source = self._release if release is None else release
+        if source is None or not source.measured:
+            name = "" if source is None else source.mechanism
+            raise SpecificationError(
+                f"resolve: {name} released an answer and no numbers" if name else "resolve: nothing was released yet",
+                why="answers are computed from released numbers, with noise of a public law",
+                remedy="solve(epsilon=..., mechanism='laplace-once') releases numbers",
+            )
+        started = time.perf_counter()
+        epsilon, delta = source.measured[0].epsilon, source.measured[0].delta
+        given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "beta": beta, "feasibility": feasibility}
+        given |= {"solver": solver, "solver_options": solver_options, "goal": goal}
+        model, options = self._model(solver).check(Options(**given))
+        planned = time.perf_counter()
+        forecast, outcome = model.answer(source.measured, options)
+        chosen = Candidate(source.mechanism, "", True, "", forecast)
+        plan = Plan((chosen,), chosen, options)
+        seconds = {"plan": planned - started, "solve": time.perf_counter() - planned}
+        ran = Ran(source.mechanism, forecast, plan.to_dict(), model.checked(outcome), seconds, private=True)
+        self._forget()
+        again = model.finish(ran)
+        marks = tuple(note for note in source.notes if note.startswith("NOT PRIVATE"))
+        notes = (*marks, "answered from numbers released before: nothing more was spent", *again.notes)
+        paid = source.guarantee
+        self._release = replace(again, guarantee=paid, measured=source.measured, spent=(0.0, 0.0), notes=notes)
+        return self._release.value
 
     def _forget(self) -> None:
         """Drop an earlier solution, so that it cannot be taken for the new one if this one fails."""

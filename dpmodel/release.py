@@ -28,6 +28,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.figures import entry_names, moved_constraints, released_values
 from dpmodel.forecast import Forecast, Violation, says_nothing
 from dpmodel.marks import vault
+from dpmodel.marks.measured import Measured
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
 from dpmodel.numerics.solvers import ANSWERS, SOLVER_ERROR
@@ -156,6 +157,7 @@ class Release:
     classification : one line per cell of the program.
     plan : the plan in plain values.
     notes : remarks for people.
+    measured : the numbers that were released, with the law of their noise; () where the mechanism released none.
     """
 
     mechanism: str
@@ -171,6 +173,7 @@ class Release:
     classification: tuple[str, ...] = ()
     plan: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    measured: tuple[Measured, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.spent) != 2:
@@ -479,6 +482,7 @@ def collect(
         classification=classification,
         plan=ran.plan,
         notes=tuple(notes),
+        measured=ran.outcome.measured,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import operator
 import sys
 import warnings
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Labels
+from dpmodel._types import Floats, Labels, PrivateArray
 from dpmodel.errors import PublicPatternWarning, SpecificationError, users_line
 from dpmodel.marks import vault
 from dpmodel.marks.bounds import (
@@ -67,6 +68,8 @@ class Private(cp.Parameter):  # type: ignore[misc]
         ``max_linf``) to it: public policy, without a message. One record then moves its unit
         by at most twice that, or once where it can only be absent (add-remove, no declared change, unit not "all").
     records : whose data it is; parameters of the same ``Records`` move together.
+    typical : a public guess of the value, one number or of its shape, not computed from the data: for forecasts and
+        default prices only.
     positions : of a matrix, ``"private"`` protects *which* entries are not zero like the values, yet keeps the
         value as a sparse matrix (regressions read it as such, and so do programs in which a record owns its
         constraints, if it is large; other models turn it into a dense one). Bounds must then hold 0.
@@ -107,6 +110,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
         max_l1: float | None = None,
         max_l2: float | None = None,
         max_linf: float | None = None,
+        typical: Any = None,
         records: Records | None = None,
         positions: Positions = "public",
         **cvxpy_attributes: Any,
@@ -215,6 +219,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
                 remedy="l1=, l2= or linf= (how far one record moves it), bounds=[lo, hi], "
                 "or the unit that one record owns (unit='entry', 'row' or 'column')",
             )
+        self._typical = None if typical is None else self._guess(typical)
         if value is not None:
             self.value = value
 
@@ -274,6 +279,23 @@ class Private(cp.Parameter):  # type: ignore[misc]
     def column_range(self) -> tuple[Floats, Floats]:
         """(p,), (p,): public lower and upper bounds of each matrix column; (1,), (1,) for what is no matrix."""
         return range_of_columns(self._range, self._layout, self.shape[1] if len(self.shape) == 2 else 1)
+
+    @property
+    def typical(self) -> Floats | None:
+        """(size,) the public guess of the free entries, moved into their declared range; None where none was given."""
+        return self._typical
+
+    def _guess(self, typical: Any) -> Floats:
+        where = f"{self._where}: typical"
+        if self._in_blocks or self._hides_positions:
+            why = "a guess has a number for every entry, and these are not all in one array"
+            raise SpecificationError(f"{where}=", why=why, remedy="leave it out")
+        number = isinstance(typical, numbers.Real) and math.isfinite(typical)
+        guess = np.full(self._layout.size, typical) if number else checked_entries(self, typical, where)
+        entries = PrivateArray(np.array(guess, dtype=np.float64))
+        limit_entries(entries, self._entry_clips, self._layout, self._magnitude)
+        entries.setflags(write=False)
+        return entries
 
     @property
     def positions(self) -> Positions:

@@ -23,6 +23,7 @@ from dpmodel.compile.rows import BlockRows, FewRows, MemoryRows, cached_rows, fe
 from dpmodel.contract import YES, Candidate, Exact, Model, Options, Outcome, Ran, Serves, Verdict, reasons
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
 from dpmodel.forecast import Forecast, Violation
+from dpmodel.marks.measured import Measured
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
 from dpmodel.marks.rows import MOST_BLOCKS
@@ -273,6 +274,17 @@ class Program(Model):
         return UnsupportedModelError(f"no mechanism serves this {self.words}", why=reasons(told), remedy=remedy)
 
     # ------------------------------------------------------------------ executing
+    def answer(self, measured: tuple[Measured, ...], options: Options) -> tuple[Forecast, Outcome]:
+        from dpmodel.programs.answer import design_of
+        from dpmodel.programs.noise_once import LAPLACE_ONCE
+        from dpmodel.programs.public import held_against_public_points
+
+        self._refuse_impossible(options)
+        self.public.require_feasible()
+        design, numbers = design_of(self, options, measured)
+        forecast = held_against_public_points(self, LAPLACE_ONCE.forecast_of(self, options, design))
+        return forecast, LAPLACE_ONCE.answer(self, options, design, numbers)
+
     def ready(self, chosen: Candidate, serves: Serves) -> None:
         from dpmodel.programs.unbounded import refuse_unsolvable
 

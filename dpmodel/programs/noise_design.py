@@ -344,13 +344,13 @@ def _design(model: Program, options: Options, kinds: Mapping[str, Kind]) -> Nois
     """Parts with a common private parameter are measured apart or together: as the product of their largest noises is
     less. A tie goes to apart."""
     designs = [_grouped(model, options, kinds, tuple((part,) for part in kinds))]
-    together = _sharing(model, tuple(kinds))
+    together = sharing(model, tuple(kinds))
     if len(together) < len(kinds):
         designs.append(_grouped(model, options, kinds, together))
     return min(designs, key=lambda d: math.prod(float(part.reach.max(initial=0.0)) for part in d.parts.values()))
 
 
-def _sharing(model: Program, parts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+def sharing(model: Program, parts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """The parts, in groups that are connected by private parameters which enter several of them."""
     if len(parts) == 1:
         return (parts,)
@@ -378,12 +378,16 @@ def _grouped(
     for group in groups:
         distribution = distribution_of(chosen[group][group[0]], kind_of[group], shares[group], options)
         for part in group:
-            m = chosen[group][part]
-            noisy = NoisyPart(m, distribution, shares[group], beta, _reach(m, distribution, beta))
-            sums = m.mixes or (part == "matrix" and row_reach(model, noisy) is not None)
-            parts[part] = replace(noisy, clip=not (isinstance(distribution, Gaussian) and sums))
+            parts[part] = part_of(model, chosen[group][part], distribution, shares[group], beta)
     uses_delta = any(kind != "laplace" for kind in kinds.values())
     return NoiseDesign({p: parts[p] for p in kinds}, options.epsilon, options.delta if uses_delta else 0.0)
+
+
+def part_of(model: Program, m: Measurement, distribution: Distribution | None, share: float, beta: float) -> NoisyPart:
+    """The part that is rebuilt from these numbers under this noise."""
+    noisy = NoisyPart(m, distribution, share, beta, _reach(m, distribution, beta))
+    sums = m.mixes or (m.part == "matrix" and row_reach(model, noisy) is not None)
+    return replace(noisy, clip=not (isinstance(distribution, Gaussian) and sums))
 
 
 def distribution_of(m: Measurement, kind: Kind, share: float, options: Options) -> Distribution | None:

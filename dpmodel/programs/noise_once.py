@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ from dpmodel._types import Floats, PrivateArray
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.privacy import NoiseSource
+from dpmodel.programs.answer import measured_numbers
 from dpmodel.programs.feasibility import (
     LEAST_VIOLATION,
     Treatment,
@@ -94,10 +96,19 @@ class NoiseOnce(Mechanism[Program]):
     source: str = "HRRU14, sections 4.2-4.5; Laplace mechanism"
 
     def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
-        design = design_noise(model, options, dict.fromkeys(model.private_parts(), self.kind))
-        treatment = treat(model, options, design)
-        c, b, entries = released_parts(model, design, noise, progress)
+        design = self.design(model, options)
+        numbers = measure(model, design, noise, progress)
         progress("solving the noised program", 0.5)
+        return replace(self.answer(model, options, design, numbers), measured=measured_numbers(model, design, numbers))
+
+    def design(self, model: Program, options: Options) -> NoiseDesign:
+        """The noise on every private part."""
+        return design_noise(model, options, dict.fromkeys(model.private_parts(), self.kind))
+
+    def answer(self, model: Program, options: Options, design: NoiseDesign, numbers: Mapping[str, Floats]) -> Outcome:
+        """The answer from released ``numbers``, part by part: post-processing."""
+        treatment = treat(model, options, design)
+        c, b, entries = rebuilt(model, design, numbers)
         private, mode = model.form.private_rows, options.feasibility
         released, amount = relaxed_program(model, c, b, entries, treatment.relax), None
         inside = {"relaxed": 2.0, "centred": 0.0 if model.affine.equalities()[private].any() else 1.0}.get(mode)
@@ -132,7 +143,10 @@ class NoiseOnce(Mechanism[Program]):
         return _bounded_x(model)
 
     def forecast(self, model: Program, options: Options) -> Forecast:
-        design = design_noise(model, options, dict.fromkeys(model.private_parts(), self.kind))
+        return self.forecast_of(model, options, self.design(model, options))
+
+    def forecast_of(self, model: Program, options: Options, design: NoiseDesign) -> Forecast:
+        """The forecast under this noise."""
         treatment, rows = treat(model, options, design), bool(model.form.private_rows.any())
         safe = options.feasibility == "safe" and rows
         split = model.splits_objective if safe else model.split_rows > 0
@@ -179,6 +193,44 @@ class NoiseOnce(Mechanism[Program]):
         return replace(out, extra_violation=float(short.max(initial=0.0)), short=rows, statement=text, notes=notes)
 
 
+def measure(
+    model: Program, design: NoiseDesign, source: NoiseSource, progress: Progress = no_progress
+) -> dict[str, Floats]:
+    """Part -> its numbers after noise was added to them: a release.
+
+    This is where private values enter: ``read_private`` gives theta, and ``released_numbers`` measures its numbers
+    through the noise source, once for all parts that are rebuilt from them.
+    """
+    theta = PrivateArray(model.read_private())
+    numbers: dict[str, Floats] = {}
+    for i, group in enumerate(design.numbers):
+        lead = design.parts[group[0]]
+        what = " and ".join(group) + (" part" if len(group) == 1 else " parts")
+        progress(f"noise on the {what} ({lead.measurement.count} numbers)", i / (2 * len(design.numbers)))
+        numbers |= dict.fromkeys(group, released_numbers(lead, theta, source))
+    return numbers
+
+
+def rebuilt(
+    model: Program, design: NoiseDesign, numbers: Mapping[str, Floats], raw: bool = False
+) -> tuple[Floats | None, Floats | None, Floats | None]:
+    """Noised c (n,), b (m,) and private A entries, None for parts that are public: post-processing. ``raw`` : numbers
+    are not moved into their declared ranges."""
+    c = b = entries = None
+    for name, part in design.parts.items():
+        found = part.measurement.rebuild(numbers[name], clip=part.clip and not raw)
+        if name == "matrix":
+            entries = found
+            continue
+        full = np.zeros(model.affine.variables if name == "objective" else model.affine.rows)
+        if name == "objective" and not raw:
+            # Clipping brings entries no further from the true ones, and keeps signs that bound the optimum.
+            found = np.clip(found, *declared_range(model, name))
+        full[part.measurement.positions] = found
+        c, b = (full, b) if name == "objective" else (c, full)
+    return c, b, entries
+
+
 def release(part: NoisyPart, theta: PrivateArray, source: NoiseSource) -> Floats:
     """(h,) the part's entries, rebuilt from its numbers after noise was added to them: a release."""
     return part.measurement.rebuild(released_numbers(part, theta, source), clip=part.clip)
@@ -193,31 +245,8 @@ def released_numbers(part: NoisyPart, theta: PrivateArray, source: NoiseSource) 
 def released_parts(
     model: Program, design: NoiseDesign, source: NoiseSource, progress: Progress
 ) -> tuple[Floats | None, Floats | None, Floats | None]:
-    """Noised c (n,), b (m,) and private A entries, None for parts that are public.
-
-    This is where private values enter: ``read_private`` gives theta, and ``released_numbers`` measures its numbers
-    through the noise source, once for all parts that are rebuilt from them.
-    """
-    theta = PrivateArray(model.read_private())
-    c = b = entries = None
-    for i, group in enumerate(design.numbers):
-        lead = design.parts[group[0]]
-        what = " and ".join(group) + (" part" if len(group) == 1 else " parts")
-        progress(f"noise on the {what} ({lead.measurement.count} numbers)", i / (2 * len(design.numbers)))
-        numbers = released_numbers(lead, theta, source)
-        for name in group:
-            part = design.parts[name]
-            rebuilt = part.measurement.rebuild(numbers, clip=part.clip)
-            if name == "matrix":
-                entries = rebuilt
-                continue
-            full = np.zeros(model.affine.variables if name == "objective" else model.affine.rows)
-            if name == "objective":
-                # Clipping brings entries no further from the true ones, and keeps signs that bound the optimum.
-                rebuilt = np.clip(rebuilt, *declared_range(model, name))
-            full[part.measurement.positions] = rebuilt
-            c, b = (full, b) if name == "objective" else (c, full)
-    return c, b, entries
+    """Noised c (n,), b (m,) and private A entries, None for parts that are public (``measure``, ``rebuilt``)."""
+    return rebuilt(model, design, measure(model, design, source, progress))
 
 
 def released_constant(model: Program, c: Floats | None, b: Floats | None) -> float | None:

@@ -12,7 +12,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Integers, Mask
 from dpmodel.compile.form import require_private_values
 from dpmodel.contract import (
     NOTHING_FOUND,
@@ -22,6 +22,8 @@ from dpmodel.contract import (
     Options,
     Outcome,
     Penalty,
+    Priced,
+    Prices,
     Ran,
     Search,
     Serves,
@@ -30,11 +32,12 @@ from dpmodel.contract import (
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.exact.inputs import checked_margin
 from dpmodel.exact.model import Found, PrivateInequalities
+from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.options import basic_options, finite_number, listed, unknown_goal
 from dpmodel.programs.equations import exact_inequalities, why_not_inequalities
 from dpmodel.programs.model import Program
 from dpmodel.programs.rows import plain_linear, private_rows, public_polyhedron
-from dpmodel.release import Release, private_parameters
+from dpmodel.release import Release, named_constraints, private_parameters
 from dpmodel.text import number
 
 
@@ -56,7 +59,7 @@ def program_options(problem: cp.Problem, model: Program, given: Options) -> Opti
         given.epsilon,
         given.delta,
         given.beta,
-        "centred" if isinstance(feasibility, AllBut | Exact) else feasibility,
+        "centred" if isinstance(feasibility, AllBut | Exact | Priced) else feasibility,
         given.solver,
         given.solver_options,
     )
@@ -68,6 +71,8 @@ def program_options(problem: cp.Problem, model: Program, given: Options) -> Opti
         options = replace(options, satisfy="exact")
     if isinstance(feasibility, AllBut):
         options = _all_but(options, model, feasibility)
+    if isinstance(feasibility, Priced):
+        options = _priced(options, problem, model, feasibility)
     return _with_goal(options, model, given.goal)
 
 
@@ -87,6 +92,93 @@ def _all_but(options: Options, model: Program, requested: AllBut) -> Options:
             remedy="dpm.AllBut(rows=10), dpm.AllBut(alpha=0.1), or both",
         )
     return replace(options, slack_rows=_checked_rows(requested.rows, model, alpha), violation=alpha)
+
+
+def _priced(options: Options, problem: cp.Problem, model: Program, requested: Priced) -> Options:
+    """The prices by row of the standard form, or the service level that makes them."""
+    if not any(rows.size for _, rows in priced_rows(model)):
+        raise SpecificationError(
+            "Priced() without a private constraint that can have a price",
+            why="a price is for a unit by which a linear private constraint is missed; cones have none, nor have the "
+            "rows into which CVXPY splits expressions",
+            remedy="leave it out: the other treatments apply",
+        )
+    if requested.prices is None:
+        service = finite_number("service", requested.service)
+        service = options.service if service is None else service
+        if not 0 < service < 1:
+            why = "it is the share of cases in which a row is not short"
+            raise SpecificationError(f"service={number(service)}", why=why, remedy="service=0.9, say")
+        return replace(options, feasibility="priced", service=service)
+    if requested.service is not None:
+        why = "a service level makes the prices: row by row the multiplier over 1 - service"
+        raise SpecificationError("Priced(prices, service=)", why=why, remedy="one of the two")
+    return replace(options, feasibility="priced", prices=_prices(problem, model, requested.prices))
+
+
+def priced_rows(model: Program) -> list[tuple[ConeBlock, Integers]]:
+    """Blocks of the user's linear constraints, with the private rows among them, which may have a price."""
+    private, linear = model.form.private_rows, ("zero", "nonneg")
+    blocks = [block for block in model.affine.cones if block.kind in linear and block.constraint >= 0]
+    return [(block, block.start + np.flatnonzero(private[block.rows])) for block in blocks]
+
+
+def _prices(problem: cp.Problem, model: Program, given: Any) -> Prices:
+    above, below = np.zeros(model.affine.rows), np.zeros(model.affine.rows)
+    blocks = [(block, rows) for block, rows in priced_rows(model) if rows.size]
+    if not isinstance(given, Mapping):
+        given = {block.label: given for block, _ in blocks}
+    found: dict[int, list[tuple[ConeBlock, Integers]]] = {}
+    names = dict(zip(named_constraints(problem), problem.constraints, strict=True))
+    for block, rows in blocks:
+        found.setdefault(block.constraint, []).append((block, rows))
+    places = {id(constraint): place for place, constraint in enumerate(problem.constraints)}
+    for key, price in given.items():
+        constraint = names.get(key) if isinstance(key, str) else key
+        label = key if isinstance(key, str) else next((n for n, c in names.items() if c is key), type(key).__name__)
+        place = places.get(id(constraint), next((b.constraint for b, _ in blocks if b.label == key), -1))
+        if place not in found:
+            known = place >= 0 or id(constraint) in places
+            raise SpecificationError(
+                f"a price for {label}",
+                why="no private number enters it linearly" if known else "no constraint of this problem",
+                remedy=f"prices for {', '.join(dict.fromkeys(b.label for b, _ in blocks))}",
+            )
+        for block, rows in found[place]:
+            if block.kind == "nonneg":
+                above[rows] = _price(price, block, rows, label)
+                continue
+            short, surplus = price if isinstance(price, tuple) and len(price) == 2 else (price, price)
+            short, surplus = (_price(each, block, rows, label) for each in (short, surplus))
+            more = _required(model, rows)
+            below[rows], above[rows] = np.where(more, short, surplus), np.where(more, surplus, short)
+    return Prices(above, below)
+
+
+def _required(model: Program, rows: Integers) -> Mask:
+    """Of equalities ``A_i x = b_i`` whether they are short where ``A_i x`` is below b_i: where private numbers count
+    positively in b_i, or in none."""
+    scalar = model.form.scalar
+    weight = np.bincount(scalar.row, weights=scalar.coefficient, minlength=model.affine.rows)
+    return np.asarray(weight[rows] >= 0)
+
+
+def _price(price: Any, block: ConeBlock, rows: Integers, label: str) -> Floats:
+    """(k,) the price of these rows of a block."""
+    try:
+        array = np.asarray(price, dtype=np.float64)
+        shape = block.shape if int(np.prod(block.shape)) == block.size else (block.size,)
+        prices = np.broadcast_to(array, shape).ravel(order="F")[rows - block.start]
+    except (TypeError, ValueError):
+        raise SpecificationError(
+            f"a price for {label} of type {type(price).__name__}",
+            why=f"a price is a number, an array of shape {block.shape}, or for equalities a pair (short, surplus)",
+            remedy="dpm.Priced({constraint: 120.0}), say",
+        ) from None
+    if not (np.isfinite(prices) & (prices >= 0)).all():
+        why = "a price is what a unit short costs, in units of the objective"
+        raise SpecificationError(f"a price for {label} that is negative or not finite", why=why, remedy="120.0, say")
+    return prices
 
 
 def _with_goal(options: Options, model: Program, goal: Any) -> Options:

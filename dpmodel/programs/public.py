@@ -261,6 +261,24 @@ def middle_point(model: Program) -> PublicPoint | None:
     return None if x is None else PublicPoint(model, x, MIDDLE)
 
 
+@cached
+def typical_numbers(model: Program) -> tuple[Floats, Floats, Floats | None] | None:
+    """Private parts of c (n,), b (m,) and the entries of A (None: public) at the public level: ``Private(typical=)``,
+    else the middle of the declared range. None where an entry has neither. It is for forecasts and default prices."""
+    form, affine = model.form, model.affine
+    theta = np.zeros(affine.theta_size)
+    for block in affine.private_blocks:
+        guess = block.parameter.typical
+        if guess is None:
+            low, high = block.parameter.entry_range
+            if not (np.isfinite(low).all() and np.isfinite(high).all()):
+                return None
+            guess = (low + high) / 2
+        theta[block.columns] = guess
+    c, b, entries = (each.apply(theta) for each in (form.objective, form.scalar, form.matrix.compact()))
+    return c, b, entries if form.matrix.nnz else None
+
+
 def robust_program(model: Program) -> tuple[ConeProgram, sp.csr_array | None] | None:
     """The program whose points satisfy every private constraint for every allowed database, and weights on |x|.
 

@@ -58,7 +58,7 @@ def _parameters(function):
 def test_signature_of_private():
     declared = _parameters(dpm.Private.__init__)
     expected = ["value", "shape", "name", "unit", "l1", "l2", "linf", "row_l1", "max_l1", "max_l2", "max_linf"]
-    expected += ["records", "positions", "cvxpy_attributes"]
+    expected += ["typical", "records", "positions", "cvxpy_attributes"]
     assert list(declared)[1:] == expected
     assert declared["unit"].default == "all"
     assert issubclass(dpm.Private, cp.Parameter)

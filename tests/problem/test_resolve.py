@@ -1,0 +1,141 @@
+"""``Problem.resolve``: answers from released numbers. They read nothing private, spend nothing, and say so."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import dpmodel as dpm
+from dpmodel.errors import SpecificationError
+from dpmodel.marks import vault
+
+DEMAND, STOCK = np.array([40.0, 55.0, 70.0]), np.array([90.0, 120.0])
+
+
+def transport(values: bool = True, **more: Any) -> tuple[dpm.Problem, dict[str, Any]]:
+    """Two private parameters of unequal size, one of which enters two rows with opposite signs."""
+    demand = dpm.Private(DEMAND if values else None, shape=3, name="demand", unit="entry", linf=1, bounds=[0, 500])
+    stock = dpm.Private(STOCK if values else None, shape=2, name="stock", unit="entry", linf=2)
+    x = cp.Variable((2, 3), nonneg=True, name="x", **more)
+    fare = cp.Parameter(nonneg=True, value=1.0, name="fare")
+    cost = np.array([[3.0, 4.0, 6.0], [5.0, 3.0, 2.0]])
+    served = cp.sum(x, axis=0) >= demand
+    rows = [cp.sum(x, axis=1) <= stock, served, cp.sum(x) <= 2 * cp.sum(demand)]
+    objective = cp.Minimize(fare * cp.sum(cp.multiply(cost, x)))
+    return dpm.Problem(objective, rows), {"x": x, "fare": fare, "demand": demand, "stock": stock, "cost": cost}
+
+
+def test_equal_options_give_the_same_answer_and_spend_nothing() -> None:
+    problem, of = transport()
+    budget = dpm.Budget(1)
+    value = problem.solve(1, rng=0, budget=budget)
+    first = problem.release
+    assert problem.resolve() == value and problem.release is not first
+    again = problem.release
+    np.testing.assert_array_equal(again.variables["x"], first.variables["x"])
+    assert again.spent == (0, 0) and budget.spent.epsilon == 1
+    assert again.guarantee.epsilon == 1 and any("nothing more was spent" in note for note in again.notes)
+    np.testing.assert_array_equal(of["x"].value, again.variables["x"])
+
+
+def test_treatments_and_public_parameters_change() -> None:
+    problem, of = transport()
+    centred = problem.solve(4, rng=0)
+    assert problem.resolve("relaxed") < centred
+    problem.resolve("safe")
+    assert "with probability 0.95, every true private constraint holds" in problem.release.accuracy.statement
+    of["fare"].value = 3.0
+    assert problem.resolve() == pytest.approx(3 * centred)
+
+
+def test_no_private_value_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release that was read from JSON answers for parameters without values."""
+    problem, _ = transport()
+    value = problem.solve(2, rng=0)
+    release = dpm.Release.from_json(problem.release.to_json())
+    monkeypatch.setattr(vault, "unseal", lambda parameter: pytest.fail("a private value is read"))
+    other, of = transport(values=False)
+    assert other.resolve(release=release) == pytest.approx(value)
+    whole, of = transport(values=False, integer=True)
+    assert whole.resolve(release=release) >= value - 1e-6
+    np.testing.assert_allclose(of["x"].value, np.round(of["x"].value))
+
+
+def test_other_rows_that_are_linear_in_what_was_measured() -> None:
+    problem, of = transport()
+    problem.solve(5, rng=0)
+    release, x = problem.release, of["x"]
+    rows = [2 * cp.sum(x[:, 1:]) >= cp.sum(of["demand"][1:]) - of["demand"][0], x <= 200]
+    other = dpm.Problem(cp.Minimize(cp.sum(x)), rows)
+    assert other.resolve(release=release) is not None
+    (numbers,) = release.measured
+    S = np.zeros((numbers.values.size, 5))  # stock, then demand
+    S[numbers.row, np.where(numbers.parameter == numbers.parameters.index("stock"), 0, 2) + numbers.entry] = (
+        numbers.coefficient
+    )
+    stock_and_demand = np.linalg.lstsq(S, numbers.values, rcond=None)[0]
+    side = stock_and_demand[3:].sum() - stock_and_demand[2]
+    assert other.resolve(release=release) == pytest.approx(side / 2, abs=1e-6)
+
+
+def test_the_numbers_have_their_law() -> None:
+    problem, _ = transport()
+    with pytest.raises(SpecificationError, match="nothing was released"):
+        problem.resolve()
+    problem.solve(1, rng=0)
+    law = [each.distribution for each in problem.release.measured]
+    candidates = problem.release.plan["candidates"]
+    noise = next(each["forecast"]["noise"] for each in candidates if each["mechanism"] == "laplace-once")
+    assert [each.scale for each in law] == [part["distribution"]["scale"] for part in noise.values()]
+    for each in problem.release.measured:
+        assert each.epsilon == 1 and each.noisy.size == each.values.size
+        assert each.noisy.scale.shape == each.values.shape
+
+
+def test_what_was_not_measured_is_refused() -> None:
+    problem, of = transport()
+    problem.solve(1, rng=0)
+    release, x = problem.release, of["x"]
+    extra = dpm.Private([1.0], name="extra", unit="entry", linf=1)
+    more = dpm.Problem(cp.Minimize(cp.sum(x)), [cp.sum(x, axis=0) >= of["demand"], cp.sum(x) >= extra])
+    with pytest.raises(SpecificationError, match="extra in the right-hand sides") as caught:
+        more.resolve(release=release)
+    assert "measured first" in str(caught.value)
+    costs = dpm.Private([1.0, 2.0, 3.0], name="costs", unit="entry", linf=1)
+    with pytest.raises(SpecificationError, match="costs in the objective"):
+        dpm.Problem(cp.Minimize(cp.sum(costs @ x.T)), [x >= 1, x <= 2, cp.sum(x, 0) >= of["demand"]]).resolve(
+            release=release
+        )
+
+
+def test_a_mechanism_that_releases_a_point_alone_is_refused() -> None:
+    votes = dpm.Private(np.array([3.0, 5.0]), name="votes", unit="all", linf=1, bounds=[0, 10])
+    x = cp.Variable(2, nonneg=True)
+    problem = dpm.Problem(cp.Maximize(votes @ x), [cp.sum(x) == 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        problem.solve(1, rng=0, mechanism="vertex-exponential")
+    with pytest.raises(SpecificationError, match="an answer and no numbers"):
+        problem.resolve()
+
+
+def test_private_coefficients_are_answered_again() -> None:
+    uses = dpm.Private(np.array([[1.0, 2.0], [3.0, 1.0]]), name="uses", unit="entry", linf=0.1, bounds=[0, 5])
+    x = cp.Variable(2, nonneg=True, bounds=[0, 50], name="x")
+    problem = dpm.Problem(cp.Maximize(cp.sum(x)), [uses @ x <= np.array([20.0, 30.0])])
+    value = problem.solve(2, rng=0)
+    assert problem.resolve() == value
+    assert problem.resolve("safe") < value
+
+
+def test_a_parameter_in_costs_and_sides_is_measured_once_and_answered_again() -> None:
+    load = dpm.Private(np.array([3.0, 5.0]), name="load", unit="entry", linf=0.1, bounds=[0, 10])
+    x = cp.Variable(2, nonneg=True, name="x")
+    problem = dpm.Problem(cp.Minimize((load + 1) @ x), [x >= load, x <= 20])
+    value = problem.solve(5, rng=0)
+    assert [each.parameters for each in problem.release.measured] == [("load",)]
+    assert problem.resolve() == pytest.approx(value)
