@@ -1,152 +1,77 @@
-"""What the private rows of ordinary models are short by under each treatment, and what making up for it costs.
+"""What ordinary models cost under each treatment of their private rows, and how many of the true rows are short.
 
-Models
-    transport: 20 plants, 100 markets, cases ordered by market. cells: demand in 50 cells, met at least cost in all.
-    sinks: a grid of 10 by 10 with 40 sinks, flow into each equal to its orders. battery: of the zoo, 96 periods. rows:
-    40,000 numbers, each to be reached by its own variable under one budget. One record moves one number by 1 (battery:
-    ten by 6).
-Measured
-    Mean shortage of the true rows as a share of what they ask for, the share of rows that are short, and the cost, true
-    shortage made up for at ``PRICE`` times the dearest unit, over the optimum without privacy. Means over seeds 0 to
-    ``--runs``; data are drawn from seed 0.
+Models: of ``tests.benchmarks.regret.models``, with the price of a unit short that each brings. Cost: what the release
+costs at the true numbers, shortage paid for, over the least such cost, in percent of it. Means over seeds 0 to
+``--runs``; data are drawn from seed 0. "priced" tells the models' prices to the plan; "priced by itself" and "service"
+do not.
 
-    python -m tests.benchmarks.programs.treatments [--runs 5] [--epsilon 1]
+    python -m tests.benchmarks.programs.treatments [--size medium] [--runs 5] [--models transport flow]
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-import cvxpy as cp
 import numpy as np
 
 import dpmodel as dpm
-from tests.benchmarks.measuring import header
-from tests.zoo.flows import grid_network
-from tests.zoo.production import battery
+from tests.benchmarks.measuring import Table, header, parser
+from tests.benchmarks.regret.models import MODELS, Case
+from tests.benchmarks.regret.programs import DELTA, treatments
 
-PRICE = 3.0
-DELTA = 1e-6
-TREATMENTS = ("centred", "relaxed")
+SHOWN = ("transport", "flow", "storage", "inventory", "beds", "facility", "staffing")
 
 
-@dataclass(frozen=True)
-class Model:
-    """``build(private)`` : objective and constraints over a parameter, and what finds the left side of the private rows
-    at the values of the variables; ``numbers`` : their true right-hand sides; ``dearest`` : cost of a unit."""
+class Told(NamedTuple):
+    """``mechanism`` : of the last run. Means: ``cost`` beyond the least, over it; ``short`` over the numbers of the
+    private rows; ``rows`` : share of them that are short."""
 
-    build: Callable[[Any], tuple[Any, list[Any], Callable[[], np.ndarray]]]
-    numbers: np.ndarray
-    dearest: float
-    declared: dict[str, Any]
-
-
-def transport(plants: int = 20, markets: int = 100) -> Model:
-    rng = np.random.default_rng(0)
-    cost, orders = rng.uniform(5, 40, (plants, markets)), np.round(rng.uniform(10, 60, markets))
-    supply = np.full(plants, 1.3 * orders.sum() / plants)
-
-    def build(demand: Any) -> Any:
-        x = cp.Variable((plants, markets), nonneg=True, name="shipped")
-        rows = [cp.sum(x, axis=1) <= supply, (cp.sum(x, axis=0) >= demand).set_label("served")]
-        return cp.Minimize(cp.sum(cp.multiply(cost, x))), rows, lambda: x.value.sum(axis=0)
-
-    return Model(build, orders, float(cost.max()), {"unit": "entry", "linf": 1})
+    mechanism: str
+    cost: float
+    short: float
+    rows: float
 
 
-def cells(count: int = 50) -> Model:
-    rng = np.random.default_rng(0)
-    price, need = rng.uniform(1, 3, count), np.round(rng.uniform(5, 50, count))
-
-    def build(demand: Any) -> Any:
-        x = cp.Variable(count, nonneg=True, name="stock")
-        return cp.Minimize(price @ x), [x >= demand, cp.sum(x) <= 2 * need.sum()], lambda: x.value
-
-    return Model(build, need, float(price.max()), {"unit": "entry", "linf": 1})
-
-
-def sinks(side: int = 10, count: int = 40) -> Model:
-    rng = np.random.default_rng(0)
-    network = grid_network(side)[0]
-    nodes, arcs = network.shape
-    where = rng.choice(np.arange(1, nodes), count, replace=False)
-    orders, cost = np.round(rng.uniform(10, 60, count)), rng.uniform(1, 5, arcs)
-    others = np.setdiff1d(np.arange(1, nodes), where)
-
-    def build(demand: Any) -> Any:
-        flow = cp.Variable(arcs, nonneg=True, name="flow")
-        into = -network @ flow
-        return (
-            cp.Minimize(cost @ flow),
-            [into[where] == demand, into[others] == 0],
-            lambda: (-network @ flow.value)[where],
-        )
-
-    return Model(build, orders, float(cost.max()) * 10, {"unit": "entry", "linf": 1})
-
-
-def street(periods: int = 96) -> Model:
-    seen: list[np.ndarray] = []
-    battery.write(periods, np.random.default_rng(0), lambda values, **how: seen.append(values) or cp.Constant(values))
-
-    def build(demand: Any) -> Any:
-        objective, rows = battery.write(periods, np.random.default_rng(0), lambda values, **how: demand)
-        by_name = {v.name(): v for v in cp.Problem(objective, rows).variables()}
-        return objective, rows, lambda: by_name["buy"].value - by_name["charge"].value
-
-    return Model(build, seen[0], 0.3, {"unit": "all", "linf": 6, "l1": 60, "bounds": [0, 500]})
-
-
-def many_rows(budget: float, count: int = 40_000) -> Model:
-    need = np.random.default_rng(0).integers(0, 50, count).astype(float)
-
-    def build(demand: Any) -> Any:
-        x = cp.Variable(count, nonneg=True, name="x")
-        return cp.Minimize(cp.sum(x)), [x >= demand, cp.sum(x) <= budget], lambda: x.value
-
-    return Model(build, need, 1.0, {"unit": "entry", "linf": 1})
-
-
-MODELS = {
-    "transport": transport, "cells": cells, "sinks": sinks, "battery": street,
-    "rows, 2e6": lambda: many_rows(2e6), "rows, 1e8": lambda: many_rows(1e8),
-}  # fmt: skip
-
-
-def measured(model: Model, seeds: range, epsilon: float = 1.0, **how: Any) -> tuple[str, float, float, float]:
-    """Mechanism, mean shortage over mean number, share of rows short, cost over the optimum (shortage made up for)."""
-    objective, rows, _ = model.build(cp.Constant(model.numbers))
-    best = float(cp.Problem(objective, rows).solve())
-    found, name = [], ""
+def measured(case: Case, seeds: Iterable[int], epsilon: float = 1.0, **how: Any) -> Told:
+    """What releases of ``case`` cost and are short by."""
+    found = []
     for seed in seeds:
-        private = dpm.Private(model.numbers, name="demand", **model.declared)
-        objective, rows, served = model.build(private)
-        problem = dpm.Problem(objective, rows)
-        problem.solve(epsilon, DELTA, rng=seed, **how)
-        short = np.maximum(model.numbers - served(), 0.0)
-        cost = float(objective.value) + PRICE * model.dearest * float(short.sum())
-        found.append((short.mean() / model.numbers.mean(), (short > 1e-6).mean(), cost / best - 1))
-        name = problem.release.mechanism  # type: ignore[union-attr]
-    return (name, *np.mean(found, axis=0).tolist())
+        case.problem.solve(epsilon, DELTA, rng=seed, **how)
+        short = case.short()
+        found.append((case.cost() / case.best - 1, short.sum() / case.size, (short > 1e-6).mean()))
+    return Told(case.problem.release.mechanism, *np.mean(found, axis=0).tolist())  # type: ignore[union-attr]
+
+
+def cell(case: Case, budgets: Sequence[float], runs: int, feasibility: Any) -> tuple[str, str]:
+    """Costs at the budgets and rows short, in percent; why not, where the treatment is refused."""
+    try:
+        told = [measured(case, range(runs), epsilon, feasibility=feasibility) for epsilon in budgets]
+    except dpm.errors.DPModelError:
+        return "refused", "-"
+    return "/".join(f"{100 * each.cost:.3g}" for each in told), "/".join(f"{100 * each.rows:.0f}" for each in told)
 
 
 def main() -> int:
-    cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    cli.add_argument("--runs", type=int, default=5)
-    cli.add_argument("--epsilon", type=float, default=1.0)
+    cli = parser(__doc__, models=list(SHOWN), size="medium", runs=5, budgets=[0.5, 1.0, 2.0])
     given = cli.parse_args()
     warnings.simplefilter("ignore")
     header()
-    for treatment in TREATMENTS:
-        for name, build in MODELS.items():
-            told = measured(build(), range(given.runs), given.epsilon, feasibility=treatment)
-            short = f"short {told[1]:7.2%} of it, {told[2]:4.0%} of rows, cost {told[3]:+8.1%}"
-            print(f"{name:10} {treatment:8} {told[0]:24} {short}", flush=True)
+    cases = {name: MODELS[name](0, given.size) for name in given.models}
+    names = list(dict.fromkeys(name for case in cases.values() for name in treatments(case)))
+    rows = []
+    print(f"cost over the least, in percent, at epsilon {given.budgets}")
+    table = Table(("model", 16), *((name, 16) for name in names))
+    for name, case in cases.items():
+        found = [cell(case, given.budgets, given.runs, treatments(case).get(each, "none")) for each in names]
+        table.row(name, *(cost for cost, _ in found))
+        rows.append((name, *(short for _, short in found)))
+    print("\nrows short, in percent")
+    table = Table(("model", 16), *((name, 16) for name in names))
+    for row in rows:
+        table.row(*row)
     return 0
 
 
