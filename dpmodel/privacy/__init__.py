@@ -45,6 +45,7 @@ from dpmodel.privacy.noise import (
     SeededSource,
     SelectionKind,
     noise_source,
+    public_coins,
     public_generator,
 )
 from dpmodel.privacy.selection import (
@@ -91,6 +92,7 @@ __all__ = [
     "permute_and_flip_error",
     "poisson_coins",
     "poisson_sample",
+    "public_coins",
     "public_generator",
     "pure_composition_delta",
     "pure_rho",

@@ -187,6 +187,12 @@ def public_generator(seed: int) -> PublicGenerator:
     return np.random.default_rng(seed)
 
 
+def public_coins() -> PublicGenerator:
+    """The same from a seed of the system's, for statements whose probability is over coins too: they are independent of
+    all noise, and other ones every time. Never for noise on private numbers."""
+    return np.random.default_rng()
+
+
 SelectionKind = Literal["exponential", "permute_and_flip"]
 
 
