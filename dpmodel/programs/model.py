@@ -209,8 +209,12 @@ class Program(Model):
 
     def lower_bounds(self, options: Options) -> tuple[str, ...]:
         """What the theorems leave to any mechanism, scaled to how far one record moves an entry."""
-        if options.feasibility in ("safe", "strict"):
-            return ()  # they are about missing constraints or optimum by little; these miss the optimum instead
+        if options.feasibility == "strict":
+            from dpmodel.programs.strict import strict_lower_bounds
+
+            return strict_lower_bounds(self, options)
+        if options.feasibility == "safe":
+            return ()  # they are about missing constraints or optimum by little; it misses the optimum instead
         lines: list[str] = []
         for cell in self.classification.cells:
             least = cell.lower_bound(options.epsilon, options.delta, options.beta)
@@ -222,7 +226,11 @@ class Program(Model):
     def least(self, options: Options) -> Mapping[str, float]:
         """Right-hand sides alone: a theorem on the objective counts in coefficients of its own program, not in units of
         this objective."""
-        if options.feasibility in ("safe", "strict"):
+        if options.feasibility == "strict":
+            from dpmodel.programs.strict import strict_least
+
+            return strict_least(self, options)
+        if options.feasibility == "safe":
             return {}
         cells = (cell for cell in self.classification.cells if cell.part == "scalar")
         found = [cell.lower_bound(options.epsilon, options.delta, options.beta) for cell in cells]

@@ -38,6 +38,7 @@ _SOLVER = 1e-6
 # What sums of ten thousand numbers are rounded by, as a share of them; ranges are widened by as much.
 _ROUNDING = 1e-12
 MIDDLE = "the optimum for private numbers at the middle of their ranges"
+ROBUST = "the public worst case, the optimum for the worst data that are allowed"
 
 
 def private_objective(model: Program) -> bool:
@@ -240,14 +241,15 @@ def _safest(model: Program) -> PublicPoint | None:
     c = middle_cost(model)
     program = program.with_(c=np.zeros(model.affine.variables) if c is None else c, d=0.0)
     solve = partial(solve_cone_program, program, weights=weights, solver=model.public.solver)
-    best = solve()
-    if not best.solved:  # else nothing is violated, whatever the data
+    best = first = solve()
+    if not first.solved:  # else nothing is violated, whatever the data
         direction = giving_way(model.affine, model.form.private_rows)
         best = solve(direction=direction, minimise_slack=True)
         if best.solved and program.c.any():
             second = solve(direction=direction, slack_limit=best.slack * (1 + _SOLVER) + 1e-9)
             best = second if second.solved else best
-    return None if best.x is None else PublicPoint(model, best.x, "the point that violates least on the worst data")
+    words = ROBUST if best is first else "the point that violates least on the worst data"
+    return None if best.x is None else PublicPoint(model, best.x, words)
 
 
 @cached

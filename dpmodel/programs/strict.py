@@ -8,11 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpmodel._types import Floats
+from dpmodel.compile.affine_map import LinearMap
 from dpmodel.compile.footprint import entry_sensitivities
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.numerics.cone_program import solve_cone_program
-from dpmodel.privacy import NoiseSource
+from dpmodel.privacy import NoiseSource, truncated_laplace_half_width
 from dpmodel.programs.feasibility import solve_released, tightened_program, treat
 from dpmodel.programs.margins import interior_direction
 from dpmodel.programs.model import Program, refuse_high
@@ -82,9 +84,10 @@ class StrictTruncatedLaplace(Mechanism[Program]):
         if options.feasibility != "strict":
             return Verdict(False, f'serves feasibility="strict"; "{options.feasibility}" was asked for', "feasibility")
         if options.delta == 0:
-            return Verdict(
-                False, "to promise anything with certainty takes noise of bounded size, and that takes delta > 0"
+            why = (
+                "with certainty and delta=0 a release satisfies every database that is allowed, as a public point does"
             )
+            return Verdict(False, f"{why}; to read any data takes delta > 0")
         private = model.form.private_rows
         for block in model.affine.cones:
             if block.kind == "zero" and private[block.rows].any():
@@ -178,3 +181,84 @@ class StrictTruncatedLaplace(Mechanism[Program]):
 
 
 STRICT_TRUNCATED_LAPLACE = StrictTruncatedLaplace()
+
+
+# ------------------------------------------------------------------------------------------ what no release can beat
+def strict_lower_bounds(model: Program, options: Options) -> tuple[str, ...]:
+    """What is left to any release that satisfies every private constraint with certainty, in words.
+
+    Let M be (epsilon, delta)-DP and let M(D) satisfy all constraints of D with certainty, for every allowed D. Let
+    D = D_0, ..., D_k be allowed, each a neighbor of the next, and E an event. ``P_j(E) <= e^eps P_(j+1)(E) + delta``
+    along the chain gives ``P_0(E) <= e^(k eps) P_k(E) + F_k`` with ``F_k = delta (e^(k eps) - 1) / (e^eps - 1)``.
+
+    One row. It reads ``A_i x <= b_i`` where b_i is a public number plus one private number, which enters no
+    coefficient and which one record moves by Delta. Let D_j have ``b_i - j Delta`` in its place, no less than the least
+    declared, and E be ``A_i x > b_i - k Delta``. Then P_k(E) = 0, so ``P_0(E) <= F_k``: at most 1/2 for
+    ``k <= ln(1 + (e^eps - 1) / (2 delta)) / eps``. So with probability 1/2 at least, x lies ``k Delta`` inside the true
+    right-hand side. Truncated Laplace noise on this number alone has a half-width of less than ``(k + 1) Delta``, by
+    which it is inside in the median.
+
+    delta = 0. Then F_k = 0 for every k. Where chains lead from any allowed database to any other, let E be that x does
+    not satisfy some D': it has probability 0. So with probability 1 a release satisfies all of countably many D', which
+    lie dense among the allowed ones, and hence all, as constraints are closed: it is a point of the robust program. Of
+    these the robust optimum, which reads nothing, is best on the worst data.
+    Chains. Private numbers that are declared one by one, by bounds or not at all, are changed one at a time, in steps
+    of what one record moves one of them by; integers in whole steps. Where a declaration ties them together (symmetric
+    and semidefinite matrices, limits on norms), nothing is claimed.
+    """
+    moves = _moves(model)
+    read = np.union1d(model.form.scalar.column, model.form.matrix.column)
+    if options.delta == 0 and read.size and (moves[read] > 0).all():
+        return (
+            "lower bound: with delta 0, what holds with certainty holds for every database that is allowed (F_k = 0 "
+            "for all k), so no strict release does better than the public worst case, which reads nothing",
+        )
+    lines = []
+    for name, amount, step in _least_inwards(model, options, moves):
+        far = f"at least {number(amount)}" if math.isfinite(amount) else "without end"
+        lines.append(
+            f"lower bound for {name}: with probability at least 1/2 any strict release lies {far} inside a true "
+            f"right-hand side (one record moves it by {number(step)}), or as far as its declared range goes"
+        )
+    return tuple(lines)
+
+
+def strict_least(model: Program, options: Options) -> dict[str, float]:
+    """The largest of these as a number, for figures."""
+    amounts = [amount for _, amount, _ in _least_inwards(model, options, _moves(model))]
+    return {"tightened by": max(amounts)} if amounts else {}
+
+
+def _least_inwards(model: Program, options: Options, moves: Floats) -> list[tuple[str, float, float]]:
+    """Of each private parameter that is a right-hand side by itself: its name, the largest ``k Delta`` of its rows, no
+    more than their declared ranges, and that row's Delta."""
+    scalar, found = model.form.scalar, []
+    steps = math.inf
+    if options.delta > 0:  # the width is rounded up by 1e-9
+        width = truncated_laplace_half_width(1 / options.epsilon, options.epsilon, options.delta)
+        steps = math.floor(width * (1 - 2e-9))
+    alone = (np.bincount(scalar.row, minlength=scalar.height) == 1) & model.affine.inequalities()
+    use = alone[scalar.row] & ~np.isin(scalar.column, model.form.matrix.column) & (moves[scalar.column] > 0)
+    low, high = model.form.side_range
+    for block in model.affine.private_blocks:
+        of = use & (scalar.column >= block.columns.start) & (scalar.column < block.columns.stop)
+        if steps > 0 and of.any():
+            size = np.abs(scalar.coefficient[of]) * moves[scalar.column[of]]
+            amount = np.minimum(steps * size, (1 - 1e-9) * (high - low)[scalar.row[of]])  # ranges are widened by less
+            found.append((block.name, float(amount.max()), float(size[np.argmax(amount)])))
+    return found
+
+
+def _moves(model: Program) -> Floats:
+    """(P,) by how much a chain of neighbors changes one number of theta at a time; 0 where none is claimed."""
+    size = model.affine.theta_size
+    moves = np.zeros(size)
+    for block in model.affine.private_blocks:
+        parameter, at = block.parameter, np.arange(block.offset, block.offset + block.size)
+        tied = any(parameter.attributes[key] for key in ("symmetric", "PSD", "NSD", "hermitian", "diag"))
+        if tied or any(math.isfinite(parameter.magnitude[key]) for key in ("max_l1", "max_l2")):
+            continue
+        step = entry_sensitivities(model.affine, LinearMap(np.arange(at.size), at, np.ones(at.size), at.size))
+        whole = bool(parameter.attributes["integer"] or parameter.attributes["boolean"])
+        moves[at] = np.floor(step) if whole else step
+    return moves
