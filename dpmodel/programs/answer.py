@@ -24,7 +24,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.marks.measured import Law, Measured
 from dpmodel.privacy import Gaussian
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import Measurement, NoiseDesign, joint_measurements, part_of, sharing
+from dpmodel.programs.noise_design import Measurement, NoiseDesign, choices, part_of, sharing
 
 # Combinations are exact up to rounding.
 _EXACT = 1e-9
@@ -80,7 +80,7 @@ def _measurement(model: Program, name: str, queries: LinearMap) -> Measurement |
     """How part ``name`` is rebuilt from numbers that are these functions: as when they were measured for it, else by
     least squares; None where they do not determine it."""
     groups = [(name,), *(group for group in sharing(model, model.private_parts()) if name in group)]
-    for choice in chain.from_iterable(joint_measurements(model, group) for group in dict.fromkeys(groups)):
+    for choice in chain.from_iterable(choices(model, group, "gaussian") for group in dict.fromkeys(groups)):
         if _equal(choice[name].queries, queries):
             return choice[name]
     private = model.form.private_part(name)

@@ -32,9 +32,9 @@ from dpmodel.programs.noise_design import (
     Kind,
     Measurement,
     NoisyPart,
-    best_measurement,
     design_noise,
     distribution_of,
+    measurements,
     scaled,
 )
 from dpmodel.programs.noise_once import against_ignorance, release
@@ -148,7 +148,7 @@ def _scalings(model: Program, options: Options, kind: Kind) -> tuple[NoisyPart, 
     """Numbers scaled to equal change, and numbers in the units of the rows."""
     order = 2 if kind == "gaussian" else 1
     equal = replace(design_noise(model, options, {"scalar": kind}).parts["scalar"], clip=False)
-    own = in_row_units(model, best_measurement(model, "scalar", order))
+    own = in_row_units(model, measurements(model, "scalar")[0])
     distribution = distribution_of(own, kind, 1.0, options) if own is not None else None
     if own is None or distribution is None:
         return (equal,)

@@ -1,11 +1,12 @@
 """What a noise-once mechanism measures: few linear functions of the private entries that determine a part.
 
 A part of the standard form (c, b or the private entries of A) is ``R S theta``: the mechanism releases
-``S theta`` with noise and rebuilds the part by the public matrix R. Two choices of S are built:
+``S theta`` with noise and rebuilds the part by the public matrix R. Three choices of S are built:
 
 * *entries*: the distinct entries of the part; multiples of each other (a parameter reused in several constraints, both
   signs of an absolute value, the two halves of a symmetric matrix) are measured once;
-* *inputs*: the private parameters' own entries, better when the part combines few of them many times.
+* *inputs*: the private parameters' own entries, better when the part combines few of them many times;
+* *factor*, under Gaussian noise, where rows add up the same entries: combinations between the two (``strategies.py``).
 
 Parts into which the same private parameters enter may be rebuilt from the same numbers (``NoiseDesign``): then R S
 theta is all of these parts below each other.
@@ -44,6 +45,10 @@ from dpmodel.marks.records import Records
 from dpmodel.memo import cached
 from dpmodel.privacy import Gaussian, Laplace, TruncatedLaplace, gaussian_mu, truncated_laplace_half_width
 from dpmodel.programs.model import Program
+from dpmodel.programs.strategies import factored
+
+Kind = Literal["laplace", "gaussian", "truncated"]
+Distribution = Laplace | Gaussian | TruncatedLaplace
 
 
 @dataclass(frozen=True)
@@ -129,21 +134,40 @@ def measurements(model: Program, part: str) -> tuple[Measurement, ...]:
 @cached
 def joint_measurements(model: Program, parts: tuple[str, ...]) -> tuple[Mapping[str, Measurement], ...]:
     """The choices of S for ``parts`` together, by part; those of one choice share ``queries``. Once per problem."""
-    maps = [model.form.private_part(part) for part in parts]
-    dense = _stacked([each.compact() for each in maps])
-    found = [scaled(model, parts[0], "entries", *_by_entries(dense), maps[0].positions)]
-    if dense.nnz > dense.height:
-        found.append(scaled(model, parts[0], "inputs", *_by_inputs(dense), maps[0].positions))
+    dense = _stacked([model.form.private_part(part).compact() for part in parts])
+    entries = _choice(model, parts, "entries", *_by_entries(dense))
+    if dense.nnz == dense.height:
+        return (entries,)
+    return entries, _choice(model, parts, "inputs", *_by_inputs(dense))
+
+
+@cached
+def factored_measurement(model: Program, parts: tuple[str, ...]) -> Mapping[str, Measurement] | None:
+    """The third choice, for Gaussian noise; None where rows have nothing to win. Not for A, whose rows have bounds of
+    their own for entries with independent noise."""
+    dense = _stacked([model.form.private_part(part).compact() for part in parts])
+    if dense.nnz == dense.height or "matrix" in parts:
+        return None
+    inputs, change = _by_inputs(dense)[0], np.zeros(model.affine.theta_size)
+    change[inputs.column] = entry_sensitivities(model.affine, inputs)
+    found = factored(*_by_entries(dense), change) if np.isfinite(change).all() else None
+    return None if found is None else _choice(model, parts, "factor", *found, factor=np.ones(found[0].height))
+
+
+def _choice(
+    model: Program, parts: tuple[str, ...], strategy: str, queries: LinearMap, recover: sp.csr_array,
+    factor: Floats | None = None,
+) -> Mapping[str, Measurement]:  # fmt: skip
+    """The measurement of the parts' rows below each other, for each part with its own rows of ``recover``."""
+    positions = [model.form.private_part(part).positions for part in parts]
+    every = scaled(model, parts[0], strategy, queries, recover, positions[0], factor)
     if len(parts) == 1:
-        return tuple({parts[0]: each} for each in found)
-    ends = np.cumsum([each.positions.size for each in maps])
-    return tuple(
-        {
-            part: replace(each, part=part, recover=each.recover[end - m.positions.size : end], positions=m.positions)
-            for part, m, end in zip(parts, maps, ends, strict=True)
-        }
-        for each in found
-    )
+        return {parts[0]: every}
+    ends = np.cumsum([each.size for each in positions])
+    return {
+        part: replace(every, part=part, recover=every.recover[end - own.size : end], positions=own)
+        for part, own, end in zip(parts, positions, ends, strict=True)
+    }
 
 
 def _stacked(maps: Sequence[LinearMap]) -> LinearMap:
@@ -160,22 +184,28 @@ def _stacked(maps: Sequence[LinearMap]) -> LinearMap:
     return LinearMap(row, column, coefficient, int(above[-1]))
 
 
-def best_measurement(model: Program, part: str, order: int) -> Measurement:
-    """The choice with the least worst noise when the noise is scaled to the 1-norm or 2-norm sensitivity."""
-    return _best(model, (part,), order)[part]
+def best_measurement(model: Program, part: str, kind: Kind) -> Measurement:
+    """The choice with the least noise of this kind."""
+    return _best(model, (part,), kind)[part]
 
 
-def _best(model: Program, parts: tuple[str, ...], order: int) -> Mapping[str, Measurement]:
-    """The same for several parts together: the least product of their worst noises."""
-
-    def worst(choice: Mapping[str, Measurement]) -> float:
-        return math.prod(_worst(m, order) for m in choice.values())
-
-    return min(joint_measurements(model, parts), key=worst)
+def choices(model: Program, parts: tuple[str, ...], kind: Kind) -> tuple[Mapping[str, Measurement], ...]:
+    """What may be measured of several parts together under noise of this kind."""
+    third = factored_measurement(model, parts) if kind == "gaussian" else None
+    return (*joint_measurements(model, parts), *([] if third is None else [third]))
 
 
-def _worst(m: Measurement, order: int) -> float:
-    return (m.l1 if order == 1 else m.l2) * float(m.gain(order).max(initial=0.0))
+def _best(model: Program, parts: tuple[str, ...], kind: Kind) -> Mapping[str, Measurement]:
+    """The same for several parts together: the least product of their largest standard deviations (of noise with a
+    bound: of their largest bounds), and of these the least product of their means."""
+
+    def noise(choice: Mapping[str, Measurement]) -> tuple[float, float]:
+        sensitivity = [m.l2 if kind == "gaussian" else m.l1 for m in choice.values()]
+        gains = [m.gain(1 if kind == "truncated" else 2) for m in choice.values()]
+        sizes = [s * g for s, g in zip(sensitivity, gains, strict=True)]
+        return float(f"{math.prod(float(s.max(initial=0.0)) for s in sizes):.9g}"), math.prod(s.mean() for s in sizes)
+
+    return min(choices(model, parts, kind), key=noise)
 
 
 def scaled(
@@ -248,10 +278,6 @@ def _by_inputs(part: LinearMap) -> tuple[LinearMap, sp.csr_array]:
     queries = LinearMap(np.arange(k, dtype=np.int64), columns, np.ones(k), k)
     ends = np.cumsum(np.bincount(part.row, minlength=part.height))  # rows are in order
     return queries, sp.csr_array((part.coefficient, number, np.append(0, ends)), shape=(part.height, k))
-
-
-Kind = Literal["laplace", "gaussian", "truncated"]
-Distribution = Laplace | Gaussian | TruncatedLaplace
 
 
 @dataclass(frozen=True)
@@ -370,8 +396,10 @@ def _grouped(
     """The design in which the parts of a group are rebuilt from the same numbers."""
     gaussian = all(kind == "gaussian" for kind in kinds.values())
     # Noise that has a bound serves parts that can do without one.
-    kind_of = {g: "truncated" if "truncated" in (own := {kinds[p] for p in g}) else own.pop() for g in groups}
-    chosen = {group: _best(model, group, 2 if kind_of[group] == "gaussian" else 1) for group in groups}
+    kind_of: dict[tuple[str, ...], Kind] = {
+        g: "truncated" if "truncated" in (own := {kinds[p] for p in g}) else own.pop() for g in groups
+    }
+    chosen = {group: _best(model, group, kind_of[group]) for group in groups}
     shares = _shares(model, chosen, gaussian)
     beta = options.beta / max(1, len(kinds))
     parts = {}
@@ -385,9 +413,9 @@ def _grouped(
 
 def part_of(model: Program, m: Measurement, distribution: Distribution | None, share: float, beta: float) -> NoisyPart:
     """The part that is rebuilt from these numbers under this noise."""
-    noisy = NoisyPart(m, distribution, share, beta, _reach(m, distribution, beta))
-    sums = m.mixes or (m.part == "matrix" and row_reach(model, noisy) is not None)
-    return replace(noisy, clip=not (isinstance(distribution, Gaussian) and sums))
+    reach, sums = _reach(m, distribution, beta)
+    noisy = NoisyPart(m, distribution, share, beta, reach)
+    return replace(noisy, clip=not (sums or (m.part == "matrix" and row_reach(model, noisy) is not None)))
 
 
 def distribution_of(m: Measurement, kind: Kind, share: float, options: Options) -> Distribution | None:
@@ -449,24 +477,34 @@ def _effect(model: Program, m: Measurement, gaussian: bool) -> float:
     return size * reach if math.isfinite(reach) and reach > 0 else size
 
 
-def _reach(m: Measurement, distribution: Distribution | None, beta: float) -> Floats:
-    """(h,) bounds on every entry's noise that hold together with probability 1 - beta.
+def _reach(m: Measurement, distribution: Distribution | None, beta: float) -> tuple[Floats, bool]:
+    """(h,) bounds on every entry's noise that hold together with probability 1 - beta, and whether they rely on sums of
+    independent draws of mean zero.
 
-    Each entry is a combination of independent draws. With one draw per entry, the k distinct draws count;
-    with several, Gaussian entries are jointly Gaussian and Sidak's inequality lets their count h stand for
-    independent ones, and other distributions are bounded draw by draw.
+    Each entry is a combination of independent draws. With one draw per entry, the k distinct draws count; with several,
+    Gaussian entries are jointly Gaussian and Sidak's inequality lets their count h stand for independent ones. Noise
+    with a bound is bounded draw by draw. Laplace noise is, too, or by Chernoff's inequality for each entry, whichever
+    is less at its largest: ``E exp(u sum r_k N_k) = prod 1 / (1 - (u s r_k)^2)`` for ``u s max |r_k| < 1``, so every
+    such u gives ``P(|sum r_k N_k| > t) <= 2 exp(-u t) prod 1 / (1 - (u s r_k)^2)``, which is beta / h at
+    ``t = (ln(2 h / beta) - sum ln(1 - (u s r_k)^2)) / u``.
     """
     if distribution is None:
-        return np.zeros(m.recover.shape[0])
+        return np.zeros(m.recover.shape[0]), False
     if isinstance(distribution, Gaussian):
         count = m.recover.shape[0] if m.mixes else min(m.recover.shape[0], m.used)
-        return m.gain(2) * distribution.max_abs_quantile(count, beta)
-    bound = (
-        distribution.half_width
-        if isinstance(distribution, TruncatedLaplace)
-        else distribution.max_abs_quantile(m.used, beta)
-    )
-    return m.gain(1) * bound
+        return m.gain(2) * distribution.max_abs_quantile(count, beta), m.mixes
+    if isinstance(distribution, TruncatedLaplace):
+        return m.gain(1) * distribution.half_width, False
+    by_draws: Floats = m.gain(1) * distribution.max_abs_quantile(m.used, beta)
+    if not m.mixes:
+        return by_draws, False
+    largest = abs(m.recover).max(axis=1).toarray().ravel()
+    ratio = sp.csr_array(sp.diags_array(1 / largest) @ m.recover)
+    sums, log = np.full(largest.size, math.inf), math.log(2 * largest.size / beta)
+    for u in np.linspace(0.05, 0.95, 19):
+        powers = sp.csr_array((-np.log1p(-((u * ratio.data) ** 2)), ratio.indices, ratio.indptr), shape=ratio.shape)
+        sums = np.minimum(sums, (log + powers.sum(axis=1)) * largest * distribution.scale / u)
+    return (sums, True) if sums.max() < by_draws.max() else (by_draws, False)
 
 
 @cached

@@ -16,7 +16,7 @@ import pytest
 from cases import CASES
 from games import game
 from replaying import Transcript
-from scipy.stats import binom, chi2, norm
+from scipy.stats import binom, chi2, multivariate_normal, norm
 
 import dpmodel as dpm
 from dpmodel._types import Floats
@@ -84,22 +84,31 @@ def of_numbers(kind: str, scale: float, part: NoisyPart) -> float:
     m = part.measurement
     gain = m.gain(2 if kind == "gaussian" else 1)
     mixes = m.recover.nnz > m.recover.shape[0]
+    if mixes and kind == "laplace" and not part.clip:  # sums of draws: Chernoff's inequality for every row, both sides
+        rows = [np.abs(m.recover[[k], :].data) * scale for k in range(m.recover.shape[0])]
+        return sum(float(chernoff(row, reach)) for row, reach in zip(rows, part.reach, strict=True))
     count = gain.size if kind == "gaussian" and mixes else min(m.count, gain.size) if not mixes else m.count
     least = float((part.reach[gain > 0] / gain[gain > 0]).min())
     return float(-np.expm1(count * np.log1p(-beyond(kind, scale, least))))
 
 
+def chernoff(scales: Floats, amount: float) -> Floats:
+    """On the probability that a sum of Laplace draws of these scales passes an amount, on either side."""
+    u = np.linspace(0.001, 0.999, 999)[:, None] / scales.max()
+    return np.asarray(2 * np.exp(-u[:, 0] * amount - np.log1p(-((u * scales) ** 2)).sum(axis=1)).min())
+
+
 def of_inwards(kind: str, scale: float, part: NoisyPart, room: Floats) -> float:
     """That some side is less than its tightening makes up for, one side of every draw: rows of one draw share it."""
     m = part.measurement
+    if m.mixes and kind == "gaussian":  # rows of the same draws miss together
+        law = multivariate_normal(cov=(m.recover @ m.recover.T).toarray() * scale**2, allow_singular=True, seed=1)
+        return 1 - float(law.cdf(room))
     sums: dict[tuple[int, bool], float] = {}
     for k in range(m.recover.shape[0]):
         row = m.recover[[k], :].tocoo()
-        if row.nnz == 1:
-            key, gain = (int(row.coords[1][0]), bool(row.data[0] > 0)), abs(float(row.data[0]))
-        else:
-            assert kind == "gaussian"
-            key, gain = (-1 - k, True), float(np.linalg.norm(row.data))
+        assert row.nnz == 1
+        key, gain = (int(row.coords[1][0]), bool(row.data[0] > 0)), abs(float(row.data[0]))
         sums[key] = max(sums.get(key, 0.0), float(beyond(kind, scale, room[k] / gain, 1)))
     return sum(sums.values())
 

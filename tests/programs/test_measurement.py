@@ -99,7 +99,9 @@ def test_strategies_and_what_is_measured_once() -> None:
     alike = dpm.Problem(cp.Minimize(cp.sum(x)), [x[0] >= b[0] + b[1], x[1] >= 2 * b[0] + 2 * b[1], x[2] >= b[0] - b[1]])
     apart = dpm.Problem(cp.Minimize(cp.sum(x)), [x[0] >= b[0] + b[1], x[1] >= b[1] + b[2], x[2] >= b[0]])
     assert [measurements(each._model(None), "scalar")[0].count for each in (alike, apart)] == [2, 3]
-    assert best_measurement(totals, "scalar", 1).l1 * best_measurement(totals, "scalar", 1).gain(1).max() <= 4.01
+    # At their largest entries and inputs are as good under noise with a bound, and inputs less on average.
+    kinds = {"truncated": "inputs", "laplace": "inputs", "gaussian": "factor"}
+    assert {kind: best_measurement(totals, "scalar", kind).strategy for kind in kinds} == kinds  # type: ignore[arg-type]
 
 
 def test_a_symmetric_matrix_is_measured_once_per_pair() -> None:

@@ -138,7 +138,7 @@ def test_rows_that_miss_together_are_covered_together(periods: int, kind: Any) -
     count, most = uncovered(part, t)
     assert BETA / 2 * 20_000 < count <= most < uncovered(part, 0.9 * t)[0]
     alone = part.measurement.gain(2) * Gaussian(part.distribution.scale).max_abs_quantile(1, 2 * BETA / t.size)
-    assert kind == "laplace" or (t < 0.97 * alone).all(), "against a union bound over rows"
+    assert kind == "laplace" or (t < 0.99 * alone).all(), "against a union bound over rows"
     assert kind == "gaussian" or (t < part.reach)[1:].all()
 
 
@@ -155,8 +155,9 @@ def test_rows_that_cost_more_are_moved_less() -> None:
 def test_clipped_draws_are_not_simulated() -> None:
     """At the end of their range draws are cut to one side and add up: what covers uncut ones does not cover them."""
     model, part = part_of(running_sums_within_bounds(80), "laplace")
-    assert part.clip and (inwards(model, part) == part.reach).all()
-    joint = inwards(model, replace(part, clip=False))
+    assert not part.clip
+    joint, part = inwards(model, part), replace(part, clip=True)
+    assert (inwards(model, part) == part.reach).all()
     assert (joint < part.reach)[1:].all()
     count, most = uncovered(part, joint)
     assert count <= most
