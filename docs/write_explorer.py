@@ -15,7 +15,8 @@ from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel.contract import Feasibility
-from dpmodel.programs.theorems import lower_bound, remedies
+from dpmodel.programs.remedies import statements
+from dpmodel.programs.theorems import lower_bound
 from dpmodel.teach import gadgets, quiz
 
 FILE = Path(__file__).parents[1] / "dpmodel" / "explorer" / "data.js"
@@ -191,7 +192,8 @@ def table_1() -> dict[str, Any]:
 def _cell(cell: Any) -> dict[str, Any]:
     kept = ("part", "level", "label", "verdict", "theorem", "section", "summary", "ours", "lower_bound")
     told = {name: getattr(cell, name) for name in kept}
-    return {**told, "mechanisms": list(cell.mechanisms), "remedies": [] if cell.solvable else remedies(cell.part)}
+    helps = [] if cell.solvable else list(statements(cell.part))
+    return {**told, "mechanisms": list(cell.mechanisms), "remedies": helps}
 
 
 def _low(part: str, unit: str, d: int, m: int, names: list[str]) -> dict[str, Any]:

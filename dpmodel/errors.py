@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -98,7 +98,9 @@ class ImpossibilityError(DPModelError):
     parameter : name of the offending private parameter.
     constraint : label of the constraint (or the objective) that it enters.
     lower_bound : least error that the theorem leaves to any mechanism with these epsilon, delta and beta.
-    remedies : what would make the problem solvable.
+    remedies : what would make the problem solvable, in order: each a ``programs.remedies.Remedy`` with ``statement``,
+        ``apply()``, which returns the changed problem, and ``forecast``, made when looked at. The first that says
+        something is printed.
     """
 
     def __init__(
@@ -110,7 +112,7 @@ class ImpossibilityError(DPModelError):
         parameter: str,
         constraint: str,
         lower_bound: float,
-        remedies: Sequence[str],
+        remedies: Sequence[Any],
         why: str = "",
     ) -> None:
         self.theorem = theorem
@@ -119,7 +121,24 @@ class ImpossibilityError(DPModelError):
         self.constraint = constraint
         self.lower_bound = lower_bound
         self.remedies = tuple(remedies)
-        super().__init__(what, why=why or f"{theorem} of {citation}", remedy="; or ".join(self.remedies))
+        super().__init__(what, why=why or f"{theorem} of {citation}")
+        self.remedy = self.remedies[0].statement if remedies else ""
+
+    def __str__(self) -> str:
+        """Made when it is printed, as a forecast takes a plan: the first remedy that says something, then the others'
+        names."""
+        text, remedies = super().__str__(), self.remedies
+        if not remedies:
+            return text
+        first: Any = remedies[0]
+        try:
+            first = next((each for each in remedies if each.helps), first)
+            told = str(first)
+        except Exception:  # an error must not fail while it is printed
+            told = first.statement
+        others = ", ".join(each.name for each in remedies if each is not first)
+        more = f"\n  or: {others} (error.remedies, each with its statement, apply() and forecast)"
+        return f"{text}\n  try: {told}{more if others else ''}"
 
 
 class NotPrivateWarning(UserWarning):

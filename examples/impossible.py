@@ -3,7 +3,7 @@
 A shop sells five articles from one shelf, and what each supplier charges it is to stay private. Each supplier
 owns one coefficient of the objective and may change it arbitrarily: by Theorem 37 of Hsu, Roth,
 Roughgarden and Ullman (2014) no private algorithm is accurate then. The error says so, with the theorem, the
-lower bound and the remedies. Declared bounds make the same program solvable.
+lower bound and the remedies, each with its forecast. Applied, the first makes the same program solvable.
 
     python examples/impossible.py
 """
@@ -27,7 +27,7 @@ def shelf(profit: dpm.Private) -> dpm.Problem:
 
 
 def main() -> None:
-    arbitrary = shelf(dpm.Private(PROFIT, name="profit", unit="entry"))
+    arbitrary = shelf(dpm.Private(PROFIT, name="profit", unit="entry", typical=3))  # typical: a public guess
     print("Can it be solved?", arbitrary.is_dp())
     try:
         arbitrary.solve(epsilon=1, delta=1e-6)
@@ -36,9 +36,10 @@ def main() -> None:
         print(f"theorem: {error.theorem}; parameter: {error.parameter}; lower bound: {error.lower_bound:.4f}")
         for number, remedy in enumerate(error.remedies, start=1):
             print(f"remedy {number}: {remedy}")
+        first = error.remedies[0]
 
     print("\nThe first remedy: a supplier can move a profit by at most 5 cents.")
-    bounded = shelf(dpm.Private(PROFIT, name="profit", unit="entry", linf=0.05))
+    bounded = first.apply(linf=0.05)
     print(bounded.plan(epsilon=1, delta=1e-6))
     bounded.solve(epsilon=1, delta=1e-6)
     print(f"released by {bounded.release.mechanism}; {bounded.release.accuracy.statement}")

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import dpmodel as dpm
+from dpmodel.programs.remedies import statements
 from dpmodel.programs.taxonomy import cell as taxonomy_cell
-from dpmodel.programs.theorems import lower_bound, remedies
+from dpmodel.programs.theorems import lower_bound
 from dpmodel.solve.registry import KINDS
 from dpmodel.text import number
 
@@ -74,7 +75,7 @@ def _verdict(cell: Any) -> str:
 
 def _runs(cell: Any) -> str:
     if not cell.solvable:
-        helps = "; ".join(remedies(cell.part)[:2])
+        helps = "; ".join(statements(cell.part)[:2])
         return (
             f"nothing: `solve` raises `ImpossibilityError` before it reads anything. It says what would help: {helps}."
         )

@@ -102,6 +102,19 @@ def refuse_undisciplined(problem: cp.Problem) -> None:
     )
 
 
+def square_of_norm(problem: cp.Problem) -> str:
+    """Advice where the objective has a norm of residuals, whose square would be a sum over the records; else ""."""
+    nodes = [problem.objective.args[0]]
+    while nodes:
+        node = nodes.pop()
+        residuals = node.args[0] if isinstance(node, cp.Pnorm) and node.p == 2 and node.size == 1 else None
+        if residuals is not None and residuals.variables() and any(isinstance(p, Private) for p in node.parameters()):
+            squares = f"cp.sum_squares({short(residuals)})"
+            return f"{squares}, which has the norm's minimiser where nothing is added, and is a regression; or "
+        nodes += [each for each in getattr(node, "args", ()) if isinstance(each, cp.Expression)]
+    return ""
+
+
 def refuse_blocks(parameters: Iterable[Any]) -> None:
     """Of rows in blocks sums are read, and no form of the whole can be written."""
     name = next((p.name() for p in parameters if isinstance(p, Private) and p.in_blocks), None)

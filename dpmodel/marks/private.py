@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Labels, PrivateArray
+from dpmodel._types import Floats, Integers, Labels, PrivateArray
 from dpmodel.errors import PublicPatternWarning, SpecificationError, users_line
 from dpmodel.marks import vault
 from dpmodel.marks.bounds import (
@@ -138,16 +138,16 @@ class Private(cp.Parameter):  # type: ignore[misc]
         if self._in_blocks:
             _refuse_unlike_rows(unit, shape, positions, cvxpy_attributes, where)
         self._hides_positions = _hides_positions(positions, shape, cvxpy_attributes, where)
-        if self._in_blocks or self._hides_positions:
-            self._declared = dict(
-                unit=unit, l1=l1, l2=l2, linf=linf, row_l1=row_l1, max_l1=max_l1, max_l2=max_l2, max_linf=max_linf,
-                **cvxpy_attributes,
-            )  # fmt: skip
         if sp.issparse(value) and not self._hides_positions and "sparsity" not in cvxpy_attributes and len(shape) == 2:
             cvxpy_attributes["sparsity"] = _public_pattern(value, where)
         bounds = cvxpy_attributes.get("bounds")
         if bounds is not None:
             bounds = list(read_bounds(bounds, shape[1] if len(shape) == 2 else None, names_of(value), where))
+        # For twins: what was declared, before anything is derived from it.
+        self._declared = dict(
+            unit=unit, l1=l1, l2=l2, linf=linf, row_l1=row_l1, max_l1=max_l1, max_l2=max_l2, max_linf=max_linf,
+            typical=typical, **{**cvxpy_attributes, "bounds": bounds},
+        )  # fmt: skip
         told, per_column = column_bounds(bounds, shape, where)
         if told is not None:
             cvxpy_attributes["bounds"] = told
@@ -155,8 +155,17 @@ class Private(cp.Parameter):  # type: ignore[misc]
             super().__init__(shape, name=name, **cvxpy_attributes)
         except (ValueError, TypeError) as error:
             if "upper bounds are less than" in str(error):
-                what = f"{where}: in bounds a lowest value lies above its highest"
-                raise SpecificationError(what, remedy="bounds=[lo, hi], the lower end first") from None
+                raise SpecificationError(
+                    f"{where}: in bounds a lowest value lies above its highest",
+                    why="no value lies between them",
+                    remedy="bounds=[lo, hi], the lower end first",
+                ) from None
+            if "not feasible as lower or upper bound" in str(error):
+                raise SpecificationError(
+                    f"{where}: NaN in bounds",
+                    why="values are clipped to the bounds, and nothing can be clipped to NaN",
+                    remedy="bounds=[lo, hi], two numbers; None for an end that is open",
+                ) from None
             raise SpecificationError(
                 f"{where}: {str(error).rpartition('got an ')[2]}",
                 why="besides unit, bounds and records, keywords are CVXPY's parameter attributes",
@@ -333,6 +342,49 @@ class Private(cp.Parameter):  # type: ignore[misc]
         """A parameter without a value, declared like this one, of ``count`` rows; of one with ``has_alike_rows``."""
         return Private(shape=(count, *self.shape[1:]), name=self.name(), records=self._records, **self._declared)
 
+    def twin(self, *, sealed: bool = True, **changes: Any) -> Private:
+        """A parameter with this one's name, records and value, declared as ``changes`` say and else like this one.
+        ``sealed`` : False leaves the value out, for forecasts.
+
+        The value goes from the vault to the vault. It is clipped and scaled to the new declarations, entry by entry or
+        unit by unit, without a message: nothing that can be seen depends on it.
+        """
+        given = {"shape": self.shape, "name": self.name(), "records": self._records, "positions": self.positions}
+        if self._in_blocks:
+            return Private(vault.unseal(self), **given, **{**self._declared, **changes})
+        new = Private(**given, **{**self._declared, **changes})
+        new.labels = self.labels
+        entries = vault.unseal(self) if sealed else None
+        if entries is not None:
+            entries = entries.copy()
+            limit = limit_rows if self._hides_positions else limit_entries
+            limit(entries, new._entry_clips, new._layout, new._magnitude)
+            vault.seal(new, entries)
+        return new
+
+    def means(self, groups: Integers, low: float, high: float, *, sealed: bool = True) -> Private:
+        """(k,) the means over ``groups`` of the entries, which are clipped to [low, high] first; of a vector of which
+        a record owns an entry.
+
+        Privacy: groups and their sizes are public. With the clipped entries v and the least size s, one record moves
+        one entry of v by at most ``linf`` of the clipped twin, so one mean by linf / s. A mean of m floats is rounded
+        by at most m 2^-52 max |v|, in each of two neighbors, which is added.
+
+        Parameters
+        ----------
+        groups : (n,) integers 0, ..., k - 1, each at least once: the group of each entry. sealed : as in ``twin``.
+        """
+        clipped, sizes = self.twin(bounds=[low, high], sealed=sealed), np.bincount(groups)
+        rounding = 2.0**-51 * float(sizes.max()) * max(abs(low), abs(high))
+        reach = clipped.linf / float(sizes.min()) + rounding
+        new = Private(
+            shape=sizes.shape, name=self.name(), unit="entry", linf=reach, bounds=[low, high], records=self._records
+        )
+        entries = vault.unseal(clipped)
+        if entries is not None:
+            vault.seal(new, np.clip(np.bincount(groups, weights=entries) / sizes, low, high))
+        return new
+
     def moving(self, factor: float) -> Private:
         """A parameter without a value, declared like this one, whose unit a record moves ``factor`` times as far: for
         forecasts of what would be if data were other than they are."""
@@ -455,7 +507,9 @@ def _resolve_shape(value: Any, shape: int | tuple[int, ...] | None, where: str) 
     except TypeError:
         raise SpecificationError(f"{where}: shape is not a tuple of integers", remedy="shape=(rows, columns)") from None
     if any(n == 0 for n in shape):
-        raise SpecificationError(f"{where}: empty, shape {shape}", remedy="at least one entry")
+        raise SpecificationError(
+            f"{where}: empty, shape {shape}", why="there is nothing to protect", remedy="at least one entry"
+        )
     return shape
 
 

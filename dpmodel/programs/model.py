@@ -18,7 +18,7 @@ from dpmodel.compile.bridge import Lowered, evaluate_objective, lower
 from dpmodel.compile.footprint import Footprint, footprint
 from dpmodel.compile.form import StandardForm, private_theta, public_theta, require_private_values, standard_form
 from dpmodel.compile.public_set import PublicSet, base_program
-from dpmodel.compile.refusals import where_used
+from dpmodel.compile.refusals import square_of_norm, where_used
 from dpmodel.compile.rows import BlockRows, FewRows, MemoryRows, cached_rows, few_rows, row_maker, rows_read
 from dpmodel.contract import YES, Candidate, Exact, Model, Options, Outcome, Ran, Serves, Verdict, reasons
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
@@ -31,6 +31,7 @@ from dpmodel.memo import latest
 from dpmodel.numerics.cone_program import SolverFailure, probe_solver, solve_cone_program
 from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.programs.classifier import Classification, classify
+from dpmodel.programs.remedies import remedies
 from dpmodel.programs.theorems import impossibility_error
 from dpmodel.release import Release, checked_point, collect, named_constraints, private_parameters
 from dpmodel.text import number
@@ -276,7 +277,7 @@ class Program(Model):
         # Mechanisms that serve other cells or another feasibility explain nothing here.
         cells = {f"{cell.taxonomy.part} {cell.taxonomy.level}" for cell in self.classification.cells}
         told = [c for c in candidates if cells & set(c.cells)] or candidates
-        remedy = self.remedy
+        remedy = f"{square_of_norm(self.problem)}{self.remedy}"
         if options.feasibility == "safe":
             remedy = f'feasibility="centred" or "relaxed", which promise less; or {remedy}'
         return UnsupportedModelError(f"no mechanism serves this {self.words}", why=reasons(told), remedy=remedy)
@@ -350,12 +351,21 @@ class Program(Model):
 
     def _refuse_impossible(self, options: Options) -> None:
         """Raise the impossibility theorem of the first cell that cannot be solved."""
-        for cell in self.classification.cells:
-            if not cell.solvable:
-                constraint = cell.where[0] if cell.where and cell.part != "objective" else "objective"
-                raise impossibility_error(
-                    cell.part, cell.parameter, constraint, options.epsilon, options.delta, options.beta, cell.reason
-                )
+        cells = self.classification.cells
+        cell = next((cell for cell in cells if not cell.solvable), None)
+        if cell is None:
+            return
+        asked: dict[str, Any] = {"epsilon": options.epsilon, "delta": options.delta, "beta": options.beta}
+        request = asked
+        if options.feasibility in ("relaxed", "safe", "strict") and (options.slack_rows, options.violation) == (
+            None,
+            None,
+        ):
+            request = {**asked, "feasibility": options.feasibility}
+        same = [each for each in cells if each.parameter == cell.parameter and each is not cell]
+        constraint = cell.where[0] if cell.where and cell.part != "objective" else "objective"
+        offered = remedies(self.problem, (cell, *same), request)
+        raise impossibility_error(cell.part, cell.parameter, constraint, **asked, reason=cell.reason, remedies=offered)
 
 
 @dataclass(frozen=True, eq=False)

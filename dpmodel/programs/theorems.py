@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dpmodel.errors import ImpossibilityError, SpecificationError
 from dpmodel.text import number
@@ -196,41 +198,6 @@ def lower_bound(part: str, epsilon: float, delta: float, beta: float) -> LowerBo
     )
 
 
-def remedies(part: str) -> list[str]:
-    """Return what would make a program with arbitrary changes in ``part`` solvable, best first."""
-    bound = (
-        "declare how far one record can move it, e.g. Private(..., linf=1); or how large its values can be, "
-        "e.g. bounds=[lo, hi] (values beyond are clipped)"
-    )
-    aggregate = "aggregate over records, so that one record moves each entry by little (counts, sums, means)"
-    public = "make it a plain cvxpy.Parameter if its values are public"
-    most = (
-        'let one record own one row, Private(..., unit="row"): a few rows may be violated (HRRU14, Theorems 11 and 12; '
-        "feasibility=dpm.AllBut(rows=...) or dpm.AllBut(alpha=...) says how many, or by how much the others)"
-    )
-    known = {
-        "objective": [bound, aggregate, public],
-        "scalar": [
-            bound,
-            aggregate,
-            "if one record owns a whole constraint, declare it so and accept that a few may be violated: "
-            'unit="row" with the same Records for the row and its right-hand side',
-            public,
-        ],
-        "column": [
-            "declare how far one record can move each row of A, e.g. Private(..., row_l1=1) or linf=1; or "
-            "how large its values can be, e.g. bounds=[lo, hi] (values beyond are clipped)",
-            aggregate,
-            public,
-        ],
-        "row": [most, bound, aggregate, public],
-        "matrix": [bound, most, aggregate, public],
-    }
-    if part not in known:
-        raise SpecificationError(f"unknown part {part!r}", remedy=f"one of {', '.join(_THEOREM)}")
-    return known[part]
-
-
 def impossibility_error(
     part: str,
     parameter: str,
@@ -239,6 +206,8 @@ def impossibility_error(
     delta: float,
     beta: float,
     reason: str,
+    remedies: Sequence[Any],
+    measured: bool = False,
 ) -> ImpossibilityError:
     """Build the error that refuses a program of an impossible cell (the caller raises it).
 
@@ -246,15 +215,17 @@ def impossibility_error(
     ----------
     part, epsilon, delta, beta : as in `lower_bound`, whose number for changes of 1 the message states.
     parameter : name of the private parameter. constraint : label of the constraint it enters, or ``"objective"``.
-    reason : why the change counts as arbitrary; public facts only.
+    reason : why the change counts as arbitrary; public facts only. remedies : of ``programs.remedies``.
+    measured : the parameter is to be measured, and stands in no program of the user's.
     """
     least = lower_bound(part, epsilon, delta, beta)
     where = "the objective" if constraint == "objective" else f"constraint {constraint!r}"
-    what = (
-        f"private parameter {parameter!r} in {where} cannot be served at epsilon={number(epsilon)}, "
-        f"delta={number(delta)}: {reason}"
-    )
-    why = f"{least.theorem} of {CITATION}: {least.statement}"
+    served = "cannot be measured" if measured else f"in {where} cannot be served"
+    what = f"private parameter {parameter!r} {served} at epsilon={number(epsilon)}, delta={number(delta)}: {reason}"
+    statement = least.statement
+    if measured:  # each number is the solution of the gadget's x = D
+        statement = statement.replace("the violation of every constraint", "the error of every number")
+    why = f"{least.theorem} of {CITATION}: {statement}"
     if not least.vacuous:
         why += "; a change by B instead of 1 multiplies this by B, and no B is declared"
     return ImpossibilityError(
@@ -264,7 +235,7 @@ def impossibility_error(
         parameter=parameter,
         constraint=constraint,
         lower_bound=least.value,
-        remedies=remedies(part),
+        remedies=remedies,
         why=why,
     )
 

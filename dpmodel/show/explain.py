@@ -17,7 +17,7 @@ from dpmodel.errors import DPModelError, ImpossibilityError
 from dpmodel.forecast import ExcessRisk, Forecast, Place, RowsMissed, Violation
 from dpmodel.programs.classifier import Classification
 from dpmodel.programs.model import Program
-from dpmodel.programs.theorems import remedies
+from dpmodel.programs.remedies import statements
 from dpmodel.programs.words import entries_moved, sentences
 from dpmodel.regressions.model import AnyRegression
 from dpmodel.release import Release
@@ -341,10 +341,7 @@ def _program(problem: Any, release: Release | None) -> Explanation:
     advice = []
     for cell in classification.cells:
         if not cell.solvable or cell.relaxed:
-            # A row already owns its constraint: that advice was taken.
-            advice += [
-                f"{cell.parameter}: {r}" for r in remedies(cell.part) if not (cell.relaxed and "own one row" in r)
-            ]
+            advice += [f"{cell.parameter}: {statement}" for statement in statements(cell.part)]
     unique, told = tuple(dict.fromkeys(advice)), tuple(sensitivities)
     return Explanation(
         size, tuple(parameters), told, classification, unique, _told(release), entries_moved(affine),

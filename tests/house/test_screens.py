@@ -103,7 +103,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
 # Values of one sentence, which stand in the text of others, and what is told apart by a table of its own.
 SENTENCES = {
     "Guarantee", "Accuracy", "Cell", "Distribution", "PrivacyLoss", "RegressionLowerBound", "Reconstruction", "Basis",
-    "Intervals", "MeasuredMeans", "_PaidFor", "TextTable",
+    "Intervals", "MeasuredMeans", "_PaidFor", "TextTable", "Remedy", "ImpossibilityError",
 }  # fmt: skip
 
 

@@ -19,7 +19,6 @@ from dpmodel.programs.theorems import (
     impossibility_error,
     lower_bound,
     reconstruction_lower_bound,
-    remedies,
 )
 from dpmodel.text import number
 
@@ -242,13 +241,13 @@ def test_bad_arguments(bad):
 
 @pytest.mark.parametrize("part", PARTS)
 def test_error(part):
-    error = impossibility_error(part, "demand", "capacity", 1, 0, 0.05, "no bound is declared")
+    error = impossibility_error(part, "demand", "capacity", 1, 0, 0.05, "no bound is declared", ())
     assert isinstance(error, ImpossibilityError)
     assert error.lower_bound == lower_bound(part, 1, 0, 0.05).value
     assert error.theorem == lower_bound(part, 1, 0, 0.05).theorem
     assert error.citation == CITATION
     assert (error.parameter, error.constraint) == ("demand", "capacity")
-    assert list(error.remedies) == remedies(part)
+    assert error.remedies == () and error.remedy == ""
     text = str(error)
     for piece in ("demand", "capacity", "no bound is declared", error.theorem, CITATION, "epsilon=1"):
         assert piece in text
@@ -256,7 +255,7 @@ def test_error(part):
 
 
 def test_error_in_the_objective_and_when_vacuous():
-    assert "in the objective" in str(impossibility_error("objective", "w", "objective", 1, 0, 0.05, "r"))
-    error = impossibility_error("objective", "w", "objective", 20, 0, 0.05, "r")
+    assert "in the objective" in str(impossibility_error("objective", "w", "objective", 1, 0, 0.05, "r", ()))
+    error = impossibility_error("objective", "w", "objective", 20, 0, 0.05, "r", ())
     assert error.lower_bound == 0
     assert "vacuous" in str(error)

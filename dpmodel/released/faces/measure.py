@@ -24,6 +24,7 @@ from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
 from dpmodel.privacy import Budget, noise_source, validate_privacy
 from dpmodel.problem import Problem
+from dpmodel.programs.remedies import remedies
 from dpmodel.programs.theorems import impossibility_error
 from dpmodel.solve.wall import charge_then_run, check_budget
 from dpmodel.text import long_frame, named_text, wrapped
@@ -112,7 +113,7 @@ def measure(
 
 def measure(
     private: Any,
-    epsilon: float,
+    epsilon: Any = None,
     delta: float = 0.0,
     *,
     distribution: str = "auto",
@@ -183,7 +184,7 @@ def measure(
     problem = Problem(cp.Minimize(0), [equation])
     warn_of_leaves(problem, by_record=False)
     plan = DirectMeasurement.of(lower(problem).affine)
-    _refuse_unbounded(plan, loss.epsilon, loss.delta)
+    _refuse_unbounded(problem, plan, loss.epsilon, loss.delta)
     if not plan.moves:
         raise SpecificationError(
             f"no record can change {_title(expression, name)}",
@@ -267,8 +268,8 @@ def _title(expression: cp.Expression, name: str | None) -> str:
     return f"function of {', '.join(names)}"
 
 
-def _refuse_unbounded(plan: DirectMeasurement, epsilon: float, delta: float) -> None:
-    """Theorem 36: its gadget, find x with x = D, is a measurement."""
+def _refuse_unbounded(problem: Problem, plan: DirectMeasurement, epsilon: float, delta: float) -> None:
+    """Theorem 36: its gadget, find x with x = D, is a measurement. Its remedies are about this ``problem``."""
     if plan.bounded:
         return
     sensitivity = sensitivity_of(plan.affine, plan.queries)
@@ -283,7 +284,8 @@ def _refuse_unbounded(plan: DirectMeasurement, epsilon: float, delta: float) -> 
             why="how far one record moves the expression is beyond floating point",
             remedy="other units, such as expression / 1e6",
         )
-    # The failure probability at which an impossibility states its lower bound.
-    raise impossibility_error(
-        "scalar", wild[0], _LABEL, epsilon, delta, 0.05, "no bound is declared on how far one record moves it"
-    )
+    # The failure probability is the one at which an impossibility states its lower bound.
+    asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "beta": 0.05}
+    offered = remedies(problem, [cell for cell in problem.classify().cells if cell.parameter == wild[0]], asked)
+    reason = "no bound is declared on how far one record moves it"
+    raise impossibility_error("scalar", wild[0], _LABEL, **asked, reason=reason, remedies=offered, measured=True)
