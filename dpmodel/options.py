@@ -8,6 +8,8 @@ import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any, cast, get_args
 
+import cvxpy as cp
+
 from dpmodel.contract import Feasibility, Options
 from dpmodel.errors import SpecificationError
 from dpmodel.numerics.cone_program import installed_solvers
@@ -61,7 +63,9 @@ def basic_options(
     if solver is not None and solver not in installed_solvers():
         known = installed_solvers()
         near = f"solver={solver.upper()!r}, or " if isinstance(solver, str) and solver.upper() in known else ""
-        raise SpecificationError(f"solver={solver!r}", why="not installed", remedy=f"{near}one of {', '.join(known)}")
+        exists = isinstance(solver, str) and solver.upper() in cp.settings.SOLVERS
+        why = "CVXPY knows it, and it is not installed" if exists and not near else "CVXPY knows no solver of this name"
+        raise SpecificationError(f"solver={solver!r}", why=why, remedy=f"{near}one of {', '.join(known)}")
     word = cast(Feasibility, feasibility)
     return Options(loss.epsilon, loss.delta, float(beta), word, None, solver, checked_solver_options(solver_options))
 

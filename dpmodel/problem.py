@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -77,6 +77,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
     def __init__(self, objective: Any, constraints: Any = None, *, clip: float | None = None) -> None:
         if isinstance(objective, cp.Problem) and constraints is None:
             objective, constraints = objective.objective, objective.constraints
+        _refuse_no_problem(objective, constraints)
         super().__init__(objective, constraints)
         self._lock = threading.RLock()
         self._clip = None if clip is None else checked_clip(clip)
@@ -458,6 +459,22 @@ class Problem(cp.Problem):  # type: ignore[misc]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.RLock())
+
+
+def _refuse_no_problem(objective: Any, constraints: Any) -> None:
+    """What CVXPY's own constructor would stop at with a message for its developers."""
+    if not isinstance(objective, cp.Minimize | cp.Maximize):
+        raise SpecificationError(
+            f"Problem: the objective is a {type(objective).__name__}",
+            why="whether it is to be small or large has to be said",
+            remedy="dpm.Problem(cp.Minimize(expression), constraints), or cp.Maximize",
+        )
+    if constraints is not None and not isinstance(constraints, Iterable):
+        raise SpecificationError(
+            f"Problem: the constraints are one {type(constraints).__name__}",
+            why="they are a list, also where there is one",
+            remedy="dpm.Problem(objective, [constraint])",
+        )
 
 
 for _operator in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__neg__"):

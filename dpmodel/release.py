@@ -245,6 +245,7 @@ class Release:
         if name is None or name not in known:
             raise SpecificationError(
                 f"{who}: which variable?" if name is None else f"{who}: no variable or dual {name!r}",
+                why=f"the release has {len(self.variables)} variables and {len(self.duals)} duals",
                 remedy=f"one of {', '.join(map(repr, known)) or 'none: nothing was released'}",
             )
         return name

@@ -92,7 +92,12 @@ def _retold(estimator: Any, text: str) -> Exception:
     if "Complex data not supported" in text:
         return SpecificationError(f"{name}: Complex data not supported", remedy="real and imaginary parts as columns")
     if any(re.match(pattern, text) for pattern in _HARMLESS):
-        return SpecificationError(text.rstrip(), why="checked before any budget is spent")
+        why, what = "checked before any budget is spent", text.rstrip()
+        if "contains" in what:  # what scikit-learn advises besides reads the data
+            remedy = "fill missing values in by a public rule, or leave their rows out before the fit"
+            return SpecificationError(what.splitlines()[0], why=f"rows are read as numbers; {why}", remedy=remedy)
+        remedy = "one label for each row of X" if "inconsistent numbers" in what else ""
+        return SpecificationError(what, why=why, remedy=remedy)
     return _unusable(estimator)
 
 

@@ -309,7 +309,11 @@ class Domain:
 def _values(column: str, values: Any) -> tuple[int, tuple[Any, ...] | None]:
     if isinstance(values, numbers.Integral) and not isinstance(values, bool):
         if int(values) < 1:
-            raise SpecificationError(f"domain[{column!r}]={int(values)}", remedy="at least one value")
+            raise SpecificationError(
+                f"domain[{column!r}]={int(values)}",
+                why="a number in a domain is how many values the column can take, 0, 1, ...",
+                remedy="at least 1, or a list of the values",
+            )
         return int(values), None
     if isinstance(values, (str, bytes, set, frozenset)) or not isinstance(values, Iterable):
         raise SpecificationError(

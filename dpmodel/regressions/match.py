@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dpmodel._types import Floats
+from dpmodel.errors import users_line
 from dpmodel.regressions.features import Features, Label
 from dpmodel.regressions.losses import Loss, LossName
 from dpmodel.regressions.monomials import unfit
@@ -328,6 +330,12 @@ def _signs(
     """A loss of the margin ``-(plain + signed y) (z + shift)``: y itself is the sign, or ``plain + signed y`` with its
     declared range scaled to end at 1 or -1."""
     if abs(plain) <= CLOSE * abs(signed):
+        if min(float(np.min(end)) for end in label.column_range) >= 0:
+            warnings.warn(
+                f"{label.name()} is declared to be 0 or more and multiplies the prediction, as labels of -1 and 1 do: "
+                "a record with label 0 has the same loss whatever the coefficients are. Write 2 * y - 1 in its place",
+                stacklevel=users_line(),
+            )
         sign, factor = Label(label, np.ones(()), np.zeros(())), -signed  # below 0: the opposite prediction's margin
     else:
         ends = [abs(plain + signed * float(end[0])) for end in label.column_range]

@@ -200,7 +200,11 @@ def checked_setting(alpha: Any, form: Any) -> float:
         For an unknown form, an alpha outside (0, 1], and one below 1 with least squares.
     """
     if form not in _FORMS:
-        raise SpecificationError(f"form={form!r}", remedy=" or ".join(map(repr, _FORMS)))
+        raise SpecificationError(
+            f"form={form!r}",
+            why="published numbers are fitted by their likelihood or by weighted least squares",
+            remedy=f"{' or '.join(map(repr, _FORMS))}, or leave it out",
+        )
     number = isinstance(alpha, numbers.Real) and not isinstance(alpha, bool)
     if not number or not 0 < alpha <= 1:
         raise SpecificationError(

@@ -121,11 +121,11 @@ def _plan(
             model.refuse_empty()
             others = (_candidate(each, model, options) for each in offered if each is not forced)
             names = [each.mechanism for each in others if each.eligible]
-            raise UnsupportedModelError(
-                f"mechanism={forced.name!r} cannot serve this problem",
-                why=chosen.reason,
-                remedy=f"mechanism={' or '.join(map(repr, names))}" if names else "see plan() for every reason",
-            )
+            remedy = f"mechanism={' or '.join(map(repr, names))}" if names else "see plan() for every reason"
+            if options.delta == 0 and _verdict(forced, model, replace(options, delta=SMALLEST_DELTA)).eligible:
+                remedy = f"delta=1e-6, say, with which it serves; or {remedy}"
+            what = f"mechanism={forced.name!r} cannot serve this problem"
+            raise UnsupportedModelError(what, why=chosen.reason, remedy=remedy)
     else:
         model.refuse_auto(candidates)
         candidates = model.settled(options, compared, candidates, select_mechanism(candidates, options))

@@ -211,7 +211,7 @@ ASKED = {
     "beta": ([0, 1, -0.1, 1.5, math.nan, math.inf, "0.05", True, None], "beta"),
     "rng": (["seed", 1.5, True, -3, [1], np.random.RandomState(0)], ""),
     "progress": (["yes", 3, [print], lambda: None, lambda stage: None, lambda a, b, c: None, [].append], "progress="),
-    "solver": (["GUROBI-9", "", 3], "not installed"),
+    "solver": (["GUROBI-9", "", 3], "no solver of this name"),
 }
 
 

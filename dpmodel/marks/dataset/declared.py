@@ -206,10 +206,17 @@ class Declared:
         refuse_unknown(column, self.columns)
         if column in self.bounds:
             return self.bounds[column]
+        if self.listed(column):
+            raise SpecificationError(
+                f"Dataset: {column!r} is a column of categories",
+                why="categories are counted; numbers have bounds in place of a domain",
+                remedy=f"count(by={column!r}), or a column of numbers",
+            )
         raise SpecificationError(
-            f"Dataset: {column!r} {'is a column of categories' if self.listed(column) else 'has no bounds'}",
+            f"Dataset: {column!r} has no bounds",
             why=why,
-            remedy=f"Dataset(..., bounds={{{column!r}: (lo, hi)}})",
+            remedy=f"Dataset(..., bounds={{{column!r}: (lo, hi)}}) for numbers, or domain={{{column!r}: [...]}}, the "
+            "public list, for categories",
         )
 
     def categories(self, column: str) -> tuple[Any, ...]:
@@ -244,7 +251,11 @@ def refuse_unknown(column: Any, columns: Sequence[str]) -> None:
         raise SpecificationError(f"Dataset: a column called by a {type(column).__name__}", remedy="names as text")
     if column not in columns:
         have = ", ".join(columns[:8]) + (", ..." if len(columns) > 8 else "")
-        raise SpecificationError(f"Dataset: no column {column!r}", remedy=f"the table has {have}")
+        raise SpecificationError(
+            f"Dataset: no column {column!r}",
+            why="columns are named as in the table, capitals and spaces too",
+            remedy=f"the table has {have}",
+        )
 
 
 def _range(column: Any, pair: Any) -> Bounds:

@@ -150,7 +150,9 @@ def open_table(table: Any) -> Table:
         failed = True
     if failed or isinstance(frame, nw.Series):
         raise SpecificationError(
-            f"Dataset: {type(table).__name__} is not a table", remedy=f"a frame of {_ENGINES}, or Dataset.scan(path)"
+            f"Dataset: {type(table).__name__} is not a table",
+            why="columns are declared and read by name",
+            remedy=f"a frame of {_ENGINES} (pandas.DataFrame(array, columns=[...]) makes one), or Dataset.scan(path)",
         )
     names = _named(computed(frame.collect_schema).names())
     renamed = computed(lambda: frame.rename(dict(zip(names, placed(len(names)), strict=True))))

@@ -340,8 +340,9 @@ class People:
         missing += [f"no {self.person!r}"] * (self.person is not None)
         return SpecificationError(
             f"Dataset: a row has {' or '.join(missing)}",
-            why="what is no finite number (times are none) or no declared category belongs to no cell",
-            remedy="a wider domain (an 'other' category, None for missing values), or outside='drop' to leave them out",
+            why="missing values, text and times are no finite numbers, and what is not in its domain has no cell",
+            remedy="outside='drop' to leave such rows out; or a wider domain for categories (an 'other' category, None "
+            "for missing values), a public rule that fills in numbers",
         )
 
 

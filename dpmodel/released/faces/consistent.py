@@ -76,6 +76,7 @@ class Consistent:
         round: Round | None = None,
         rng: int | None = None,
         progress: Callable[[str, float], None] | bool | None = None,
+        **unknown: Any,
     ) -> Release:
         """Solve, store and return the release; epsilon = delta = 0.
 
@@ -90,11 +91,21 @@ class Consistent:
 
         Raises
         ------
+        SpecificationError
+            For an epsilon or a budget, which a fit does not spend, and other arguments that it does not have.
         InfeasibleError
             When no point satisfies the constraints. An earlier release stays when the call fails.
         DPModelError
             When the search for integers under crossing margins found none in its bounded number of nodes.
         """
+        for name in unknown:
+            raise SpecificationError(
+                f"solve: {name}= of a fit",
+                why="published numbers were paid for when they came out: what is computed from them spends nothing"
+                if name in ("epsilon", "delta", "budget")
+                else "no argument of solve",
+                remedy="leave it out",
+            )
         _check_round(round)
         mechanism = self.setting.solver(mechanism)
         done = execute(self.model, FREE, mechanism, label="post-processing", progress=progress)
@@ -210,7 +221,11 @@ class Consistent:
 
 def _check_round(round: Any) -> None:
     if round is not None and round not in ROUNDINGS:
-        raise SpecificationError(f"round={round!r}", remedy="None, 'unbiased', 'controlled' or 'nearest'")
+        raise SpecificationError(
+            f"round={round!r}",
+            why="integers that keep every sum are chosen at random, next to the solution, or nearest to it",
+            remedy="None, 'unbiased', 'controlled' or 'nearest'",
+        )
 
 
 def _pick(x: cp.Variable, mask: Any) -> Any:
@@ -296,6 +311,7 @@ def box(size: int, nonneg: bool, bounds: Any) -> tuple[Floats, Floats]:
         raise InfeasibleError(
             f"bounds: entry {at} is at least {low[at]:g} and at most {high[at]:g}",
             why="no number lies between them" + (" (nonneg=True makes the lower one at least 0)" if nonneg else ""),
+            remedy="bounds=(lo, hi), the lower end first",
         )
     return low, high
 

@@ -121,7 +121,11 @@ def _codes(given: Noisy, axes: list[Axis], domain: Domain, said: str) -> dict[st
                 number = domain.numbers(column)
                 absent = next((each for each in values if key(each) not in number), None)
                 if absent is not None:
-                    raise SpecificationError(f"{said}: {column!r} has the label {absent!r}, which is not in the domain")
+                    raise SpecificationError(
+                        f"{said}: {column!r} has the label {absent!r}, which is not in the domain",
+                        why="the numbers are put into the cells of the domain by their labels",
+                        remedy=f"a domain that lists {absent!r}, or labels among its values",
+                    )
                 code = np.array([number[key(each)] for each in values], dtype=np.int64)
             out[column] = np.broadcast_to(code.reshape(view), given.shape).ravel()
     return out
@@ -156,7 +160,7 @@ class FittedTable(Consistent):
     over: str
     tables: Tables
 
-    def marginal(self, columns: Iterable[str] | str) -> MarginalAnswer:
+    def marginal(self, columns: Iterable[str] | str, *more: Any) -> MarginalAnswer:
         """A marginal with its names and categories; ``()`` is the total.
 
         Raises
@@ -165,6 +169,13 @@ class FittedTable(Consistent):
             Before ``solve``, for unknown columns, for columns that no fitted table holds together, and for more than
             ``10 * MOST_CELLS`` cells (``to_series()`` lists those that are no structural zeros).
         """
+        if more:
+            together = ", ".join(map(repr, (columns, *more)))
+            raise SpecificationError(
+                f"marginal({together})",
+                why="the columns of a marginal are one argument",
+                remedy=f"marginal(({together}))",
+            )
         marginal = marginal_named(self.domain, columns, "marginal")
         x = self.x
         self._require_held(marginal)

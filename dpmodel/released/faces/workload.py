@@ -59,7 +59,9 @@ def marginal_named(domain: Domain, columns: Any, what: str) -> Marginal:
             remedy=f"columns among {', '.join(map(repr, domain.columns[:12]))}",
         )
     if len(set(names)) != len(names):
-        raise SpecificationError(f"{what} repeats a column")
+        raise SpecificationError(
+            f"{what} repeats a column", why="a marginal has one axis for each column", remedy="each column once"
+        )
     return domain.ordered(names)
 
 
@@ -280,7 +282,11 @@ def _rules(given: Any, domain: Domain) -> Mask | list[dict[str, list[int]]]:
     array = given if isinstance(given, np.ndarray) else None
     if array is not None and array.dtype == bool:
         if array.shape not in (domain.sizes, (domain.cells,)):
-            raise SpecificationError(f"structural_zeros of shape {array.shape}", remedy=f"shape {domain.sizes}")
+            raise SpecificationError(
+                f"structural_zeros of shape {array.shape}",
+                why="a mask says of every cell of the domain whether it is zero",
+                remedy=f"shape {domain.sizes}, or {domain.cells} in a row",
+            )
         return array
     if isinstance(given, Mapping):
         given = [given]
@@ -292,6 +298,10 @@ def _rules(given: Any, domain: Domain) -> Mask | list[dict[str, list[int]]]:
     return [_codes(rule, domain) for rule in given]
 
 
+def _listed(values: Sequence[Any]) -> str:
+    return ", ".join(map(repr, values[:12])) + (", ..." if len(values) > 12 else "")
+
+
 def _codes(rule: Any, domain: Domain) -> dict[str, list[int]]:
     if not isinstance(rule, Mapping) or not rule:
         raise SpecificationError(
@@ -300,11 +310,19 @@ def _codes(rule: Any, domain: Domain) -> dict[str, list[int]]:
     out = {}
     for column, values in rule.items():
         if column not in domain.columns:
-            raise SpecificationError(f"structural_zeros: {column!r} is not in the domain")
+            raise SpecificationError(
+                f"structural_zeros: {column!r} is not in the domain",
+                why="cells are told by the columns of the domain",
+                remedy=f"columns among {', '.join(map(repr, domain.columns[:12]))}",
+            )
         (listed,) = domain.labels((column,))
         wanted = list(values) if isinstance(values, list | tuple | set | range) else [values]
         absent = [value for value in wanted if value not in listed]
         if absent:
-            raise SpecificationError(f"structural_zeros: {column!r} has no value {absent[0]!r}")
+            raise SpecificationError(
+                f"structural_zeros: {column!r} has no value {absent[0]!r}",
+                why="cells are told by the values that the domain lists",
+                remedy=f"{_listed(listed)}, or a domain that has it",
+            )
         out[column] = [listed.index(value) for value in wanted]
     return out
