@@ -324,36 +324,46 @@ def _shortage(
     return Shortage(*found)
 
 
+# Constraints that get a line each; of more, those of a kind share one.
+_MOST_NAMED = 4
+
+
 def words(model: Program, prices: Prices, missed: Shortage) -> tuple[str, ...]:
     """A line for each priced constraint, amounts in its own units, and one for rows that are not served."""
-    lines: list[str] = []
-    labels: dict[tuple[str, bool], list[Integers]] = {}
-    has = prices.rows
+    parts: dict[tuple[str, bool], list[Integers]] = {}
     for block in model.affine.cones:
-        rows = np.arange(block.start, block.start + block.size)[has[block.rows]]
+        rows = block.start + np.flatnonzero(prices.rows[block.rows])
         if rows.size:
-            labels.setdefault((block.label, block.kind == "zero"), []).append(rows)
-    for (label, equal), parts in labels.items():
-        rows = np.concatenate(parts)
-        chance, amount = missed.chance_above[rows], missed.above[rows]
+            parts.setdefault((block.label, block.kind == "zero"), []).append(rows)
+    groups = {(label, equal): np.concatenate(rows) for (label, equal), rows in parts.items()}
+    if len(groups) > _MOST_NAMED:
+        few: dict[bool, list[tuple[str, Integers]]] = {}
+        for (label, equal), rows in groups.items():
+            few.setdefault(equal, []).append((label, rows))
+        groups = {
+            (f"{members[0][0]} and {len(members) - 1} more", equal): np.concatenate([rows for _, rows in members])
+            for equal, members in few.items()
+        }
+    lines: list[str] = []
+    given_up = unserved(prices, prices.above * missed.chance_above - prices.below * missed.chance_below)
+    for (label, equal), rows in groups.items():
+        chance, above, below = missed.chance_above[rows], missed.above[rows], missed.below[rows]
         count = f"{rows.size} rows" if rows.size > 1 else "1 row"
         if equal:
-            other = missed.below[rows]
             lines.append(
-                f"{label}: {count}, off by {number(float((amount + other).mean()))} on average "
-                f"({number(float(amount.sum()))} above and {number(float(other.sum()))} below in all), expected"
+                f"{label}: {count}, off by {number(float((above + below).mean()))} on average "
+                f"({number(float(above.sum()))} above and {number(float(below.sum()))} below in all), expected"
             )
         else:
             most = f" (at most {number(float(chance.max()))})" if rows.size > 1 else ""
             lines.append(
-                f"{label}: {count}, each short with probability {number(float(chance.mean()))}{most}, "
-                f"by {number(float(amount.mean()))} on average and {number(float(amount.sum()))} in all, expected"
+                f"{label}: {count}, short with probability {number(float(chance.mean()))}{most}, "
+                f"by {number(float(above.mean()))} on average and {number(float(above.sum()))} in all, expected"
             )
-        given_up = unserved(prices, prices.above * missed.chance_above - prices.below * missed.chance_below)[rows]
-        if given_up.any():
+        if given_up[rows].any():
             lines.append(
-                f"{label}: {int(given_up.sum())} of {count} not served: a unit costs more than its price. A higher "
-                "price serves them"
+                f"{label}: {int(given_up[rows].sum())} of {count} not served: a unit costs more than its price. A "
+                "higher price serves them"
             )
     return tuple(lines)
 

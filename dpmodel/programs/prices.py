@@ -45,8 +45,9 @@ from dpmodel.programs.noise_design import NoiseDesign
 from dpmodel.programs.public import typical_numbers
 from dpmodel.text import number
 
-# Twelve leave .7 per cent of the noise, and chances a twelfth apart; pieces are columns, and cost hardly more.
-TANGENTS = 24
+# Twelve leave .7 per cent of the noise in money, but steps of a twelfth in the chance of being short. Twice as many
+# take hardly longer in some hundred rows; of thousands, time goes with their number, and five a row are left.
+TANGENTS, _FEWEST_TANGENTS, _MOST_PIECES = 24, 5, 12_000
 # Beside the noise that solvers make, less is none: rows are held to 1e-7.
 _LEAST_SCALE = 1e-9
 # Scales up to which whole numbers are counted one by one; beyond, they lie close enough to be a continuum.
@@ -146,14 +147,15 @@ class Laws:
     def lines(self) -> tuple[Floats, Floats]:
         """(p, K + 2), (p, K + 2): slopes, increasing, and intercepts of lines below ``E(r + N)^+``: K tangents between
         the two asymptotes."""
-        share = (np.arange(TANGENTS) + 0.5) / TANGENTS
+        count = max(min(TANGENTS, _MOST_PIECES // max(self.scale.size, 1)), _FEWEST_TANGENTS)
+        share = (np.arange(count) + 0.5) / count
         laplace, gaussian = (_tangents(share, sharp) for sharp in (True, False))
         slopes, intercepts = (
             np.where(self.laplace[:, None], one, other) for one, other in zip(laplace, gaussian, strict=True)
         )
         last = np.zeros(self.scale.size)
         for table in self.tables:
-            slopes[table.rows], intercepts[table.rows] = table.lines(TANGENTS)
+            slopes[table.rows], intercepts[table.rows] = table.lines(count)
             last[table.rows] = table.tails()[1][:, 0]
         none, one = np.zeros((self.scale.size, 1)), np.ones((self.scale.size, 1))
         intercepts = np.hstack([none, intercepts, last[:, None]]) * self.scale[:, None]
@@ -401,9 +403,9 @@ def usual_prices(
     if options.prices is not None:
         return options.prices
     level = typical_numbers(model)
-    found = None if level is None else _multipliers(model, options, level)
+    found = None if level is None else multipliers(model, options, level)
     if found is None or found.status != OPTIMAL:
-        found = _multipliers(model, options, (c, b, entries))
+        found = multipliers(model, options, (c, b, entries))
     return _made_of(model, options.service, found)
 
 
@@ -420,13 +422,14 @@ def default_prices(
     Equalities: missing one on the side that saves cost has the price of a shortage, on the other side y. Equal prices
     would give back the released numbers as they are: ``F = (y + p) / 2 p`` is about a half.
     """
-    return _made_of(model, service, _multipliers(model, Options(1.0), (c, b, entries)))
+    return _made_of(model, service, multipliers(model, Options(1.0), (c, b, entries)))
 
 
-def _multipliers(
+def multipliers(
     model: Program, options: Options, numbers: tuple[Floats | None, Floats | None, Floats | None]
 ) -> Outcome:
-    """The outcome of the program without integrality."""
+    """The outcome of the program at these private parts (as ``default_prices``), without integrality and prices: what a
+    unit of every row costs, and the point, of which ``priced.expected_cost`` makes a forecast."""
     none = np.zeros(0, dtype=np.int64)
     program = relaxed_program(model, *numbers, np.zeros(model.affine.rows)).with_(boolean=none, integer=none)
     return solve_released(model, options, program)

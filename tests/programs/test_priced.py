@@ -150,6 +150,11 @@ def test_tangents_leave_the_least_largest_gap(
         assert least <= gap.max() * count**2 / 2.0 <= most
 
 
+def test_thousands_of_rows_have_fewer_pieces_each() -> None:
+    for rows, count in ((1, TANGENTS), (500, TANGENTS), (1000, 12), (50_000, 5)):
+        assert Laws(np.ones(rows), np.ones(rows, dtype=bool)).lines()[0].shape == (rows, count + 2)
+
+
 def test_lines_of_whole_numbers_are_exact_where_they_touch() -> None:
     """The closed form of the discrete Laplace law: ``r^+ + q^(|r|+1) / (1 - q^2)``."""
     law = DiscreteLaplace(1.7)
@@ -451,6 +456,24 @@ def test_rows_without_a_price_stand_and_give_way_only_where_they_must() -> None:
     out = solve_priced(model, options(prices), noise, None, never, None)
     assert out.status == LEAST_VIOLATION and out.extra_violation == pytest.approx(3.0, abs=1e-4)
     assert out.x is not None and np.abs(out.x).max() < 1e-4
+
+
+def test_what_is_missed_is_told_in_the_constraints_own_words() -> None:
+    """Few constraints a line each, of many one for all; with units of unequal size."""
+    x = cp.Variable(6, nonneg=True, name="x")
+    sides = [private([10.0 * k, 7.0], f"b{k}") for k in range(1, 7)]
+    rows = [(x[k] >= side[0]).set_label(f"row {k}") for k, side in enumerate(sides)]
+    for count, lines in ((2, 2), (6, 1)):
+        model = read(cp.Minimize(cp.sum(x)), rows[:count])
+        noise, prices = designed(model), at(model, 10.0)
+        parts = drawn(model, noise, 0)
+        out = solve_priced(model, options(prices), noise, *parts)
+        missed = shortage(model, noise, prices, out.x, *parts[1:])
+        assert len(out.notes) == lines and out.notes[0].startswith("row 0")
+        said = float(re.findall(r"probability ([\d.]+)", out.notes[0])[0])
+        told = missed.chance_above[priced_rows(model)]
+        assert said == pytest.approx(told[0] if count == 2 else told.mean(), rel=1e-3)
+        assert ("and 5 more: 6 rows" in out.notes[0]) == (count == 6)
 
 
 def test_declared_bounds_are_not_used_for_priced_rows() -> None:
