@@ -23,7 +23,7 @@ from dpmodel.memo import PublicFacts
 from dpmodel.privacy import NoiseSource
 
 if TYPE_CHECKING:
-    from dpmodel.release import Release
+    from dpmodel.release import Certificate, Release
 
 M = TypeVar("M", contravariant=True)
 
@@ -560,6 +560,10 @@ class Model(PublicFacts, ABC):
     def answer(self, measured: tuple[Measured, ...], options: Options) -> tuple[Forecast, Outcome]:
         """An answer from numbers that were released before, with its statement: post-processing."""
         raise SpecificationError(f"resolve: no {self.words} is answered again", remedy="solve(epsilon=...)")
+
+    def certificate(self, epsilon: float, beta: float) -> str | Callable[[Floats, NoiseSource], Certificate]:
+        """What measures a released point (it reads private values, within the charge), or why nothing does."""
+        return f"nothing is measured of the answer of a {self.words}"
 
     def ready(self, chosen: Candidate, serves: Serves) -> None:
         """Raise, before the charge, where a value is missing or the ``chosen`` mechanism could release nothing."""

@@ -252,6 +252,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         mechanism: str | AnyMechanism = "auto",
         feasibility: Feasible = "centred",
         goal: Goal = "auto",
+        certify: float = 0.0,
         budget: Budget | None = None,
         solver: str | None = None,
         solver_options: Mapping[str, Any] | None = None,
@@ -281,6 +282,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
         goal : how mechanisms that find nearly feasible points treat the objective: ``Target(value)`` (public, to be
             reached), ``Search()`` (bisection, paid for), ``Penalty(weight)`` (added to the violation); "auto": the best
             forecast.
+        certify : the share of epsilon (0.1, say) that measures how good the answer is, within the same charge: the
+            share of private constraints that hold, the true objective where it is private, the risk on the data of a
+            regression. ``release.certificate`` is an interval with its level.
         budget : a ``Budget`` to charge before any data is read.
         verbose : print classification, plan and release. ``progress`` : None for a bar in terminals and notebooks once
             work has taken a second; False for none; True for stages as lines elsewhere too; or a function (stage,
@@ -345,9 +349,11 @@ class Problem(cp.Problem):  # type: ignore[misc]
                     verbose=verbose,
                     announce=announce,
                     charged=charged,
+                    certify=certify,
                 )
                 if done.outcome is not None:
-                    self._release = model.finish(done.ran(compile=compiled))
+                    released = model.finish(done.ran(compile=compiled))
+                    self._release = replace(released, certificate=done.certificate)
             except (KeyboardInterrupt, SystemExit):  # between the run and here: what was paid for is kept
                 if standing is not None and standing.outcome is not None:
                     self._release = model.finish(standing.ran(compile=compiled))

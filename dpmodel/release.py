@@ -135,6 +135,28 @@ class Accuracy:
         return plain_fields(self)
 
 
+@dataclass(frozen=True)
+class Certificate:
+    """What a part of the budget measured of the released answer: ``solve(certify=)``.
+
+    ``what`` was measured; ``estimate``, with noise; with probability ``level`` the true number lies between ``lower``
+    and ``upper``; ``statement`` : in words; ``epsilon``, ``delta`` : what it cost, part of what the release cost.
+    """
+
+    what: str
+    estimate: float
+    lower: float
+    upper: float
+    level: float
+    statement: str
+    epsilon: float
+    delta: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields in JSON types."""
+        return plain_fields(self)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Release:
     """All that leaves the private world.
@@ -157,6 +179,7 @@ class Release:
     classification : one line per cell of the program.
     plan : the plan in plain values.
     notes : remarks for people.
+    certificate : what a part of the budget measured of the answer (``solve(certify=)``), or None.
     measured : the numbers that were released, with the law of their noise; () where the mechanism released none.
     """
 
@@ -174,6 +197,7 @@ class Release:
     plan: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     measured: tuple[Measured, ...] = ()
+    certificate: Certificate | None = None
 
     def __post_init__(self) -> None:
         if len(self.spent) != 2:
@@ -206,6 +230,7 @@ class Release:
             ("value", "-" if self.value is None else f"{self.value:.8g}"),
             *(("note", line) for line in self.notes),
             ("accuracy", self.accuracy),
+            *([("certificate", self.certificate.statement)] if self.certificate is not None else []),
             ("guarantee", self.guarantee),
             ("spent", f"epsilon {number(epsilon)}, delta {number(delta)}"),
         ]

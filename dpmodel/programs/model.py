@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import cvxpy as cp
 import numpy as np
 
-from dpmodel._types import PrivateArray
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.bridge import Lowered, evaluate_objective, lower
 from dpmodel.compile.footprint import Footprint, footprint
@@ -30,10 +30,11 @@ from dpmodel.marks.rows import MOST_BLOCKS
 from dpmodel.memo import latest
 from dpmodel.numerics.cone_program import SolverFailure, probe_solver, solve_cone_program
 from dpmodel.numerics.solvers import SOLVER_ERROR
+from dpmodel.privacy import NoiseSource
 from dpmodel.programs.classifier import Classification, classify
 from dpmodel.programs.remedies import remedies
 from dpmodel.programs.theorems import impossibility_error
-from dpmodel.release import Release, checked_point, collect, named_constraints, private_parameters
+from dpmodel.release import Certificate, Release, checked_point, collect, named_constraints, private_parameters
 from dpmodel.text import number
 
 # What is read of a program: theta (P,) with the private values, or the rows of records where they lie.
@@ -293,6 +294,11 @@ class Program(Model):
         design, numbers = design_of(self, options, measured)
         forecast = held_against_public_points(self, LAPLACE_ONCE.forecast_of(self, options, design))
         return forecast, LAPLACE_ONCE.answer(self, options, design, numbers)
+
+    def certificate(self, epsilon: float, beta: float) -> str | Callable[[Floats, NoiseSource], Certificate]:
+        from dpmodel.programs.certificate import certify, why_not
+
+        return why_not(self, epsilon, beta) or partial(certify, self, epsilon, beta)
 
     def ready(self, chosen: Candidate, serves: Serves) -> None:
         from dpmodel.programs.unbounded import refuse_unsolvable

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
 from dpmodel.memo import cached, latest
 from dpmodel.options import checked_clip, public_options
+from dpmodel.privacy import NoiseSource
 from dpmodel.programs.classifier import Classification
 from dpmodel.regressions.features import RowBounds
 from dpmodel.regressions.losses import Loss
@@ -27,7 +28,7 @@ from dpmodel.regressions.outputs import PublicColumns
 from dpmodel.regressions.penalties import Penalty
 from dpmodel.regressions.rows import Reader, Rows, Table
 from dpmodel.regressions.sets import Domain
-from dpmodel.release import Release, checked_point, collect, private_parameters
+from dpmodel.release import Certificate, Release, checked_point, collect, private_parameters
 from dpmodel.text import number
 
 if TYPE_CHECKING:
@@ -223,6 +224,11 @@ class PrivateRegression(AnyRegression):
         assert rows is not None, "rows in blocks"
         return rows
 
+    def certificate(self, epsilon: float, beta: float) -> str | Callable[[Floats, NoiseSource], Certificate]:
+        from dpmodel.regressions.certificate import certify, why_not
+
+        return why_not(self) or partial(certify, self, epsilon, beta)
+
     # ------------------------------------------------------------------ what a plan asks
     def serves(self, mechanism: Any, options: Options) -> Verdict:
         if self.scores > 1 and not mechanism.serves.classes:
@@ -381,6 +387,14 @@ def _predictions(model: PrivateRegression, w: Floats) -> tuple[float, float]:
     bound = row.largest_prediction(moving)  # by the norms of rows, where these say more than columns
     low, high = max(float(ends.min(axis=0).sum()), -bound), min(float(ends.max(axis=0).sum()), bound)
     return base + low + model.offset_range[0], base + high + model.offset_range[1]
+
+
+def largest_loss_at(model: PrivateRegression, w: Floats, *, missing: bool = False) -> float:
+    """Largest loss of a record at w over the rows and labels allowed; ``missing`` : a row and a label of zeros too."""
+    (low, high), (least, most), offset = _predictions(model, w), model.row.label, model.offset_range
+    if missing:
+        low, high, least, most = min(low, offset[0]), max(high, offset[1]), min(least, 0.0), max(most, 0.0)
+    return model.loss.largest(low, high, (least, most))
 
 
 def _largest_loss(model: PrivateRegression, low: float, high: float) -> float:

@@ -7,7 +7,7 @@ import inspect
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -94,7 +94,8 @@ def _mechanisms() -> tuple[str, ...]:
 @dataclass(frozen=True)
 class Executed:
     """A solve after its charge. ``outcome`` : released data only. ``failure`` : an error that the caller has to raise,
-    or None. ``seconds`` : of planning. ``private`` : whether the noise was. ``report`` : the caller's progress."""
+    or None. ``seconds`` : of planning. ``private`` : whether the noise was. ``report`` : the caller's progress.
+    ``certified`` : the epsilon of the ``certificate``."""
 
     plan: Plan
     outcome: Any
@@ -102,11 +103,14 @@ class Executed:
     seconds: float
     private: bool
     report: Report
+    certified: float = 0.0
+    certificate: Any = None
 
     @property
     def forecast(self) -> Forecast:
+        """That of the chosen mechanism, with the certificate's epsilon on top of what it spends."""
         assert self.plan.chosen.forecast is not None
-        return self.plan.chosen.forecast
+        return replace(self.plan.chosen.forecast, epsilon=self.plan.chosen.forecast.epsilon + self.certified)
 
     def ran(self, **seconds: float) -> Ran:
         """For ``Model.finish``. ``seconds`` : of steps before the plan.
@@ -137,6 +141,7 @@ def execute(
     verbose: bool = False,
     announce: Callable[[Plan], None] | None = None,
     charged: Callable[[Executed], None] | None = None,
+    certify: float = 0.0,
 ) -> Executed:
     """Plan, charge (in ``wall.charge_then_run``), run; nothing private is read before the charge.
 
@@ -144,7 +149,7 @@ def execute(
     ----------
     label : of the charge, such as "solve". ``announce`` : called with the plan before the charge; it may raise.
     charged : called after the charge, before the run, with the result if that run never ends: ``STOPPED``.
-    mechanism, budget, rng, progress, verbose : as in ``Problem.solve``.
+    mechanism, budget, rng, progress, verbose, certify : as in ``Problem.solve``.
 
     Returns
     -------
@@ -160,6 +165,9 @@ def execute(
     """
     check_budget(budget)
     source = noise_source(rng if model.reads else None)
+    certified, measure = _certificate(model, options, certify)
+    # The difference is exact: it is at most half of epsilon. So both parts together are epsilon, and no more.
+    options = replace(options, epsilon=options.epsilon - certified)
     with shown(progress, verbose and model.reads) as report:
         started = time.perf_counter()
         plan = make_plan(model, options, mechanism, report=report)
@@ -174,10 +182,12 @@ def execute(
             more = plan._forecaster is not None and plan._forecaster.without_answer(plan)
             words = f"{plan._first}{'; plan(...) with the same arguments tells what would help' if more else ''}"
             warnings.warn(words, NoGuaranteeWarning, stacklevel=users_line())
-        forecast = plan.chosen.forecast
-        assert forecast is not None
+        done = partial(Executed, plan, seconds=seconds, private=source.is_private, report=report, certified=certified)
+        forecast = done(None, None).forecast
         spends = f" (epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)} charged)"
         spends = "" if forecast.spends_nothing else spends
+
+        measured: list[Any] = []
 
         def run(guarded: Report) -> Any:
             # The number of passes may depend on private data (a search, a certificate). Steps are public, so only the
@@ -197,11 +207,15 @@ def execute(
                     guarded(f"a pass over {count} blocks{spends}", block / count)
 
             with watched(passes):
-                return model.checked(algorithm.run(model, options, source, step))
+                outcome = model.checked(algorithm.run(model, options, source, step))
+                if measure is not None and outcome.x is not None:
+                    step("certificate", 0.9)
+                    measured.append(measure(outcome.x, source))
+                return outcome
 
         spent = "nothing was spent" if forecast.spends_nothing else "the budget of this solve is spent"
         stopped = model.stopped(STOPPED, f"the run ended with an error; {spent}")
-        if_stopped = Executed(plan, stopped, None, seconds, source.is_private, report)
+        if_stopped = done(stopped, None)
         outcome, failure = charge_then_run(
             run,
             name=name,
@@ -218,7 +232,25 @@ def execute(
             failure = None if outcome is not None else failure
         elif failure is not None:
             outcome = stopped
-        return Executed(plan, outcome, failure, seconds, source.is_private, report)
+        return done(outcome, failure, certificate=measured[0] if measured and failure is None else None)
+
+
+def _certificate(model: Model, options: Options, share: Any) -> tuple[float, Callable[..., Any] | None]:
+    """The epsilon of the certificate, ``share`` of the budget, and what measures it; 0 and None for none."""
+    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 0.5:
+        raise SpecificationError(
+            f"certify={share!r}" if isinstance(share, str | int | float) else f"certify={type(share).__name__}",
+            why="it is the share of epsilon that measures how good the answer is, at most a half",
+            remedy="certify=0.1, or 0 for none",
+        )
+    if share == 0:
+        return 0.0, None
+    epsilon = options.epsilon - options.epsilon * (1 - share)
+    found = model.certificate(epsilon, options.beta)
+    if isinstance(found, str):
+        remedy = "leave it out: then all of epsilon is for the answer"
+        raise SpecificationError(f"certify={number(share)}", why=found, remedy=remedy)
+    return epsilon, found
 
 
 def solve_public(

@@ -25,7 +25,9 @@ DRAWS = {
 RUNS = {"run", "run_as_given", "point"}
 # Draws that several mechanisms share, each with its privacy argument in the file's docstring.
 KERNELS = {
+    "programs/certificate.py",
     "programs/dense_oracles.py",
+    "regressions/certificate.py",
     "regressions/noisy_gradient.py",
     "teach/reconstruction.py",  # randomised response, for lessons on synthetic bits
 }

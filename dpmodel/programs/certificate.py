@@ -1,0 +1,164 @@
+"""What a part of the budget measures of a released answer: the share of private constraints that hold, or its cost.
+
+Why it is private. The point x has been released by a mechanism that is (epsilon_1, delta)-DP; here x is a constant.
+What is measured of it has an exact sensitivity, for that x:
+
+* *rows*: the number of private rows that x misses. One record's change leaves all rows as they are but those that hold
+  its numbers, K at most (``rows_per_record``, from the affine map). Whether a row is missed is computed from its own
+  numbers alone, so the count moves by K at most, whatever the numbers are: also where they have no bounds, and where
+  add-remove makes a row appear. It gets discrete Laplace noise of scale ``K / epsilon_2``.
+* *objective*: ``c'x`` and the objective's constant are one linear function of the private numbers, with public
+  coefficients given x. ``footprint.sensitivity_of`` says how far one record moves it (D, with the allowance for
+  rounding and the clamp of ``noise_design.py``). It gets Laplace noise of scale ``D / epsilon_2``.
+
+Each is epsilon_2-DP. Adaptive composition (the second mechanism may depend on what the first one released): both are
+(epsilon_1 + epsilon_2, delta)-DP together, and ``solve`` splits its epsilon into the two. All that follows, and the
+choice of what is measured, reads released and public numbers only.
+
+The interval: symmetric noise exceeds its (1 - beta)-quantile of the absolute value with probability beta, and what is
+public cuts it (a count lies between 0 and the number of rows, an objective in its declared range).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats, PrivateArray
+from dpmodel.compile.affine_map import LinearMap
+from dpmodel.errors import SpecificationError
+from dpmodel.privacy import DiscreteNoiseSource, Laplace, NoiseSource
+from dpmodel.programs.model import Program, RecordsProgram
+from dpmodel.programs.noise_design import Measurement, best_measurement, scaled
+from dpmodel.programs.rows import RowPart, plain_linear, private_rows, rows_at, rows_per_record, rows_vanish
+from dpmodel.release import Certificate
+from dpmodel.text import number
+
+# What a row may be missed by and still holds: a solver's tolerance, and a share of the row's own numbers.
+_MISSED, _RELATIVE = 1e-6, 1e-9
+
+
+def why_not(model: Program, epsilon: float, beta: float) -> str:
+    """Why this budget measures nothing of an answer; "" where it does. Public facts only."""
+    if measures(model) == "objective":
+        finite = math.isfinite(best_measurement(model, "objective", "laplace").l1) and not model.splits_objective
+        return "" if finite else "one record may change the objective arbitrarily, or through rows of its own"
+    if not model.form.private_rows.any():
+        return "no constraint is private, and the objective is not either: the cost is known as it is"
+    if not model.linear_where_private or model.split_rows:
+        return "constraints are counted that are linear as they are written"
+    if isinstance(model, RecordsProgram) and plain_linear(model) is not None:
+        return "the public constraints do not bound x, and rows lie in parts"
+    count, moved = _count(model), rows_per_record(model)
+    if _quantile(moved / epsilon, beta) >= count:
+        return (
+            f"one record moves {moved} of the {count} private constraints: noise for epsilon {number(epsilon)} would "
+            "leave nothing of a count"
+        )
+    return ""
+
+
+def measures(model: Program) -> Literal["objective", "rows"]:
+    """What is measured: the objective where private numbers enter it, else how many private rows hold."""
+    return "objective" if "objective" in model.private_parts() or model.form.offset.nnz else "rows"
+
+
+def certify(model: Program, epsilon: float, beta: float, x: Floats, noise: NoiseSource) -> Certificate:
+    """The certificate of the released ``x`` (n,). Within a solve's charge only: it reads private values."""
+    return (_objective if measures(model) == "objective" else _rows)(model, x, epsilon, beta, noise)
+
+
+# ------------------------------------------------------------------ rows that hold
+def _rows(model: Program, x: Floats, epsilon: float, beta: float, noise: NoiseSource) -> Certificate:
+    if not isinstance(noise, DiscreteNoiseSource):
+        raise SpecificationError(
+            f"certify: rng of type {type(noise).__name__} cannot draw discrete noise", remedy="rng=None, or certify=0"
+        )
+    moved, count = rows_per_record(model), _count(model)
+    scale = moved / epsilon
+    if Fraction(scale) * Fraction(epsilon) < moved:  # rounded down
+        scale = math.nextafter(scale, math.inf)
+    missed = int(noise.discrete_laplace(np.array([rows_missed(model, x)]), scale)[0])
+    far = _quantile(scale, beta)
+    estimate, lower, upper = (1 - min(max(each, 0), count) / count for each in (missed, missed + far, missed - far))
+    level = number(1 - beta)
+    return Certificate(
+        "the share of private constraints that hold",
+        estimate,
+        lower,
+        upper,
+        1 - beta,
+        f"with probability {level}, between {100 * lower:.3g} % and {100 * upper:.3g} % of the {count} private "
+        f"constraints hold",
+        epsilon,
+        0.0,
+    )
+
+
+def rows_missed(model: Program, x: Floats) -> int:
+    """Private: how many private rows ``x`` (n,) misses. Under a certificate's noise only."""
+    if isinstance(model, RecordsProgram):
+        # An equality stands there twice, and no point misses both sides.
+        return int(private_rows(model).table(model.read_rows()).map_reduce(partial(_missed, x)))
+    index = np.flatnonzero(model.form.private_rows)
+    A, b = rows_at(model, PrivateArray(model.read_private()), index, absent=rows_vanish(model))
+    over = A @ x - b
+    over = np.where(model.affine.equalities()[index], np.abs(over), over)
+    return int((over > _MISSED + _RELATIVE * (abs(A) @ np.abs(x) + np.abs(b))).sum())
+
+
+def _missed(x: Floats, part: RowPart) -> int:
+    return int((part.residual(x) > _MISSED + _RELATIVE * np.abs(part.h)).sum())
+
+
+def _count(model: Program) -> int:
+    return model.all_rows(int(model.form.private_rows.sum()))
+
+
+def _quantile(scale: float, beta: float) -> int:
+    """The least t with ``P(|Z| > t) <= beta`` for discrete Laplace noise: ``2 q^(t+1) / (1 + q)``, q = e^(-1/scale)."""
+    q = math.exp(-1 / scale)
+    return max(math.ceil(scale * math.log(2 / ((1 + q) * beta)) - 1 - 1e-9), 0)
+
+
+# ------------------------------------------------------------------ the true objective
+def _objective(model: Program, x: Floats, epsilon: float, beta: float, noise: NoiseSource) -> Certificate:
+    query, form = objective_at(model, x), model.form
+    public = float(form.c0 @ x) + form.d0
+    sign = -1.0 if model.affine.maximize else 1.0
+    distribution = Laplace(query.l1 / epsilon) if query.l1 > 0 else None
+    exact = query.values(PrivateArray(model.read_private()))
+    released = exact if distribution is None else distribution.add_to(exact, noise)
+    factor = float(query.recover.sum())
+    far = 0.0 if distribution is None else abs(factor) * distribution.max_abs_quantile(1, beta)
+    middle = factor * float(released[0])
+    ends = np.sort(factor * np.array([query.lower[0], query.upper[0]]))
+    estimate, *both = (sign * (public + float(np.clip(each, *ends))) for each in (middle, middle - far, middle + far))
+    lower, upper = sorted(both)
+    beyond = f", for private sums up to {number(query.limit)} in size" if query.furthest > query.limit else ""
+    return Certificate(
+        "the true objective",
+        estimate,
+        lower,
+        upper,
+        1 - beta,
+        f"with probability {number(1 - beta)}, the true objective at the released point lies between {number(lower)} "
+        f"and {number(upper)}{beyond}",
+        epsilon,
+        0.0,
+    )
+
+
+def objective_at(model: Program, x: Floats) -> Measurement:
+    """The one number that private values add to the objective at ``x`` (n,), as a linear function of them."""
+    costs, offset = model.form.objective, model.form.offset
+    column = np.concatenate([costs.column, offset.column])
+    weight = np.concatenate([costs.coefficient * x[costs.row], offset.coefficient])
+    query = LinearMap.of(np.zeros(column.size, dtype=np.int64), column, weight, 1)
+    one = sp.csr_array(np.ones((1, 1)))
+    return scaled(model, "objective", "certificate", query, one, np.zeros(1, dtype=np.int64))

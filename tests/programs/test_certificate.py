@@ -1,0 +1,268 @@
+"""``solve(certify=)``: exact sensitivity by brute force, an audit with a broken twin, coverage, one charge for both."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy.stats import beta as beta_law
+
+import dpmodel as dpm
+from dpmodel.errors import BudgetExceededError, NotPrivateWarning, SpecificationError
+from dpmodel.privacy import SeededSource
+from dpmodel.programs import certificate as rows_certificate
+from dpmodel.programs.certificate import _quantile, certify, objective_at, rows_missed
+from dpmodel.programs.rows import rows_per_record
+from dpmodel.regressions import certificate as risk_certificate
+
+BETA, FALSE_ALARM, RUNS = 0.1, 1e-7, 200
+BALLOTS = (np.random.default_rng(1).random((60, 5)) < 0.4) * 1.0
+NEED = np.array([3.0, 7.0, 2.0])
+
+
+def seeded(seed: int) -> SeededSource:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotPrivateWarning)
+        return SeededSource(seed)
+
+
+def ballots(values: Any, neighbors: Any = "replace-one", **declared: Any) -> dpm.Problem:
+    """A row of A for every person."""
+    people = dpm.Records("people", neighbors)
+    rows = dpm.Private(values, name="ballots", **{"unit": "row", "bounds": [0, 1], "records": people, **declared})
+    x = cp.Variable(values.shape[1], bounds=[0, 1], name="x")
+    return dpm.Problem(cp.Minimize(cp.sum(x)), [rows @ x >= 1])
+
+
+def needs(values: Any) -> dpm.Problem:
+    """Every number stands in two rows, with both signs, and in an equality; people own one each."""
+    need = dpm.Private(values, name="need", unit="entry", linf=1)
+    x = cp.Variable(3, bounds=[0, 20], name="x")
+    return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= need, x <= 6.5 - need, x == 2 * need - 3])
+
+
+def costs(values: Any, sense: Any = cp.Minimize) -> dpm.Problem:
+    c = dpm.Private(values, name="c", unit="all", l1=2.0, linf=0.5)
+    x = cp.Variable(3, bounds=[-1, 2], name="x")
+    return dpm.Problem(sense(c @ x - 2 * x[0] + cp.sum(c)), [cp.sum(x) <= 2])
+
+
+def fit(values: Any, labels: Any, loss: str = "squared", neighbors: Any = "replace-one") -> dpm.Problem:
+    people = dpm.Records("people", neighbors)
+    X = dpm.Private(values, name="X", unit="row", bounds=[-1, 1], records=people)
+    y = dpm.Private(labels, name="y", unit="entry", bounds=[-1, 2], records=people)
+    w = cp.Variable(2, name="w")
+    written = {"squared": lambda: cp.sum_squares(X @ w - y) / 7, "absolute": lambda: cp.norm1(X @ w - y) * 3}[loss]
+    return dpm.Problem(cp.Minimize(written() + 0.1 * cp.sum_squares(w)), [cp.norm(w, 1) <= 2])
+
+
+# ------------------------------------------------------------------ sensitivity, by brute force
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+def test_one_record_moves_the_count_of_rows_by_what_is_declared(neighbors: Any) -> None:
+    x, model = np.array([0.5, 0.5, 0.2, 0.9, 0.0]), ballots(BALLOTS, neighbors)._model(None)
+    first, moved = rows_missed(model, x), rows_per_record(model)
+    assert moved == 1
+    changes = set()
+    for person in (0, 17, 59):
+        for row in (np.zeros(5), np.ones(5), np.eye(5)[3]):
+            other = BALLOTS.copy()
+            other[person] = row
+            changes.add(abs(rows_missed(ballots(other, neighbors)._model(None), x) - first))
+    assert max(changes) == moved
+
+
+def test_a_number_in_several_rows_moves_all_of_them() -> None:
+    x, model = np.array([3.0, 7.5, 2.0]), needs(NEED)._model(None)
+    first, moved = rows_missed(model, x), rows_per_record(model)
+    assert moved == 3 and rows_certificate._count(model) == 9
+    changes = {
+        abs(rows_missed(needs(NEED + step * np.eye(3)[k])._model(None), x) - first)
+        for k in range(3)
+        for step in (-1.0, -0.5, 0.5, 1.0)
+    }
+    assert max(changes) == moved
+
+
+def test_bounds_play_no_part_in_a_count() -> None:
+    """A row of numbers that nobody bounds counts as one row, however large they are."""
+    values = np.array([[1.0, 0, 2], [3.0, 1, 0], [0.0, 1, 1]])
+    x, wide = np.array([0.5, 0.2, 0.9]), values.copy()
+    wide[1] = [-1e12, 1e12, 7.0]
+    one, other = (ballots(v, bounds=None, unit="row")._model(None) for v in (values, wide))
+    assert abs(rows_missed(one, x) - rows_missed(other, x)) <= rows_per_record(one) == 1
+
+
+@pytest.mark.parametrize("x", [np.array([1.0, -0.5, 2.0]), np.array([0.0, 0.25, -1.0])])
+def test_one_record_moves_the_objective_by_what_is_declared(x: Any) -> None:
+    values = np.array([1.0, 2.0, 3.0])
+    query = objective_at(costs(values)._model(None), x)
+    factor, changes = float(query.recover.sum()), []
+    for step in (np.array(s) for s in np.ndindex(3, 3, 3)):
+        move = 0.5 * (step - 1)  # l1 at most 1.5, below the bound of 2
+        changes.append(abs(float(move @ (x + 1))))
+    assert max(changes) <= abs(factor) * query.l1 <= max(changes) * (1 + 2e-3)
+    exact = query.values(costs(values)._model(None).read_private())
+    assert factor * exact[0] == pytest.approx(values @ (x + 1))
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+def test_one_record_moves_the_risk_by_what_is_declared(loss: str, neighbors: Any) -> None:
+    rng, w = np.random.default_rng(4), np.array([1.5, -0.5])
+    X, y = rng.uniform(-1, 1, (12, 2)), rng.uniform(-1, 2, 12)
+    model: Any = fit(X, y, loss, neighbors)._model(None)
+    largest = risk_certificate.largest_loss(model, w)
+    moved, first = (
+        risk_certificate.sensitivity(model, largest),
+        model.scale * risk_certificate.losses(model, w, largest),
+    )
+    seen = []
+    X[0], y[0] = [-1, 1], 2.0  # the worst record, against the best, and against none
+    worst = model.scale * risk_certificate.losses(fit(X, y, loss, neighbors)._model(None), w, largest)
+    for row, label in (([0, 0], 0.0), ([1, 1], 1.0), ([1, 0.5], 1.25), ([0, 0], 2.0)):
+        X[0], y[0] = row, label
+        other: Any = fit(X, y, loss, neighbors)._model(None)
+        seen.append(abs(worst - other.scale * risk_certificate.losses(other, w, largest)))
+    assert 0.99 * moved <= max(seen) <= moved and abs(worst - first) <= moved
+    value = {"squared": lambda r: r @ r / 7, "absolute": lambda r: 3 * np.abs(r).sum()}[loss]
+    assert model.scale * risk_certificate.losses(other, w, largest) == pytest.approx(value(X @ w - y))
+
+
+# ------------------------------------------------------------------ audit
+def loss_shown(epsilon: float) -> float:
+    """A lower bound, with a false-alarm rate below 1e-6, on what the certificate of two neighbors reveals."""
+    x, source, runs = np.array([3.0, 7.5, 2.0]), seeded(3), 3000
+    shares = []
+    for value in (3.0, 4.0):  # moves all three rows of the first number at x
+        values = NEED.copy()
+        values[0] = value
+        model = needs(values)._model(None)
+        shares.append(np.array([certify(model, epsilon, BETA, x, source).estimate for _ in range(runs)]))
+    best = 0.0
+    for cut in np.unique(shares[0]):
+        for a, b in (shares, shares[::-1]):
+            hits = int((a >= cut).sum()), int((b >= cut).sum())
+            low = beta_law.ppf(FALSE_ALARM, hits[0], runs - hits[0] + 1) if hits[0] else 0.0
+            high = beta_law.ppf(1 - FALSE_ALARM, hits[1] + 1, runs - hits[1]) if hits[1] < runs else 1.0
+            best = max(best, math.log(low / high) if low > 0 else 0.0)
+    return best
+
+
+@pytest.mark.slow
+def test_the_audit_passes_and_catches_a_twin_that_counts_one_row_of_each(monkeypatch: Any) -> None:
+    assert loss_shown(1.0) <= 1.0
+    monkeypatch.setattr(rows_certificate, "rows_per_record", lambda model: 1)
+    assert loss_shown(1.0) > 1.0
+
+
+# ------------------------------------------------------------------ coverage
+def covering(model: Any, x: Any, truth: float, measure: Any = certify) -> int:
+    source = seeded(9)
+    found = [measure(model, 0.5, BETA, x, source) for _ in range(RUNS)]
+    assert all(each.lower <= each.estimate <= each.upper and each.level == 1 - BETA for each in found)
+    assert len({each.estimate for each in found}) > 5
+    return sum(each.lower - 1e-12 <= truth <= each.upper + 1e-12 for each in found)
+
+
+LEAST = RUNS * (1 - BETA) - 3 * np.sqrt(RUNS * BETA * (1 - BETA))
+
+
+def test_intervals_of_rows_cover() -> None:
+    x = np.array([0.5, 0.5, 0.2, 0.9, 0.0])
+    assert covering(ballots(BALLOTS)._model(None), x, float((BALLOTS @ x >= 1 - 1e-6).mean())) >= LEAST
+
+
+@pytest.mark.parametrize("sense", [cp.Minimize, cp.Maximize])
+def test_intervals_of_the_objective_cover(sense: Any) -> None:
+    values, x = np.array([1.0, 2.0, 3.0]), np.array([1.0, -0.5, 2.0])
+    truth = float(values @ x - 2 * x[0] + values.sum())
+    assert covering(costs(values, sense)._model(None), x, truth) >= LEAST
+
+
+def test_intervals_of_the_risk_cover() -> None:
+    rng, w = np.random.default_rng(4), np.array([1.5, -0.5])
+    X, y = rng.uniform(-1, 1, (50, 2)), rng.uniform(-1, 2, 50)
+    truth = float(((X @ w - y) ** 2).sum() / 7 + 0.1 * w @ w)
+    assert covering(fit(X, y)._model(None), w, truth, risk_certificate.certify) >= LEAST
+
+
+def test_quantiles_of_discrete_noise() -> None:
+    for scale in (0.3, 1.0, 7.5, 200.0):
+        q = math.exp(-1 / scale)
+        for beta in (0.01, 0.1, 0.5):
+            t = _quantile(scale, beta)
+            assert 2 * q ** (t + 1) / (1 + q) <= beta * (1 + 1e-9)
+            assert t == 0 or 2 * q**t / (1 + q) > beta * (1 - 1e-9)
+
+
+# ------------------------------------------------------------------ through solve
+def test_one_charge_pays_for_both_and_no_more() -> None:
+    problem, budget = costs(np.array([1.0, 2.0, 3.0])), dpm.Budget(1.0)
+    problem.solve(1.0, budget=budget, certify=0.1, mechanism="laplace-once", rng=1)
+    release = problem.release
+    assert len(budget.history) == 1 and budget.history[0].epsilon == 1.0
+    assert release.spent == (1.0, 0.0) and release.guarantee.epsilon == 1.0
+    assert release.certificate.epsilon == pytest.approx(0.1)
+    # The answer's noise is that of the rest.
+    scales = []
+    for epsilon in (1.0, 0.9):
+        problem.solve(epsilon, mechanism="laplace-once", rng=1, certify=0.1 if epsilon == 1 else 0.0)
+        chosen = problem.release.plan["candidates"][0]
+        scales.append(chosen["forecast"]["noise"]["objective"]["distribution"]["scale"])
+    assert scales[0] == pytest.approx(scales[1])
+    with pytest.raises(BudgetExceededError):
+        problem.solve(1.0, budget=budget, certify=0.1, rng=1)
+
+
+def test_release_tells_it_and_reads_it_back() -> None:
+    problem = ballots(BALLOTS)
+    problem.solve(2.0, feasibility=dpm.AllBut(rows=20), certify=0.25, rng=2)
+    release, found = problem.release, problem.release.certificate
+    assert found.statement in " ".join(str(release).split()) and "constraints hold" in found.statement
+    again = dpm.Release.from_json(release.to_json()).certificate
+    assert again == found and found.to_dict()["epsilon"] == pytest.approx(0.5)
+    problem.solve(2.0, feasibility=dpm.AllBut(rows=20), rng=2)
+    assert problem.release.certificate is None
+
+
+def test_another_answer_has_no_certificate_of_the_first() -> None:
+    problem = costs(np.array([1.0, 2.0, 3.0]))
+    problem.solve(1.0, certify=0.1, mechanism="laplace-once", rng=1)
+    problem.resolve()
+    assert problem.release.certificate is None
+
+
+def test_a_fit_gets_its_risk() -> None:
+    rng = np.random.default_rng(4)
+    X, y = rng.uniform(-1, 1, (400, 2)), rng.uniform(-1, 2, 400)
+    problem = fit(X, y)
+    problem.solve(4.0, 1e-6, certify=0.25, rng=3)
+    w = problem.release.variables["w"]
+    found = problem.release.certificate
+    assert found.lower <= ((X @ w - y) ** 2).sum() / 7 + 0.1 * w @ w <= found.upper
+
+
+@pytest.mark.parametrize("share", [-0.1, 0.6, 1, True, "a tenth", [0.1], math.nan])
+def test_shares_that_are_none_are_refused(share: Any) -> None:
+    budget = dpm.Budget(1.0)
+    with pytest.raises(SpecificationError, match="certify="):
+        costs(np.array([1.0, 2.0, 3.0])).solve(1.0, budget=budget, certify=share, rng=1)
+    assert not budget.history
+
+
+def test_what_cannot_be_measured_is_refused_before_the_charge() -> None:
+    budget = dpm.Budget(10.0)
+    three = dpm.Private(NEED, name="need", unit="all", linf=1)
+    x = cp.Variable(3, nonneg=True)
+    few = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= three])
+    with pytest.raises(SpecificationError, match="noise for epsilon"):
+        few.solve(1.0, budget=budget, certify=0.1, rng=1)
+    half = dpm.Private(NEED, name="need", unit="entry", linf=1)
+    cone = dpm.Problem(cp.Minimize(x[0]), [cp.norm(x[1:] - half[1:]) <= x[0]])
+    with pytest.raises(SpecificationError, match="linear"):
+        cone.solve(1.0, budget=budget, certify=0.1, rng=1)
+    assert not budget.history
