@@ -42,8 +42,7 @@ _PATIENCE = 1.0
 # What to do, by name. {it}: the parameter; {whose}: whose data are public then; {setting}: how far, large or many.
 _STATEMENTS = {
     "declared-change": "declare how far one record moves {it}, which has to be true of your data: {setting}",
-    "bounds": "declare how large the values of {it} can be; they are clipped to that (Dataset.bounds finds bounds "
-    "privately): {setting}",
+    "bounds": "declare how large the values of {it} can be, which are clipped to that: {setting}",
     "public": "make {it} a cvxpy.Parameter, if all that it tells of {whose} may be public; you give its value then",
     "aggregate": "aggregate {it} over records, so that one record moves each entry by little: means of groups= of "
     "entries, clipped to {setting}",
@@ -199,10 +198,13 @@ class Remedy:
         told += f", {number(average)} on average" if average > 0 else ""
         if not self.helps:
             return f"says nothing here ({told})"
-        if self.name == "declared-change" and time.perf_counter() - started < _PATIENCE and self.drowns < math.inf:
-            ((norm, _),) = self.settings.items()
-            told += f", beyond {norm}={number(float(f'{self.drowns:.2g}'))} the answer drowns"
-        return told
+        if self.name != "declared-change" or time.perf_counter() - started > _PATIENCE:
+            return told
+        if self.drowns == math.inf:
+            guessed = any(_named(p, self._parameter) and p.typical is not None for p in self._problem.parameters())
+            return told if guessed else f"{told}; Private(typical=), a public guess, tells where the answer drowns"
+        ((norm, _),) = self.settings.items()
+        return f"{told}, beyond {norm}={number(float(f'{self.drowns:.2g}'))} the answer drowns"
 
     @property
     def helps(self) -> bool:
@@ -253,7 +255,7 @@ def remedies(problem: Any, cells: Sequence[Cell], request: Mapping[str, Any]) ->
         "worst-case": {"feasibility": "strict", "mechanism": "public-only"},
     }
     applies = {
-        "aggregate": only and private.unit == "entry" and private.ndim == 1 and size > 1,
+        "aggregate": only and private.unit == "entry" and private.ndim == 1 and size > 1 and not private.in_blocks,
         "leave-out": only and first.spare,
         "worst-case": not first.equality,
     }

@@ -216,7 +216,12 @@ def test_the_answer_drowns_where_the_loss_is_as_large_as_the_objective(level):
     loss = remedy.forecast.error.objective
     assert remedy.drowns == pytest.approx(span / loss, rel=0.1)
     assert re.search(r"beyond linf=[\d.]+ the answer drowns$", str(remedy))
-    assert math.isinf(remedy_of(objective(), "declared-change").drowns)  # no public level
+    unguessed = remedy_of(objective(), "declared-change")  # no public level
+    assert math.isinf(unguessed.drowns) and "Private(typical=)" in str(unguessed)
+    x = cp.Variable(2, name="x")
+    c = dpm.Private(data(2), name="theta", unit="entry", typical=1)
+    free = remedy_of(dpm.Problem(cp.Minimize(c @ x), [cp.norm1(x - 1e3) <= 1e9]), "declared-change")
+    assert "typical" not in free.outlook
     assert math.isnan(remedy_of(objective(), "bounds").drowns)
 
 
