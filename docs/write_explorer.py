@@ -14,9 +14,9 @@ from typing import Any, get_args
 from scipy.stats import binom
 
 import dpmodel as dpm
-from dpmodel.contract import Feasibility
 from dpmodel.programs.remedies import statements
 from dpmodel.programs.theorems import lower_bound
+from dpmodel.requests import Feasibility
 from dpmodel.teach import gadgets, quiz
 
 FILE = Path(__file__).parents[1] / "dpmodel" / "explorer" / "data.js"

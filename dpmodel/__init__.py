@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpmodel import audit, errors, linalg, losses, mechanisms, noise, released, teach
-    from dpmodel.contract import AllBut, Exact, Penalty, Priced, Search, Target
     from dpmodel.errors import DPModelError, ImpossibilityError
     from dpmodel.marks import Private, Records
     from dpmodel.marks.dataset import Dataset
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from dpmodel.release import Release
     from dpmodel.released.faces.measure import measure
     from dpmodel.released.faces.query_release import query_release
+    from dpmodel.requests import AllBut, Exact, Penalty, Priced, Search, Target
     from dpmodel.solve.plan import Plan
     from dpmodel.solve.registry import register_mechanism, taxonomy
 
@@ -69,7 +69,7 @@ _HOMES = {
     "dpmodel.programs.classifier": ("Classification",),
     "dpmodel.programs.expressions": ("sensitivity",),
     "dpmodel.errors": ("DPModelError", "ImpossibilityError"),
-    "dpmodel.contract": ("AllBut", "Exact", "Penalty", "Priced", "Search", "Target"),
+    "dpmodel.requests": ("AllBut", "Exact", "Penalty", "Priced", "Search", "Target"),
     "dpmodel.solve.plan": ("Plan",),
     "dpmodel.solve.registry": ("register_mechanism", "taxonomy"),
     "dpmodel.privacy": ("Budget",),

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
 from dpmodel._types import Floats
 from dpmodel.errors import DPModelError, SpecificationError, UnsupportedModelError
@@ -21,15 +20,13 @@ from dpmodel.forecast import Error, Forecast
 from dpmodel.marks.measured import Measured
 from dpmodel.memo import PublicFacts
 from dpmodel.privacy import NoiseSource
+from dpmodel.requests import Feasibility, Goal, Prices, Satisfy
 
 if TYPE_CHECKING:
     from dpmodel.release import Certificate, Release
 
 M = TypeVar("M", contravariant=True)
 
-Feasibility = Literal["centred", "relaxed", "safe", "strict", "priced"]
-Goal = Literal["auto", "target", "search", "penalty"]
-Satisfy = Literal["nearly", "exact"]
 Progress = Callable[[str, float], None]
 
 _LOG = logging.getLogger("dpmodel")
@@ -38,91 +35,6 @@ ARITHMETIC = (ArithmeticError, np.linalg.LinAlgError)
 
 
 # ------------------------------------------------------------------------------------ what a caller may ask
-@dataclass(frozen=True)
-class AllBut:
-    """``feasibility=AllBut(rows=, alpha=)``: all private constraints but ``rows`` hold to within ``alpha``.
-
-    For problems in which one record owns one constraint. ``alpha`` is in the constraints' units. With one of the two
-    given, the plan finds the best other.
-    """
-
-    rows: int | None = None
-    alpha: float | None = None
-
-
-@dataclass(frozen=True)
-class Exact:
-    """``feasibility=Exact(margin=)``: all private constraints but a few hold exactly (KMMST24).
-
-    Equalities need integers. Inequalities need a ``margin``, or integers with declared bounds; an objective then needs
-    a ``Target``.
-
-    ``margin`` : a public promise in (0, 1]: with the rows (b_i, -a_i) of ``a_i x <= b_i`` scaled to unit norm, some
-    unit vector y = (x0, x) of the public cone has an inner product of at least ``margin`` with every row. If the
-    promise is broken, more rows may be missed; privacy does not depend on it.
-    """
-
-    margin: float | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Priced:
-    """``feasibility=Priced(prices)``: a unit by which a private row is missed costs money, and the noise is priced in.
-
-    ``prices`` : what a unit short costs, in units of the objective, in all private rows; or a mapping from constraints
-    (or labels) to prices: numbers, arrays of the constraint's shape, and for equalities pairs (short, surplus). An
-    equality is short where it provides less than the private number. ``service`` : instead of prices, the share of
-    cases in which a row should not be short: its price is its multiplier over ``1 - service``. By default 0.9.
-    """
-
-    prices: Any = None
-    service: float | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Prices:
-    """Money for a unit by which rows of the standard form are missed: row i costs
-    ``above_i (A_i x - b_i)^+ + below_i (b_i - A_i x)^+`` in the minimised objective.
-
-    ``above``, ``below`` : (m,), not negative; 0 below for inequalities. Rows without both stand as they are.
-    """
-
-    above: Floats
-    below: Floats
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Prices) and hash(self) == hash(other) and np.array_equal(self.above, other.above)
-
-    def __hash__(self) -> int:
-        return hash((self.above.tobytes(), self.below.tobytes()))
-
-    @property
-    def rows(self) -> npt.NDArray[np.bool_]:
-        """(m,) which rows have a price."""
-        return (self.above > 0) | (self.below > 0)
-
-
-@dataclass(frozen=True)
-class Target:
-    """``goal=Target(value)``: mechanisms that find nearly feasible points look for one whose objective reaches a public
-    ``value``."""
-
-    value: float
-
-
-@dataclass(frozen=True)
-class Search:
-    """``goal=Search()``: such mechanisms find the best value of the objective by bisection, which costs budget."""
-
-
-@dataclass(frozen=True)
-class Penalty:
-    """``goal=Penalty(weight)``: such mechanisms add the violation, times ``weight``, to the objective (None: a weight
-    chosen from public facts)."""
-
-    weight: float | None = None
-
-
 @dataclass(frozen=True)
 class Options:
     """What one solve may spend, and which statement is wanted.
@@ -135,6 +47,7 @@ class Options:
     true optimum stays feasible), "safe" (with probability 1 - ``beta`` every true constraint holds, except those that
     the release lists), "strict" (every true constraint holds) or "priced" (least expected cost, with ``prices``; None
     where only the released program tells the multipliers, of which ``service`` makes prices).
+    ``by_cost`` : "auto" was asked for: plans start from "centred", and take what is expected to cost least.
     ``vertices`` : (k, n) public candidate points in the order of the standard form's columns, or None.
     ``solver``, ``solver_options`` : for the solve on released data.
     ``slack_rows`` : how many private constraints may be left out, or None to let the mechanism choose;
@@ -152,6 +65,7 @@ class Options:
     delta: float = 0.0
     beta: float = 0.05
     feasibility: Feasibility = "centred"
+    by_cost: bool = False
     vertices: Floats | None = None
     solver: str | None = None
     solver_options: Mapping[str, Any] = field(default_factory=dict)
@@ -233,6 +147,7 @@ class Outcome:
     may be missed, with a bound on each violation, where released numbers give one. ``statement`` : replaces the
     forecast's, unless "". ``constant`` : an estimate, from released numbers, of a private constant term of the
     objective, which ``value`` leaves out; None where they give none. ``measured`` : the numbers that were released.
+    ``expected`` : estimates at the released point, by name.
     """
 
     status: str
@@ -247,6 +162,7 @@ class Outcome:
     violation: float | None = None
     constant: float | None = None
     measured: tuple[Measured, ...] = ()
+    expected: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -489,6 +405,10 @@ class Model(PublicFacts, ABC):
         """``candidates``, with simulated errors where statements do not decide; ``best`` is the choice by statements.
         Called only if no mechanism was named."""
         return list(candidates)
+
+    def treated(self, options: Options, chosen: Forecast) -> Options:
+        """``options`` with the treatment of private constraints that is expected to cost least, ``by_cost``."""
+        return options
 
     def capped(self, options: Options, candidate: Candidate) -> Candidate:
         """``candidate`` with its forecast compared to what holds without data (``forecast.capped``)."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpmodel.text import number
+from dpmodel.text import number, plain_fields
 
 if TYPE_CHECKING:
     from dpmodel.contract import Options
@@ -103,6 +103,31 @@ class Error(ABC):
 
 
 @dataclass(frozen=True)
+class Expected:
+    """What an answer is expected to be like, in the mean over the noise: an estimate at a public level of the private
+    numbers.
+
+    ``cost`` : how much more it costs than the best answer, shortages at their prices, in the objective's units;
+    ``share`` : the same as a share of the best cost. ``short`` : share of the rows with a price that are short, and
+    ``amount`` : by how much these are, on average.
+    """
+
+    cost: float
+    share: float
+    short: float
+    amount: float
+
+    @property
+    def cost_words(self) -> str:
+        """The cost, as a share where there is one."""
+        return f"{float(f'{100 * self.share:.2g}'):+g} %" if math.isfinite(self.share) else number(self.cost)
+
+    def __str__(self) -> str:
+        rows = "" if not self.short > 0 else f", {number(round(100 * self.short, 1))} % of the private rows short"
+        return f"cost {self.cost_words}{rows}{f', by {number(self.amount)} each' if rows else ''}"
+
+
+@dataclass(frozen=True)
 class Violation(Error):
     """Programs: what may be lost in objective value, and by how much constraints may be violated.
 
@@ -116,6 +141,7 @@ class Violation(Error):
     ``alone`` : bound on the violation where the released program has a point; nan: ``violation``.
     ``relative`` : violations are shares of each constraint's own width and not amounts.
     ``centred`` : rows stand as released; losses are against the best that they allow, not the true optimum.
+    ``cost`` : expected loss of the penalised objective (``Expected``), by which those that have one are compared.
     """
 
     kind: ClassVar[str] = "violation"
@@ -134,6 +160,7 @@ class Violation(Error):
     alone: float = math.nan
     relative: bool = False
     centred: bool = False
+    cost: float = math.nan
 
     @property
     def alpha(self) -> float:
@@ -169,14 +196,19 @@ class Violation(Error):
 
     @classmethod
     def best(cls, served: Sequence[Forecast], options: Options | None) -> Forecast:
-        """The first by ``order``. If it leaves rows out, those that do are compared by their errors on synthetic
-        databases instead, whatever their statements say."""
+        """The first by ``order``. If it leaves rows out, those that do and are not vacuous are compared by their errors
+        on synthetic databases instead."""
         pairs = [(each, each.error) for each in served if isinstance(each.error, Violation)]
         predicted = any(not math.isnan(error.against_public) and not each.spends_nothing for each, error in pairs)
         best, error = min(pairs, key=lambda pair: pair[1].order(pair[0], options, predicted))
+        priced = [(f, e) for f, e in pairs if math.isfinite(e.cost) and f.vacuous <= best.vacuous]
+        if math.isfinite(error.cost) and options is not None and not options.by_proof:
+            best, error = min(priced, key=lambda pair: (_rounded(pair[1].cost), pair[0] is not best))
         if options is None or math.isnan(error.against_public) or not error.contested(best, options):
             return best
-        rivals = [(f, e) for f, e in pairs if e.slack_rows > 0 and not (e.exact or math.isnan(e.against_public))]
+        rivals = [
+            (f, e) for f, e in pairs if e.slack_rows > 0 and not (f.vacuous or e.exact or math.isnan(e.against_public))
+        ]
         return min(rivals, key=lambda pair: (_rounded(pair[1].against_public), pair[0] is not best))[0]
 
     def order(self, forecast: Forecast, options: Options | None, predicted: bool = False) -> Order:
@@ -342,6 +374,8 @@ class Forecast:
     no better than a point chosen without data, by ``capped``. ``work`` : its cost in words. ``noise`` : plain
     data on the noise of each part and the split of the budget. ``caveats`` : what the statement leaves out.
     ``rows`` : what is done to each private constraint, in words, and ``moved`` : by how much, for figures.
+    ``expected`` : treatment of private constraints -> what the answer is expected to be like, its own first; empty
+    where no public level tells.
     """
 
     statement: str
@@ -356,6 +390,7 @@ class Forecast:
     caveats: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
     moved: Mapping[str, Any] = field(default_factory=dict)
+    expected: Mapping[str, Expected] = field(default_factory=dict)
 
     @property
     def unbeatable(self) -> bool:
@@ -386,6 +421,7 @@ class Forecast:
             "caveats": list(self.caveats),
             "rows": list(self.rows),
             "moved": dict(self.moved),
+            "expected": {name: plain_fields(each) for name, each in self.expected.items()},
         }
 
 

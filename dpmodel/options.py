@@ -10,10 +10,11 @@ from typing import Any, cast, get_args
 
 import cvxpy as cp
 
-from dpmodel.contract import Feasibility, Options
+from dpmodel.contract import Options
 from dpmodel.errors import SpecificationError
 from dpmodel.numerics.cone_program import installed_solvers
 from dpmodel.privacy import validate_privacy
+from dpmodel.requests import Feasibility
 from dpmodel.text import number
 
 # Feasibilities that are asked for by a word; the others are objects.
@@ -54,10 +55,11 @@ def basic_options(
     if not isinstance(feasibility, str) or feasibility not in _WORDS:
         raise SpecificationError(
             f"feasibility={feasibility!r}" if isinstance(feasibility, str | float | int) else f"feasibility={kind}",
-            why="private constraints are centred (taken as released), relaxed so that the true optimum stays feasible, "
+            why="private constraints are treated as is expected to cost least (auto), centred (taken as released), "
+            "relaxed so that the true optimum stays feasible, "
             "or made harder so that all hold: safe (with probability 1 - beta, but those that the release "
             "lists) or strict (with certainty)",
-            remedy=f"{nearest(feasibility, _WORDS)}'centred', 'relaxed', 'safe', 'strict', dpm.Priced(prices), "
+            remedy=f"{nearest(feasibility, _WORDS)}'auto', 'centred', 'relaxed', 'safe', 'strict', dpm.Priced(prices), "
             "dpm.AllBut(rows=, alpha=) or dpm.Exact(margin=)",
         )
     if solver is not None and solver not in installed_solvers():
@@ -66,8 +68,9 @@ def basic_options(
         exists = isinstance(solver, str) and solver.upper() in cp.settings.SOLVERS
         why = "CVXPY knows it, and it is not installed" if exists and not near else "CVXPY knows no solver of this name"
         raise SpecificationError(f"solver={solver!r}", why=why, remedy=f"{near}one of {', '.join(known)}")
-    word = cast(Feasibility, feasibility)
-    return Options(loss.epsilon, loss.delta, float(beta), word, None, solver, checked_solver_options(solver_options))
+    word = "centred" if feasibility == "auto" else cast(Feasibility, feasibility)
+    settings = checked_solver_options(solver_options)
+    return Options(loss.epsilon, loss.delta, float(beta), word, feasibility == "auto", None, solver, settings)
 
 
 def nearest(word: Any, words: Iterable[str]) -> str:

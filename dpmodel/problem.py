@@ -15,11 +15,12 @@ import cvxpy as cp
 from dpmodel.compile.bridge import forget_cached_forms, forget_solution
 from dpmodel.compile.refusals import warn_of_leaves
 from dpmodel.compile.written import model_html, model_latex, model_line, model_text
-from dpmodel.contract import AllBut, Candidate, Exact, Model, Options, Penalty, Priced, Ran, Search, Target
+from dpmodel.contract import Candidate, Model, Options, Outcome, Ran
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.options import checked_clip
 from dpmodel.privacy import Budget
 from dpmodel.release import Release
+from dpmodel.requests import AllBut, Exact, Penalty, Priced, Search, Target
 from dpmodel.solve.execute import Executed, execute, refuse_misplaced, solve_public
 from dpmodel.solve.plan import Plan
 from dpmodel.solve.planner import Compared, make_plan
@@ -144,7 +145,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         *,
         beta: float = 0.05,
         mechanism: str | AnyMechanism = "auto",
-        feasibility: Feasible = "centred",
+        feasibility: Feasible = "auto",
         goal: Goal = "auto",
         solver: str | None = None,
         compare: Compared = "needed",
@@ -250,7 +251,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         *,
         beta: float = 0.05,
         mechanism: str | AnyMechanism = "auto",
-        feasibility: Feasible = "centred",
+        feasibility: Feasible = "auto",
         goal: Goal = "auto",
         certify: float = 0.0,
         budget: Budget | None = None,
@@ -271,7 +272,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
         beta : probability with which the accuracy statement may fail.
         mechanism : "auto" for the least forecast error, or a name from the plan (then no other is looked at), or an
             object with the methods of a mechanism, such as one of ``dpm.mechanisms`` with settings of its own.
-        feasibility : what is done to private constraints. "centred" takes the released numbers as they are; "relaxed"
+        feasibility : what is done to private constraints. "auto" takes what is expected to cost least, at prices that
+            leave a row short in a tenth of the cases, where a public level of the private numbers is known
+            (``Private(typical=)``, bounds), else "centred". "centred" takes the released numbers as they are; "relaxed"
             makes them easier by a bound on the noise, which leaves every one that binds short, so that the true optimum
             stays feasible: to bound it, or to compare with other programs; "safe" makes them harder, so that with
             probability 1 - beta every true one holds but those that the release lists (none where a point is left);
@@ -361,6 +364,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             if done.failure is not None:
                 raise done.failure
             assert self._release is not None
+            self._release.answered_by(self)
             done.report("done", 1.0)
             if verbose:
                 print(self._release)
@@ -369,7 +373,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
     @_alone
     def resolve(
         self,
-        feasibility: Feasible = "centred",
+        feasibility: Feasible = "auto",
         *,
         release: Release | None = None,
         beta: float = 0.05,
@@ -424,7 +428,19 @@ class Problem(cp.Problem):  # type: ignore[misc]
         notes = (*marks, "answered from numbers released before: nothing more was spent", *again.notes)
         paid = source.guarantee
         self._release = replace(again, guarantee=paid, measured=source.measured, spent=(0.0, 0.0), notes=notes)
+        self._release.answered_by(self)
         return self._release.value
+
+    def _comparison(self, release: Release, beta: float) -> Mapping[str, Outcome]:
+        """Treatment -> the answer from the numbers of ``release``; of those that the problem has."""
+        epsilon, delta = release.measured[0].epsilon, release.measured[0].delta
+        found = {}
+        for word in ("centred", Priced(), "safe", "relaxed"):
+            options: Any = Options(epsilon, delta, beta, word)  # type: ignore[arg-type]
+            with contextlib.suppress(SpecificationError, UnsupportedModelError):
+                model, options = self._model().check(options)
+                found[options.feasibility] = model.answer(release.measured, options)[1]
+        return found
 
     def _forget(self) -> None:
         """Drop an earlier solution, so that it cannot be taken for the new one if this one fails."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.contract import Goal, Options, Verdict
+from dpmodel.contract import Options, Verdict
 from dpmodel.memo import cached
 from dpmodel.numerics.polyhedron import Polyhedron
 from dpmodel.privacy import Gaussian, Laplace
@@ -29,6 +29,7 @@ from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign, design_noise
 from dpmodel.programs.public import cost_range, objective_span, private_objective
 from dpmodel.programs.rows import public_polyhedron
+from dpmodel.requests import Goal
 
 if TYPE_CHECKING:
     from dpmodel.programs.nearly_feasible import NearlyFeasible

@@ -13,6 +13,7 @@ import cvxpy as cp
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
+from dpmodel.collect import checked_point, collect, named_constraints, private_parameters
 from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.bridge import Lowered, evaluate_objective, lower
 from dpmodel.compile.footprint import Footprint, footprint
@@ -20,7 +21,7 @@ from dpmodel.compile.form import StandardForm, private_theta, public_theta, requ
 from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.compile.refusals import square_of_norm, where_used
 from dpmodel.compile.rows import BlockRows, FewRows, MemoryRows, cached_rows, few_rows, row_maker, rows_read
-from dpmodel.contract import YES, Candidate, Exact, Model, Options, Outcome, Ran, Serves, Verdict, reasons
+from dpmodel.contract import YES, Candidate, Model, Options, Outcome, Ran, Serves, Verdict, reasons
 from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.marks.measured import Measured
@@ -34,7 +35,8 @@ from dpmodel.privacy import NoiseSource
 from dpmodel.programs.classifier import Classification, classify
 from dpmodel.programs.remedies import remedies
 from dpmodel.programs.theorems import impossibility_error
-from dpmodel.release import Certificate, Release, checked_point, collect, named_constraints, private_parameters
+from dpmodel.release import Certificate, Release
+from dpmodel.requests import Exact
 from dpmodel.text import number
 
 # What is read of a program: theta (P,) with the private values, or the rows of records where they lie.
@@ -177,6 +179,16 @@ class Program(Model):
             return Verdict(False, _LEFT_OUT, "feasibility")
         return YES
 
+    def treated(self, options: Options, chosen: Forecast) -> Options:
+        """Priced, where the ``chosen`` one can price rows, a public level is known, and it is expected to cost less."""
+        expected = chosen.expected
+        if not options.by_cost or "priced" not in expected or options.goal != "auto":
+            return options
+        # Integer programs with prices take minutes where the released one takes seconds, and so do very many rows.
+        large = self.affine.boolean.size or self.affine.integer.size or self.form.private_rows.sum() > 2000
+        better = not large and expected["priced"].cost < expected["centred"].cost * (1 - 1e-9)
+        return replace(options, feasibility="priced") if better else options
+
     def capped(self, options: Options, candidate: Candidate) -> Candidate:
         from dpmodel.programs.public import held_against_public_points
 
@@ -292,8 +304,11 @@ class Program(Model):
         self._refuse_impossible(options)
         self.public.require_feasible()
         design, numbers = design_of(self, options, measured)
-        forecast = held_against_public_points(self, LAPLACE_ONCE.forecast_of(self, options, design))
-        return forecast, LAPLACE_ONCE.answer(self, options, design, numbers)
+        forecast = LAPLACE_ONCE.forecast_of(self, options, design)
+        treated = self.treated(options, forecast)
+        if treated is not options:
+            forecast = LAPLACE_ONCE.forecast_of(self, treated, design)
+        return held_against_public_points(self, forecast), LAPLACE_ONCE.answer(self, treated, design, numbers)
 
     def certificate(self, epsilon: float, beta: float) -> str | Callable[[Floats, NoiseSource], Certificate]:
         from dpmodel.programs.certificate import certify, why_not

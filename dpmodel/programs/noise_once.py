@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
-from dpmodel.forecast import Forecast, Violation
+from dpmodel.forecast import Expected, Forecast, Violation
 from dpmodel.privacy import NoiseSource
 from dpmodel.programs.answer import measured_numbers
 from dpmodel.programs.feasibility import (
@@ -34,13 +34,17 @@ from dpmodel.programs.feasibility import (
 from dpmodel.programs.margins import reach_on_b, row_margins
 from dpmodel.programs.model import Program, refuse_high
 from dpmodel.programs.noise_design import Kind, NoiseDesign, NoisyPart, design_noise, x_bound
+from dpmodel.programs.priced import can_price, expected_cost, shortage, solve_priced
+from dpmodel.programs.prices import priced_rows, usual_prices
 from dpmodel.programs.public import (
     certain_point,
     declared_range,
     largest_violation,
     leaves_a_point,
+    level,
     objective_span,
 )
+from dpmodel.requests import Prices
 from dpmodel.text import number, shortened
 
 Rows = tuple[tuple[str, float], ...]
@@ -107,8 +111,21 @@ class NoiseOnce(Mechanism[Program]):
 
     def answer(self, model: Program, options: Options, design: NoiseDesign, numbers: Mapping[str, Floats]) -> Outcome:
         """The answer from released ``numbers``, part by part: post-processing."""
-        treatment = treat(model, options, design)
         c, b, entries = rebuilt(model, design, numbers)
+        if options.feasibility == "priced":
+            out = self._answer_priced(model, options, design, numbers, c)
+        else:
+            out = self._answer_as(model, options, design, c, b, entries)
+        expected = (
+            {} if out.x is None else expected_at(model, design, out.x, *rebuilt(model, design, numbers, raw=True))
+        )
+        return replace(out, expected=expected)
+
+    def _answer_as(
+        self, model: Program, options: Options, design: NoiseDesign, c: Floats | None, b: Floats | None,
+        entries: Floats | None,
+    ) -> Outcome:  # fmt: skip
+        treatment = treat(model, options, design)
         private, mode = model.form.private_rows, options.feasibility
         released, amount = relaxed_program(model, c, b, entries, treatment.relax), None
         inside = {"relaxed": 2.0, "centred": 0.0 if model.affine.equalities()[private].any() else 1.0}.get(mode)
@@ -128,8 +145,8 @@ class NoiseOnce(Mechanism[Program]):
     def eligible(self, model: Program, options: Options) -> Verdict:
         if not model.private_parts():
             return Verdict(False, "no private parameter changes c, b or A")
-        high = refuse_high(model)
-        if high is not None:
+        high = refuse_high(model) or (can_price(model) if options.feasibility == "priced" else YES)
+        if not high.eligible:
             return high
         if self.kind == "gaussian" and options.delta == 0:
             return Verdict(False, "Gaussian noise needs delta > 0")
@@ -147,7 +164,10 @@ class NoiseOnce(Mechanism[Program]):
 
     def forecast_of(self, model: Program, options: Options, design: NoiseDesign) -> Forecast:
         """The forecast under this noise."""
+        if options.feasibility == "priced":
+            return self._forecast_priced(model, options, design)
         treatment, rows = treat(model, options, design), bool(model.form.private_rows.any())
+        expected = expectations(model, options, design)
         safe = options.feasibility == "safe" and rows
         split = model.splits_objective if safe else model.split_rows > 0
         return Forecast(
@@ -169,8 +189,50 @@ class NoiseOnce(Mechanism[Program]):
                 expected=treatment.expected if rows and not safe else math.nan,
                 alone=treatment.alone if treatment.alone < treatment.violation else math.nan,
                 centred=options.feasibility == "centred" and rows,
+                cost=expected[options.feasibility].cost if expected else math.nan,
             ),
+            expected=expected,
         )
+
+    def _forecast_priced(self, model: Program, options: Options, design: NoiseDesign) -> Forecast:
+        expected = expectations(model, options, design)
+        objective = objective_loss(model, design)
+        return Forecast(
+            statement=f"with probability {number(1 - options.beta)}, no private constraint is missed by more than the "
+            f"release says; the least expected cost at {_price_words(options)}",
+            epsilon=design.epsilon,
+            delta=design.delta,
+            beta=options.beta,
+            proved=model.split_rows == 0,
+            caveats=caveats(model, design, split=model.split_rows > 0),
+            work=design.work,
+            noise=design.to_dict(),
+            error=Violation(
+                objective=objective,
+                against_public=noise_against_ignorance(model, design),
+                cost=expected["priced"].cost if expected else math.nan,
+                expected=float(missed_on_average(model, design)[model.form.private_rows].mean()),
+            ),
+            expected=expected,
+        )
+
+    def _answer_priced(
+        self, model: Program, options: Options, design: NoiseDesign, numbers: Mapping[str, Floats], c: Floats | None
+    ) -> Outcome:
+        """The least expected cost, given the released numbers as they are: in their ranges, the noise would have
+        another law."""
+        _, b, entries = rebuilt(model, design, numbers, raw=True)
+        out = solve_priced(model, options, design, c, b, entries)
+        if out.x is None:
+            return out
+        program = relaxed_program(model, c, b, entries, np.zeros(model.affine.rows))
+        violation = violation_at(model, design, program, out)
+        bound = "an amount that is not known" if violation is None else number(violation)
+        statement = (
+            f"with probability {number(1 - options.beta)}, no private constraint is violated by more than {bound}"
+        )
+        statement += f"; the least expected cost at {_price_words(options)}"
+        return replace(out, violation=violation, constant=released_constant(model, c, b), statement=statement)
 
     def _solve_safely(
         self, model: Program, options: Options, design: NoiseDesign, treatment: Treatment, c: Floats | None,
@@ -247,6 +309,52 @@ def released_parts(
 ) -> tuple[Floats | None, Floats | None, Floats | None]:
     """Noised c (n,), b (m,) and private A entries, None for parts that are public (``measure``, ``rebuilt``)."""
     return rebuilt(model, design, measure(model, design, source, progress))
+
+
+def expected_at(
+    model: Program, design: NoiseDesign, x: Floats, c: Floats | None, b: Floats | None, entries: Floats | None
+) -> dict[str, float]:
+    """How many of the inequalities that can have a price are short at ``x`` (n,), and by how much in all, over the law
+    of the noise. Equalities are missed to either side, whatever is done."""
+    rows = priced_rows(model) & model.affine.inequalities()
+    if not rows.any() or not model.affine.is_linear():
+        return {}
+    missed = shortage(model, design, Prices(np.where(rows, 1.0, 0.0), np.zeros(rows.size)), x, b, entries)
+    return {"rows": float(rows.sum()), "short": float(missed.chance_above.sum()), "shortage": float(missed.above.sum())}
+
+
+def expectations(model: Program, options: Options, design: NoiseDesign) -> dict[str, Expected]:
+    """Treatment -> what it is expected to cost at the public level, the one of ``options`` first; empty where there is
+    no level, or no row that can have a price."""
+    at = level(model) if can_price(model).eligible and model.affine.is_linear() else None
+    if at is None:
+        return {}
+    prices = usual_prices(model, options, *at.numbers)
+    size, count = abs(at.value), int(prices.rows.sum())
+    found: dict[str, Expected] = {}
+    for mode in dict.fromkeys((options.feasibility, "priced", "centred", "safe", "relaxed")):
+        equal = model.affine.equalities() & model.form.private_rows
+        if mode == "strict" or (mode == "safe" and equal.any()):
+            continue
+        moved = None if mode == "priced" else _moved(model, options, design, mode, at.x)
+        cost, short, amount = expected_cost(model, design, prices, at.dual, moved, at.x)
+        share = cost / size if size > 0 else math.nan
+        found[mode] = Expected(cost, share, short / max(count, 1), amount / short if short > 0 else 0.0)
+    return found
+
+
+def _moved(model: Program, options: Options, design: NoiseDesign, mode: Any, x: Floats) -> Floats:
+    """(m,) how far the treatment moves rows outwards at ``x`` (n,)."""
+    if mode == "centred":
+        return np.zeros(model.affine.rows)
+    treatment = treat(model, replace(options, feasibility=mode), design)
+    return treatment.relax - (0.0 if treatment.weights is None else treatment.weights @ np.abs(x))
+
+
+def _price_words(options: Options) -> str:
+    if options.prices is not None:
+        return "the given prices"
+    return f"prices at which a row is short in {number(100 * (1 - options.service))} % of the cases"
 
 
 def released_constant(model: Program, c: Floats | None, b: Floats | None) -> float | None:

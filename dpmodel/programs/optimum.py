@@ -67,7 +67,7 @@ from scipy.special import betainc, ndtri
 
 from dpmodel._types import Floats, Integers
 from dpmodel.compile.public_set import base_program
-from dpmodel.contract import Options, Prices
+from dpmodel.contract import Options
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.privacy import Gaussian, Laplace, PublicGenerator, public_coins, public_generator
@@ -76,6 +76,7 @@ from dpmodel.programs.margins import interior_direction, margin
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, box_reach, part_of
 from dpmodel.programs.public import cost_range, declared_range
+from dpmodel.requests import Prices
 from dpmodel.text import number
 
 Released = tuple[Floats | None, Floats | None, Floats | None]
@@ -119,7 +120,6 @@ def optimum(
     *,
     level: Released | None = None,
     coins: PublicGenerator | None = None,
-    box_only: bool = False,
 ) -> Interval:
     """The interval for the true optimum (proof: the module's docstring). Reads released and public numbers only.
 
@@ -128,11 +128,11 @@ def optimum(
     c, b, entries : (n,), (m,) and the private entries of A, rebuilt from the numbers as released, not moved into their
         public ranges (``noise_once.rebuilt`` with ``raw``); None: public. ``prices`` : None leaves every row hard.
     level : public guesses of the same, by which forms are chosen. ``coins`` : for fission, independent of all noise;
-        None: from a seed of the system's. ``box_only`` : for prices that were chosen after the noise.
+        None: from a seed of the system's.
     """
     released = (c, b, entries)
     bounds = _Bounds.of(model, design, options, prices, coins)
-    plan = bounds.both if box_only else bounds.shared() if level is None else bounds.narrowest(level)
+    plan = bounds.shared() if level is None else bounds.narrowest(level)
     low, high = bounds.ends(plan, released)
     exact = bounds.exact(released) or (high.meets_rows and high.form == "box")
     lower, upper = low.value, high.value
@@ -273,23 +273,18 @@ class _Bounds:
             below += ["fission"] if isinstance(part.distribution, Gaussian) else []
         return below, above
 
-    @property
-    def both(self) -> Plan:
-        """Box at both ends, one event with all of the risk."""
-        return {"box": self.beta}, {"box": self.beta}
-
     def shared(self) -> Plan:
         """All forms, for numbers without a public level: box a third of the risk, the others at each end a third."""
         ends = []
         for others in self._forms:
             ends.append({"box": self.beta / 3, **{form: self.beta / 3 / len(others) for form in others}})
         if not any(self._forms):
-            return self.both
+            return {"box": self.beta}, {"box": self.beta}
         return ends[0], ends[1]
 
     def narrowest(self, level: Released) -> Plan:
         """The pair of forms that is narrowest where the released numbers are the ``level``."""
-        both = self.both
+        both: Plan = {"box": self.beta}, {"box": self.beta}
         below, above = ({"box": self.beta / 2, **dict.fromkeys(each, self.beta / 2)} for each in self._forms)
         if len(below) == len(above) == 1:
             return both

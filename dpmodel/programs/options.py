@@ -13,22 +13,9 @@ import cvxpy as cp
 import numpy as np
 
 from dpmodel._types import Floats, Integers, Mask
+from dpmodel.collect import named_constraints, private_parameters
 from dpmodel.compile.form import require_private_values
-from dpmodel.contract import (
-    NOTHING_FOUND,
-    AllBut,
-    Candidate,
-    Exact,
-    Options,
-    Outcome,
-    Penalty,
-    Priced,
-    Prices,
-    Ran,
-    Search,
-    Serves,
-    Target,
-)
+from dpmodel.contract import NOTHING_FOUND, Candidate, Options, Outcome, Ran, Serves
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.exact.inputs import checked_margin
 from dpmodel.exact.model import Found, PrivateInequalities
@@ -36,8 +23,10 @@ from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.options import basic_options, finite_number, listed, unknown_goal
 from dpmodel.programs.equations import exact_inequalities, why_not_inequalities
 from dpmodel.programs.model import Program
+from dpmodel.programs.prices import priced_rows
 from dpmodel.programs.rows import plain_linear, private_rows, public_polyhedron
-from dpmodel.release import Release, named_constraints, private_parameters
+from dpmodel.release import Release
+from dpmodel.requests import AllBut, Exact, Penalty, Priced, Prices, Search, Target
 from dpmodel.text import number
 
 
@@ -96,7 +85,7 @@ def _all_but(options: Options, model: Program, requested: AllBut) -> Options:
 
 def _priced(options: Options, problem: cp.Problem, model: Program, requested: Priced) -> Options:
     """The prices by row of the standard form, or the service level that makes them."""
-    if not any(rows.size for _, rows in priced_rows(model)):
+    if not priced_rows(model).any():
         raise SpecificationError(
             "Priced() without a private constraint that can have a price",
             why="a price is for a unit by which a linear private constraint is missed; cones have none, nor have the "
@@ -116,16 +105,11 @@ def _priced(options: Options, problem: cp.Problem, model: Program, requested: Pr
     return replace(options, feasibility="priced", prices=_prices(problem, model, requested.prices))
 
 
-def priced_rows(model: Program) -> list[tuple[ConeBlock, Integers]]:
-    """Blocks of the user's linear constraints, with the private rows among them, which may have a price."""
-    private, linear = model.form.private_rows, ("zero", "nonneg")
-    blocks = [block for block in model.affine.cones if block.kind in linear and block.constraint >= 0]
-    return [(block, block.start + np.flatnonzero(private[block.rows])) for block in blocks]
-
-
 def _prices(problem: cp.Problem, model: Program, given: Any) -> Prices:
     above, below = np.zeros(model.affine.rows), np.zeros(model.affine.rows)
-    blocks = [(block, rows) for block, rows in priced_rows(model) if rows.size]
+    priced = priced_rows(model)
+    blocks = [(block, block.start + np.flatnonzero(priced[block.rows])) for block in model.affine.cones]
+    blocks = [(block, rows) for block, rows in blocks if rows.size]
     if not isinstance(given, Mapping):
         given = {block.label: given for block, _ in blocks}
     found: dict[int, list[tuple[ConeBlock, Integers]]] = {}

@@ -33,7 +33,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, Mask
-from dpmodel.contract import YES, Options, Outcome, Prices, Verdict
+from dpmodel.contract import YES, Options, Outcome, Verdict
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.privacy import public_generator
@@ -42,6 +42,7 @@ from dpmodel.programs.margins import interior_direction
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign
 from dpmodel.programs.prices import Laws, laws_of, noise_terms, priced_rows, unserved, usual_prices
+from dpmodel.requests import Prices
 from dpmodel.text import number
 
 DRAWS = 60
@@ -60,6 +61,15 @@ class Shortage(NamedTuple):
     def cost(self, prices: Prices) -> float:
         """The mean cost of what is missed, in units of the minimised objective."""
         return float(prices.above @ self.above + prices.below @ self.below)
+
+
+class Cost(NamedTuple):
+    """Expected ``cost`` above the optimum's, in money; how many of the rows that bind are ``short``, and the ``amount``
+    in all."""
+
+    cost: float
+    short: float
+    amount: float
 
 
 def can_price(model: Program) -> Verdict:
@@ -376,7 +386,7 @@ def expected_cost(
     dual: Floats,
     moved: Floats | None = None,
     x: Floats | None = None,
-) -> float:
+) -> Cost:
     """Mean of penalised cost minus its optimum, before the release: an estimate from multipliers ``dual`` (m,) at a
     public level.
 
@@ -397,7 +407,7 @@ def expected_cost(
     """
     dual = np.clip(dual, -prices.below, prices.above)
     binds = prices.rows & (np.abs(dual) > 1e-9 * np.abs(dual).max(initial=0.0))
-    total = 0.0
+    cost = short = amount = 0.0
     for private_a in (False, True):
         rows = np.flatnonzero(binds & (_private_a(model) == private_a))
         if not rows.size:
@@ -414,5 +424,8 @@ def expected_cost(
         else:
             gap = np.where(model.affine.equalities()[rows], np.sign(y) * np.abs(moved[rows]), moved[rows])
         over, under = laws.amounts(gap)
-        total += float((above * over + below * under - y * gap).sum())
-    return total
+        cost += float((above * over + below * under - y * gap).sum())
+        dear = above >= below  # the side that is dear is the shortage
+        short += float(np.where(dear, *laws.chances(gap)).sum())
+        amount += float(np.where(dear, over, under).sum())
+    return Cost(cost, short, amount)

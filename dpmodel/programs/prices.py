@@ -32,17 +32,17 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from cvxpy import OPTIMAL
 from scipy.special import gammainc, gammaincinv, ndtr, ndtri
 
 from dpmodel._types import Floats, Integers, Mask
-from dpmodel.contract import Options, Outcome, Prices
+from dpmodel.contract import Options, Outcome
 from dpmodel.privacy import Gaussian, Laplace
 from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace
 from dpmodel.programs.feasibility import relaxed_program, solve_released
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign
-from dpmodel.programs.public import typical_numbers
+from dpmodel.programs.public import level
+from dpmodel.requests import Prices
 from dpmodel.text import number
 
 # Twelve leave .7 per cent of the noise in money, but steps of a twelfth in the chance of being short. Twice as many
@@ -402,11 +402,9 @@ def usual_prices(
     released numbers where there is no public level or it leaves no point."""
     if options.prices is not None:
         return options.prices
-    level = typical_numbers(model)
-    found = None if level is None else multipliers(model, options, level)
-    if found is None or found.status != OPTIMAL:
-        found = multipliers(model, options, (c, b, entries))
-    return _made_of(model, options.service, found)
+    at = level(model)
+    dual = multipliers(model, options, (c, b, entries)).dual if at is None else at.dual
+    return _made_of(model, options.service, dual)
 
 
 def default_prices(
@@ -422,7 +420,7 @@ def default_prices(
     Equalities: missing one on the side that saves cost has the price of a shortage, on the other side y. Equal prices
     would give back the released numbers as they are: ``F = (y + p) / 2 p`` is about a half.
     """
-    return _made_of(model, service, multipliers(model, Options(1.0), (c, b, entries)))
+    return _made_of(model, service, multipliers(model, Options(1.0), (c, b, entries)).dual)
 
 
 def multipliers(
@@ -435,9 +433,9 @@ def multipliers(
     return solve_released(model, options, program)
 
 
-def _made_of(model: Program, service: float, found: Outcome) -> Prices:
+def _made_of(model: Program, service: float, found: Floats | None) -> Prices:
     rows, equal = priced_rows(model), model.affine.equalities()
-    dual = np.where(rows, 0.0 if found.dual is None else found.dual, 0.0)
+    dual = np.where(rows, 0.0 if found is None else found, 0.0)
     size = np.abs(dual)
     some = size > 1e-9 * size.max(initial=0.0)
     if not some.any():  # no private row binds: any price keeps them

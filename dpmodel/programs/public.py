@@ -281,6 +281,32 @@ def typical_numbers(model: Program) -> tuple[Floats, Floats, Floats | None] | No
     return c, b, entries if form.matrix.nnz else None
 
 
+@dataclass(frozen=True)
+class Level:
+    """The program at a public level of its private numbers, ``numbers`` as ``typical_numbers``: its optimum ``x`` (n,)
+    without integrality, multipliers ``dual`` (m,) and ``value``."""
+
+    numbers: tuple[Floats, Floats, Floats | None]
+    x: Floats
+    dual: Floats
+    value: float
+
+
+@cached
+def level(model: Program) -> Level | None:
+    """None where no public level is known, or the program has no optimum there."""
+    numbers = typical_numbers(model)
+    if numbers is None:
+        return None
+    c, b, A = model.form.with_noise(*numbers)
+    none = np.zeros(0, dtype=np.int64)
+    program = base_program(model.form).with_(c=c, b=b, A=A, boolean=none, integer=none)
+    solution = solve_cone_program(program, solver=model.public.solver)
+    if solution.x is None or solution.dual is None or solution.value is None:
+        return None
+    return Level(numbers, solution.x, solution.dual, solution.value)
+
+
 def robust_program(model: Program) -> tuple[ConeProgram, sp.csr_array | None] | None:
     """The program whose points satisfy every private constraint for every allowed database, and weights on |x|.
 

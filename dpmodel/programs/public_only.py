@@ -9,17 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpmodel.contract import (
-    YES,
-    Feasibility,
-    Mechanism,
-    Options,
-    Outcome,
-    Progress,
-    Serves,
-    Verdict,
-    no_progress,
-)
+from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource
@@ -33,6 +23,7 @@ from dpmodel.programs.public import (
     public_points,
 )
 from dpmodel.programs.rows import plain_linear, public_polyhedron
+from dpmodel.requests import Feasibility
 from dpmodel.text import number
 
 

@@ -21,11 +21,11 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel.contract import AllBut
 from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.marks.bounds import read_bounds
 from dpmodel.marks.private import Private
+from dpmodel.requests import AllBut
 from dpmodel.text import number, plain
 
 if TYPE_CHECKING:

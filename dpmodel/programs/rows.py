@@ -190,12 +190,11 @@ def public_polyhedron(model: Program) -> Polyhedron:
     return model.public.polyhedron
 
 
-def plain_rows(model: Program, *, integers: bool = False) -> Verdict | None:
-    """No, unless the model is a linear program over continuous variables (or ``integers``) whose private rows are as
-    written."""
+def plain_rows(model: Program) -> Verdict | None:
+    """No, unless the model is a linear program over continuous variables whose private rows are as written."""
     if not model.affine.is_linear():
         return Verdict(False, "serves linear programs (no second-order, semidefinite, exponential or power cones)")
-    if (model.affine.boolean.size or model.affine.integer.size) and not integers:
+    if model.affine.boolean.size or model.affine.integer.size:
         return Verdict(False, "serves continuous variables")
     if model.split_rows:
         return Verdict(False, "CVXPY split an expression with private numbers into rows: it serves plain constraints")
@@ -203,9 +202,9 @@ def plain_rows(model: Program, *, integers: bool = False) -> Verdict | None:
 
 
 @cached
-def plain_linear(model: Program, *, integers: bool = False) -> Verdict | None:
+def plain_linear(model: Program) -> Verdict | None:
     """``plain_rows`` over a bounded public set."""
-    refused = plain_rows(model, integers=integers)
+    refused = plain_rows(model)
     if refused is not None:
         return refused
     if not _bounded(model):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpmodel._types import Floats
+from dpmodel.collect import checked_point, collect, private_parameters
 from dpmodel.compile.bridge import write_values
 from dpmodel.compile.form import public_key, public_values, require_private_values
 from dpmodel.contract import YES, Candidate, Model, Options, Outcome, Ran, Serves, Verdict
@@ -28,7 +29,7 @@ from dpmodel.regressions.outputs import PublicColumns
 from dpmodel.regressions.penalties import Penalty
 from dpmodel.regressions.rows import Reader, Rows, Table
 from dpmodel.regressions.sets import Domain
-from dpmodel.release import Certificate, Release, checked_point, collect, private_parameters
+from dpmodel.release import Certificate, Release
 from dpmodel.text import number
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dpmodel.collect import checked_point, values_of
 from dpmodel.compile.bridge import evaluate_objective, write_values
 from dpmodel.compile.form import public_key
 from dpmodel.contract import Candidate, Mechanism, Model, Options, Outcome, Ran, Serves, reasons
@@ -17,7 +18,7 @@ from dpmodel.marks.noisy import Noisy
 from dpmodel.memo import latest
 from dpmodel.options import public_options
 from dpmodel.programs.classifier import Classification
-from dpmodel.release import Accuracy, Guarantee, Release, checked_point, values_of
+from dpmodel.release import Accuracy, Guarantee, Release
 from dpmodel.released.constraints import contradiction, require_consistent
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.tree_of import tree_of

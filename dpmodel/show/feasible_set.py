@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpmodel._types import Floats
+from dpmodel.collect import named_constraints
 from dpmodel.contract import Candidate, Options
 from dpmodel.errors import SpecificationError
 from dpmodel.figures import COLOURS, canvas, require_matplotlib
@@ -19,7 +20,7 @@ from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import Kind, design_noise
 from dpmodel.programs.noise_once import GAUSSIAN_ONCE, LAPLACE_ONCE
 from dpmodel.programs.public import declared_range, middle_cost
-from dpmodel.release import Release, named_constraints
+from dpmodel.release import Release
 from dpmodel.text import number
 
 _GRID = 300  # points on each side, for bands

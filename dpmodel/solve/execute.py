@@ -13,6 +13,7 @@ from typing import Any
 
 import cvxpy as cp
 
+from dpmodel.collect import private_parameters, values_of
 from dpmodel.compile.refusals import warn_of_no_private
 from dpmodel.contract import STOPPED, Model, Options, Ran
 from dpmodel.errors import NoGuaranteeWarning, SpecificationError, users_line
@@ -22,7 +23,7 @@ from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
 from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.options import checked_solver_options
 from dpmodel.privacy import Budget, noise_source
-from dpmodel.release import Accuracy, Guarantee, Release, private_parameters, values_of
+from dpmodel.release import Accuracy, Guarantee, Release
 from dpmodel.solve.plan import Plan
 from dpmodel.solve.planner import make_plan
 from dpmodel.solve.progress import Report, shown
@@ -207,7 +208,7 @@ def execute(
                     guarded(f"a pass over {count} blocks{spends}", block / count)
 
             with watched(passes):
-                outcome = model.checked(algorithm.run(model, options, source, step))
+                outcome = model.checked(algorithm.run(model, plan.options, source, step))
                 if measure is not None and outcome.x is not None:
                     step("certificate", 0.9)
                     measured.append(measure(outcome.x, source))

@@ -228,7 +228,8 @@ class Plan:
         chosen, forecast = self.chosen, self._forecast
         head = [wrapped(self.answer)] if self.answer else []
         head.append(wrapped(f"{self._title}: {chosen.mechanism}"))
-        lines = [*forecast.rows, *self._cells[:2], forecast.statement, f"{_spends(forecast)}; {forecast.work}"]
+        lines = [*self._expected, *forecast.rows, *self._cells[:2], forecast.statement]
+        lines.append(f"{_spends(forecast)}; {forecast.work}")
         lines += [f"protects: {self.protects}"] if self.protects and chosen.reads else []
         head += [wrapped(line, "  ") for line in lines]
         tail, second = [], self._named(self.runner_up)
@@ -247,6 +248,15 @@ class Plan:
                 break
             head.append(remark)
         return screenful("\n".join([*head, *tail]), "plan.to_dict()")
+
+    @property
+    def _expected(self) -> list[str]:
+        """What the answer is expected to be like, and what other treatments would give."""
+        if not self._forecast.expected:
+            return []
+        (_, own), *others = self._forecast.expected.items()
+        more = "; ".join(f"{name}: {each.cost_words}" for name, each in others)
+        return [f"expected: {own}" + (f" ({more})" if more else "")]
 
     def table(self) -> TextTable:
         """The comparison of all: every forecast with its statement, and why each of the others does not serve."""

@@ -136,6 +136,14 @@ def _plan(
         if best is None or not (reads or (best.forecast is not None and not best.forecast.vacuous)):
             raise model.nothing_applies(options, candidates)
         chosen = best
+    assert chosen.forecast is not None
+    treated = model.treated(options, chosen.forecast)
+    if treated is not options:
+        algorithm = next(each for each in compared if each.name == chosen.mechanism)
+        better = model.capped(treated, _candidate(algorithm, model, treated))
+        if better.forecast is not None:
+            candidates = [better if each is chosen else each for each in candidates]
+            chosen, options = better, treated
     second = select_mechanism([each for each in candidates if each is not chosen], options)
     classification = getattr(model, "classification", None)
     return Plan(

@@ -28,7 +28,7 @@ LEVEL = {
     "released": 51,
     "exact": 51,
     "kernels": 45,
-    "contract": 35,  # with "forecast", "options", "release" and "simulate", its parts that have files of their own
+    "contract": 35,  # with its parts: "forecast", "options", "release", "collect", "requests", ...
     "compile": 30,
     "numerics": 25,
     "marks": 20,
@@ -52,7 +52,7 @@ def room_of(module: str) -> str:
         return "released.faces"
     if parts[:1] == ["show"]:
         return "solve"
-    if parts in (["forecast"], ["release"], ["options"], ["simulate"]):
+    if parts in (["forecast"], ["release"], ["collect"], ["options"], ["requests"], ["simulate"]):
         return "contract"
     return parts[0] if parts else ""
 

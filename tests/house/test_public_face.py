@@ -72,7 +72,7 @@ def test_signature_of_solve():
         "delta": 0,
         "beta": 0.05,
         "mechanism": "auto",
-        "feasibility": "centred",
+        "feasibility": "auto",
         "budget": None,
         "verbose": False,
         "progress": None,

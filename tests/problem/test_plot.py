@@ -51,7 +51,7 @@ def test_rows_stand_at_the_middle_of_their_ranges_with_bands_as_wide_as_the_nois
 
 def test_rows_that_bind_stand_where_the_release_put_them() -> None:
     problem = hours()
-    problem.solve(epsilon=1, rng=1)
+    problem.solve(epsilon=1, rng=1, feasibility="centred")
     figure = problem.plot()
     x = problem.release.variables["x"]
     star = line(figure, "released optimum")

@@ -71,7 +71,7 @@ def test_other_rows_that_are_linear_in_what_was_measured() -> None:
     release, x = problem.release, of["x"]
     rows = [2 * cp.sum(x[:, 1:]) >= cp.sum(of["demand"][1:]) - of["demand"][0], x <= 200]
     other = dpm.Problem(cp.Minimize(cp.sum(x)), rows)
-    assert other.resolve(release=release) is not None
+    assert other.resolve("centred", release=release) is not None
     (numbers,) = release.measured
     S = np.zeros((numbers.values.size, 5))  # stock, then demand
     S[numbers.row, np.where(numbers.parameter == numbers.parameters.index("stock"), 0, 2) + numbers.entry] = (
@@ -79,7 +79,7 @@ def test_other_rows_that_are_linear_in_what_was_measured() -> None:
     )
     stock_and_demand = np.linalg.lstsq(S, numbers.values, rcond=None)[0]
     side = stock_and_demand[3:].sum() - stock_and_demand[2]
-    assert other.resolve(release=release) == pytest.approx(side / 2, abs=1e-6)
+    assert other.resolve("centred", release=release) == pytest.approx(side / 2, abs=1e-6)
 
 
 def test_the_numbers_have_their_law() -> None:

@@ -16,7 +16,7 @@ from scipy.stats import gamma, norm
 
 import dpmodel as dpm
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.contract import Options, Prices
+from dpmodel.contract import Options
 from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import Gaussian, SeededSource
 from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace
@@ -43,6 +43,7 @@ from dpmodel.programs.prices import (
     unserved,
     usual_prices,
 )
+from dpmodel.requests import Prices
 
 # Chances lie between the slopes of two tangents: half of the widest step, and more where a solver stops between.
 STEP = 0.045
@@ -575,10 +576,10 @@ def test_closed_forms_are_what_is_realised(kind: str) -> None:
         by_hand = 12 * s * norm.pdf(norm.ppf(y / 12))
     tau = 4 * s
     told = {
-        "priced": expected_cost(model, noise, prices, y),
-        "centred": expected_cost(model, noise, prices, y, np.zeros(5)),
-        "safe": expected_cost(model, noise, prices, y, -tau),
-        "relaxed": expected_cost(model, noise, prices, y, tau),
+        "priced": expected_cost(model, noise, prices, y).cost,
+        "centred": expected_cost(model, noise, prices, y, np.zeros(5)).cost,
+        "safe": expected_cost(model, noise, prices, y, -tau).cost,
+        "relaxed": expected_cost(model, noise, prices, y, tau).cost,
     }
     assert told["priced"] == pytest.approx(by_hand.sum())
     mean = (s / 2 if kind == "laplace" else s / np.sqrt(2 * np.pi)).sum() * 12
@@ -604,13 +605,13 @@ def test_closed_forms_of_equalities_and_of_rows_that_do_not_bind() -> None:
     noise, prices = designed(model), at(model, 60.0, 3.0)
     dual = np.zeros(model.affine.rows)
     rows = np.flatnonzero(priced_rows(model))
-    assert expected_cost(model, noise, prices, dual) == 0
+    assert expected_cost(model, noise, prices, dual).cost == 0
     dual[rows] = 6.0, -1.0
     s = laws_of(model, noise, rows).scale
     share = (dual[rows] + 3) / 63
     expected = 63 * (s * share * (1 + np.log(1 / (2 * share)))).sum()
-    assert expected_cost(model, noise, prices, dual) == pytest.approx(expected)
-    assert expected_cost(model, noise, prices, dual, 0 * dual) == pytest.approx(63 / 2 * s.sum())
+    assert expected_cost(model, noise, prices, dual).cost == pytest.approx(expected)
+    assert expected_cost(model, noise, prices, dual, 0 * dual).cost == pytest.approx(63 / 2 * s.sum())
 
 
 def test_closed_form_with_private_coefficients_uses_the_deviation_at_x() -> None:
@@ -620,7 +621,7 @@ def test_closed_form_with_private_coefficients_uses_the_deviation_at_x() -> None
     dual, x = np.zeros(model.affine.rows), np.array([1.0, 2, 0, 3, 1])
     dual[rows[0]] = 2.0
     sigma = noise_terms(model, noise, rows).sigma(x)[0]
-    assert expected_cost(model, noise, prices, dual, 0 * dual, x) == pytest.approx(20 * sigma / np.sqrt(2 * np.pi))
+    assert expected_cost(model, noise, prices, dual, 0 * dual, x).cost == pytest.approx(20 * sigma / np.sqrt(2 * np.pi))
 
 
 # ---------------------------------------------------------------------------------- the learnt prior

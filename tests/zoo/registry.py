@@ -17,7 +17,7 @@ import cvxpy as cp
 import numpy as np
 
 import dpmodel as dpm
-from dpmodel.contract import Feasibility
+from dpmodel.requests import Feasibility
 
 SIZES = ("small", "medium", "large")  # tens, hundreds, thousands of variables
 # Every feasibility the zoo knows, with those that the package offers; each model says in which a release is due.

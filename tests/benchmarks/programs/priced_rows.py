@@ -19,7 +19,7 @@ from unittest import mock
 
 import numpy as np
 
-from dpmodel.contract import Options, Prices
+from dpmodel.contract import Options
 from dpmodel.numerics.cone_program import ConeProgram
 from dpmodel.privacy import SeededSource
 from dpmodel.programs import prices as pricing
@@ -29,6 +29,7 @@ from dpmodel.programs.noise_design import design_noise
 from dpmodel.programs.noise_once import measure, rebuilt
 from dpmodel.programs.options import _prices
 from dpmodel.programs.priced import solve_priced
+from dpmodel.requests import Prices
 from tests.benchmarks.measuring import header, parser
 from tests.benchmarks.regret.models import MODELS, Case
 
