@@ -196,8 +196,8 @@ class Violation(Error):
 
     @classmethod
     def best(cls, served: Sequence[Forecast], options: Options | None) -> Forecast:
-        """The first by ``order``. If it leaves rows out, those that do and are not vacuous are compared by their errors
-        on synthetic databases instead."""
+        """The first by ``order``. If it leaves rows out, those that do are compared by their errors on synthetic
+        databases instead, whatever their statements say."""
         pairs = [(each, each.error) for each in served if isinstance(each.error, Violation)]
         predicted = any(not math.isnan(error.against_public) and not each.spends_nothing for each, error in pairs)
         best, error = min(pairs, key=lambda pair: pair[1].order(pair[0], options, predicted))
@@ -206,9 +206,7 @@ class Violation(Error):
             best, error = min(priced, key=lambda pair: (_rounded(pair[1].cost), pair[0] is not best))
         if options is None or math.isnan(error.against_public) or not error.contested(best, options):
             return best
-        rivals = [
-            (f, e) for f, e in pairs if e.slack_rows > 0 and not (f.vacuous or e.exact or math.isnan(e.against_public))
-        ]
+        rivals = [(f, e) for f, e in pairs if e.slack_rows > 0 and not (e.exact or math.isnan(e.against_public))]
         return min(rivals, key=lambda pair: (_rounded(pair[1].against_public), pair[0] is not best))[0]
 
     def order(self, forecast: Forecast, options: Options | None, predicted: bool = False) -> Order:

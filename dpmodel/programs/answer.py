@@ -10,6 +10,7 @@ What is not linear in S theta was not measured, and is refused.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -82,7 +83,7 @@ def _measurement(model: Program, name: str, queries: LinearMap) -> Measurement |
     groups = [(name,), *(group for group in sharing(model, model.private_parts()) if name in group)]
     for choice in chain.from_iterable(choices(model, group, "gaussian") for group in dict.fromkeys(groups)):
         if _equal(choice[name].queries, queries):
-            return choice[name]
+            return replace(choice[name], queries=queries)  # the same object: parts of one release share their noise
     private = model.form.private_part(name)
     recover = _combination(private.compact(), queries)
     low, high = value_range(model.affine, queries)

@@ -35,10 +35,12 @@ from dpmodel.programs.margins import (
     giving_way,
     interior_direction,
     margin,
+    mean_shortfalls,
     reach_at,
     reach_on_b,
     row_margins,
     shortfalls,
+    simulated_margins,
 )
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign, x_bound
@@ -64,8 +66,8 @@ class Treatment:
     mean violation of a row that binds. ``tightening`` : by how much a right-hand side can end below the true one; nan
     where rows are not tightened.
 
-    Safe, the argument. Let E be the event that ``e_i <= t_i`` in every private row (in cones: that the noise lies in
-    the box that ``margin`` covers) and that every ``|N_ij|`` is within its reach r_ij, which the program multiplies by
+    Safe, the argument. Let E be the event that ``e_i <= t_i`` in every private row (in cones: that ``margin`` or
+    ``simulated_margins`` cover it) and that every ``|N_ij|`` is within its reach r_ij, which the program multiplies by
     ``|x_j|``. E speaks of the noise alone, and under E, for every x at once, the true row is short by at most what x
     misses the released one by: ``A_i x - b_i <= A~_i x + r_i |x| - (b~_i - t_i)``. In a cone, if ``gap + v d`` lies in
     it for the gap of the released program at x, then so does the true one, since the cone is closed under addition.
@@ -128,11 +130,12 @@ def treat(model: Program, options: Options, noise: NoiseDesign) -> Treatment:
             why = f"which covers the noise with probability {number(1 - options.beta)}"
             if "scalar" in noise.parts:
                 box[noise.parts["scalar"].measurement.positions] = inwards(model, noise.parts["scalar"])
-        weights = None
+        weights, in_cones = None, none
         if "matrix" in noise.parts:
             on_a, in_cones = spread(model, noise.parts["matrix"].reach)
-            weights, box = on_a if on_a.nnz else None, box + in_cones
-        shift = margin(model.affine, box)
+            weights = on_a if on_a.nnz else None
+        on_b = simulated_margins(model, noise, sides=1) if mode == "safe" else None
+        shift = margin(model.affine, box + in_cones) if on_b is None else on_b + margin(model.affine, in_cones)
         unit = shift if weights is None else shift + weights @ finite(_sizes(model))
         tightening = _furthest_inwards(model, noise, shift, weights)
         return Treatment(mode, why, -shift, shift, unit, weights, tightening=tightening)
@@ -161,7 +164,9 @@ def missed_on_average(model: Program, noise: NoiseDesign, x: Floats | None = Non
     if "matrix" in noise.parts:
         variance = model.form.sums_over_rows(noise.parts["matrix"].sigma ** 2, (_sizes(model) if x is None else x) ** 2)
         size = np.sqrt(size**2 + 2 / np.pi * variance)
-    size = margin(model.affine, size)
+    size, in_cones = margin(model.affine, size), mean_shortfalls(model, noise)
+    if in_cones is not None and "matrix" not in noise.parts:
+        size = np.where(in_cones > 0, 2 * in_cones, size)
     return np.where(model.affine.equalities(), size, size / 2)
 
 
@@ -209,7 +214,8 @@ def tightened_program(
 def _furthest_inwards(model: Program, noise: NoiseDesign, shift: Floats, weights: sp.csr_array | None) -> float:
     """Largest amount by which a right-hand side can end below the true one: the noise plus the shift, and no more than
     the declared ranges of its row are wide (``tightened_program``)."""
-    total = shift + margin(model.affine, reach_on_b(model, noise))
+    on_b = simulated_margins(model, noise, sides=1)  # the law is symmetric: it serves the other tail
+    total = shift + (margin(model.affine, reach_on_b(model, noise)) if on_b is None else on_b)
     if weights is not None:
         size = _sizes(model)
         used = np.unique(sp.coo_array(weights).coords[1])

@@ -33,11 +33,11 @@ import math
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.stats import binom
 
 from dpmodel._types import Floats, Integers
 from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import Gaussian, Laplace, public_generator
+from dpmodel.programs.margins import place_of
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoisyPart
 from dpmodel.programs.public import middle_cost, middle_program
@@ -81,10 +81,8 @@ def joint_quantile(recover: sp.csr_array, units: Floats, law: Gaussian | Laplace
     too much work.
     """
     draws = int(min(_BEYOND / beta, _WORK / max(recover.nnz, 1)))
-    if draws * beta < _LEAST_BEYOND:
-        return math.inf
-    place = int(binom.isf(beta / 1000, draws, 1 - (beta - beta / 1000)))  # k - 1
-    if place >= draws:
+    place = place_of(draws, beta)
+    if draws * beta < _LEAST_BEYOND or place >= draws:
         return math.inf
     rows = sp.csr_array(sp.diags_array(1 / units) @ recover)
     matrix = rows.toarray() if rows.nnz > rows.shape[0] * rows.shape[1] / 10 else rows

@@ -5,15 +5,30 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import binom
 
 from dpmodel._types import Floats
 from dpmodel.compile.affine_map import AffineMap
 from dpmodel.numerics.array_program import ConeBlock
+from dpmodel.privacy import Gaussian, Laplace, public_generator
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import NoiseDesign, box_reach, private_columns, row_reach, row_tails
+from dpmodel.programs.noise_design import (
+    NoiseDesign,
+    NoisyPart,
+    box_reach,
+    curved_rows,
+    private_columns,
+    row_reach,
+    row_tails,
+)
+
+# Draws that set the shape of a simulation, those that it looks for beyond its quantile, the least of these, and what
+# all may cost in multiplications; steps of a bisection, and numbers that are held at once.
+_PILOT, _BEYOND, _LEAST_BEYOND, _WORK, _BISECTION, _BLOCK = 100, 200, 15, 2e8, 160, 2_000_000
 
 
 @dataclass(frozen=True)
@@ -28,14 +43,18 @@ class RowMargins:
 
 def row_margins(model: Program, noise: NoiseDesign) -> RowMargins:
     """What the noise on b and A can do to each row, and how far to relax."""
-    fixed = uniform = reach_on_b(model, noise)
+    fixed = uniform = np.zeros(model.affine.rows)
     if "matrix" in noise.parts:
         # Box: the largest noise times the public size of x; it serves one x and all. The rows' own way where it is
         # better, which the design decided.
         part = noise.parts["matrix"]
         for_one, for_all = (None if part.clip else row_reach(model, part)) or (box_reach(model, part.reach),) * 2
         fixed, uniform = fixed + for_one, uniform + for_all
-    return RowMargins(margin(model.affine, fixed), margin(model.affine, uniform))
+    on_b = simulated_margins(model, noise, sides=2)
+    if on_b is not None:
+        return RowMargins(on_b + margin(model.affine, fixed), on_b + margin(model.affine, uniform))
+    on_b = reach_on_b(model, noise)
+    return RowMargins(margin(model.affine, on_b + fixed), margin(model.affine, on_b + uniform))
 
 
 def reach_at(model: Program, noise: NoiseDesign, x: Floats) -> Floats:
@@ -48,6 +67,117 @@ def reach_at(model: Program, noise: NoiseDesign, x: Floats) -> Floats:
     # The rows' own way where the design decided that it is better, and where entries do not mix what was measured.
     tails = None if part.clip else row_tails(model, part, float(np.linalg.norm(x[private_columns(model)])))
     return reach + (model.form.sums_over_rows(part.reach, np.abs(x)) if tails is None else tails[1])
+
+
+def simulated_margins(model: Program, noise: NoiseDesign, sides: Literal[1, 2]) -> Floats | None:
+    """(m,) multiples t of the interior direction d that cover the noise on b in all rows at once, except with
+    the part's beta; None where no private side lies in another cone than inequalities and equations, or the box of
+    ``margin`` is as good.
+
+    The noise e on b has a public law. ``T_c`` is the least t with ``e + t d`` in cone c, or with both ``e + t d`` and
+    ``t d - e`` in it (``sides`` 2); in a linear row the noise itself, or its size. A cone is closed under addition, so
+    with t >= T_c a gap that lies in it does so after ``e + t d`` is added to it. Second-order: ``||tail|| - head``
+    (with both sides ``||tail|| + |head|``); semidefinite: minus the least eigenvalue (the spectral norm); others:
+    bisection, rounded up. ``t = q u`` for a public shape u, with q a bound on the quantile of ``max_c T_c / u_c`` that
+    is found as for sums of draws (``inwards.py``, which has the proof: simulated, with a binomial margin that is part
+    of beta). The shape is the mean and three deviations of T in a few draws of their own. One side is enough where rows
+    are made harder: the law is symmetric.
+    """
+    part = noise.parts.get("scalar")
+    if part is None or part.clip or not isinstance(part.distribution, Laplace | Gaussian):
+        return None
+    curved = curved_rows(model)
+    if not curved[part.measurement.positions].any():
+        return None
+    reach = reach_on_b(model, noise)
+    m, law = part.measurement, part.distribution
+    unit = np.where(curved, 0.0, reach / law.scale)
+    key = "cones", sides, type(law), part.beta, unit.tobytes(), m.recover.data.tobytes(), m.recover.indices.tobytes()
+    found = model.cached(key, lambda: _quantile(model, part, unit, sides))
+    box = margin(model.affine, reach)
+    if found is None or found[curved].sum() * law.scale >= box[curved].sum():
+        return None
+    return np.asarray(found * law.scale)
+
+
+def mean_shortfalls(model: Program, noise: NoiseDesign) -> Floats | None:
+    """(m,) mean of ``T_c`` above 0 in cones (``simulated_margins``, one side), 0 elsewhere: an estimate; None without
+    noise on b in cones."""
+    part = noise.parts.get("scalar")
+    curved = curved_rows(model)
+    if part is None or part.distribution is None or not curved[part.measurement.positions].any():
+        return None
+    m = part.measurement
+    key = "mean in cones", type(part.distribution), m.recover.data.tobytes(), m.recover.indices.tobytes()
+    found = model.cached(key, lambda: np.maximum(_shortfalls(model, part, _PILOT, 1)[0], 0.0).mean(axis=1))
+    return np.asarray(np.where(curved, found, 0.0) * part.distribution.scale)
+
+
+def _quantile(model: Program, part: NoisyPart, unit: Floats, sides: Literal[1, 2]) -> Floats | None:
+    """(m,) t of ``simulated_margins`` for noise of scale 1; ``unit`` : the shape of linear rows. None where it would be
+    too much work."""
+    first, generator = _shortfalls(model, part, _PILOT, sides)
+    shape = np.where(unit > 0, unit, first.mean(axis=1) + 3 * first.std(axis=1))
+    noised = shape > 0
+    work = part.measurement.recover.nnz + sum(s**1.5 for b in model.affine.cones if b.kind == "psd" for s in b.sizes)
+    work += sum(_BISECTION * b.size for b in model.affine.cones if b.kind in ("exp", "pow3d"))
+    draws = int(min(_BEYOND / part.beta, _WORK / work))
+    place = place_of(draws, part.beta)
+    if draws * part.beta < _LEAST_BEYOND or place >= draws:
+        return None
+    found, step = [], max(_BLOCK // model.affine.rows, 1)
+    for start in range(0, draws, step):
+        found.append(_shortfalls(model, part, min(step, draws - start), sides, generator)[0][noised])
+        found[-1] = (found[-1] / shape[noised, None]).max(axis=0)
+    return shape * float(np.partition(np.concatenate(found), place)[place])
+
+
+def place_of(draws: int, beta: float) -> int:
+    """k - 1 of the docstring of ``inwards.py``: where the quantile stands among so many draws, in order; ``draws``, if
+    none will do."""
+    return int(binom.isf(beta / 1000, draws, 1 - (beta - beta / 1000)))
+
+
+def _shortfalls(
+    model: Program, part: NoisyPart, draws: int, sides: int, generator: np.random.Generator | None = None
+) -> tuple[Floats, np.random.Generator]:
+    """(m, draws) ``T`` of ``simulated_margins`` in every row under noise of scale 1, and the generator."""
+    generator = generator or public_generator(0)
+    law: Laplace | Gaussian = Gaussian(1.0) if isinstance(part.distribution, Gaussian) else Laplace(1.0)
+    m = part.measurement
+    noise: Floats = np.zeros((model.affine.rows, draws))
+    noise[m.positions] = m.recover @ law.sample((m.recover.shape[1], draws), generator)
+    out = np.zeros_like(noise)
+    for block in model.affine.cones:
+        e = noise[block.rows]
+        if not e.any():
+            continue
+        if block.kind in ("zero", "nonneg"):
+            out[block.rows] = np.abs(e) if sides == 2 or block.kind == "zero" else e
+            continue
+        out[block.rows] = np.repeat(_outside(block, e, sides), block.sizes, axis=0)
+    return out, generator
+
+
+def _outside(block: ConeBlock, points: Floats, sides: int) -> Floats:
+    """(k, draws) least t with ``point + t d``, and with 2 ``sides`` also ``t d - point``, in each of the k cones of a
+    block, for ``points`` (rows, draws)."""
+    starts = np.r_[0, np.cumsum(block.sizes)[:-1]].astype(np.int64)
+    if block.kind == "soc":
+        squares = np.add.reduceat(points**2, starts, axis=0) - points[starts] ** 2
+        heads = np.abs(points[starts]) if sides == 2 else -points[starts]
+        return np.asarray(np.sqrt(np.maximum(squares, 0.0)) * (1 + 1e-12) + heads)
+    if block.kind == "psd":
+        least = []
+        for start, size in zip(starts, block.sizes, strict=True):
+            side = math.isqrt(size)
+            square = points[start : start + size].T.reshape(-1, side, side)
+            values = np.linalg.eigvalsh((square + square.transpose(0, 2, 1)) / 2)
+            least.append((np.abs(values).max(axis=1) if sides == 2 else -values[:, 0]) * (1 + 1e-12))
+        return np.array(least)
+    triples = points.reshape(-1, 3, points.shape[1]).transpose(0, 2, 1)
+    one = _steps_inside(block, triples)
+    return one if sides == 1 else np.maximum(one, _steps_inside(block, -triples))
 
 
 def reach_on_b(model: Program, noise: NoiseDesign) -> Floats:

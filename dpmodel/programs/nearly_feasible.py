@@ -116,6 +116,10 @@ class NearlyFeasible(Mechanism[Program]):
         """Yes, or why not; public facts only. The objective (private or not) is not its business."""
         raise NotImplementedError
 
+    def plain(self, model: Program) -> Verdict | None:
+        """No, unless its points can be searched for in the public set."""
+        return plain_linear(model)
+
     def formed(self, model: Program) -> Verdict:
         """Yes, or why not, where it takes work to see: asked before anything is promised."""
         return YES
@@ -158,7 +162,7 @@ class NearlyFeasible(Mechanism[Program]):
             return other
         if any(cell.part == "objective" and cell.level == "high" for cell in model.classification.cells):
             return Verdict(False, "the objective may change arbitrarily: no noise can hide it")
-        verdict = plain_linear(model)
+        verdict = self.plain(model)
         if verdict is None and public_polyhedron(model).empty:
             verdict = Verdict(False, "the public constraints have no common point")
         if verdict is None and self.serves.leaves_out:

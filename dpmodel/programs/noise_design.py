@@ -415,7 +415,11 @@ def part_of(model: Program, m: Measurement, distribution: Distribution | None, s
     """The part that is rebuilt from these numbers under this noise."""
     reach, sums = _reach(m, distribution, beta)
     noisy = NoisyPart(m, distribution, share, beta, reach)
-    return replace(noisy, clip=not (sums or (m.part == "matrix" and row_reach(model, noisy) is not None)))
+    if m.part == "matrix":
+        sums = sums or row_reach(model, noisy) is not None
+    elif m.part == "scalar" and not isinstance(distribution, TruncatedLaplace):
+        sums = sums or bool(curved_rows(model)[m.positions].any())  # their margins are those of independent draws
+    return replace(noisy, clip=not sums)
 
 
 def distribution_of(m: Measurement, kind: Kind, share: float, options: Options) -> Distribution | None:
@@ -505,6 +509,12 @@ def _reach(m: Measurement, distribution: Distribution | None, beta: float) -> tu
         powers = sp.csr_array((-np.log1p(-((u * ratio.data) ** 2)), ratio.indices, ratio.indptr), shape=ratio.shape)
         sums = np.minimum(sums, (log + powers.sum(axis=1)) * largest * distribution.scale / u)
     return (sums, True) if sums.max() < by_draws.max() else (by_draws, False)
+
+
+@cached
+def curved_rows(model: Program) -> npt.NDArray[np.bool_]:
+    """(m,) the rows in other cones than inequalities and equations."""
+    return ~(model.affine.inequalities() | model.affine.equalities())
 
 
 @cached

@@ -120,6 +120,7 @@ def optimum(
     *,
     level: Released | None = None,
     coins: PublicGenerator | None = None,
+    box_only: bool = False,
 ) -> Interval:
     """The interval for the true optimum (proof: the module's docstring). Reads released and public numbers only.
 
@@ -128,11 +129,11 @@ def optimum(
     c, b, entries : (n,), (m,) and the private entries of A, rebuilt from the numbers as released, not moved into their
         public ranges (``noise_once.rebuilt`` with ``raw``); None: public. ``prices`` : None leaves every row hard.
     level : public guesses of the same, by which forms are chosen. ``coins`` : for fission, independent of all noise;
-        None: from a seed of the system's.
+        None: from a seed of the system's. ``box_only`` : for prices that were chosen after the noise.
     """
     released = (c, b, entries)
     bounds = _Bounds.of(model, design, options, prices, coins)
-    plan = bounds.shared() if level is None else bounds.narrowest(level)
+    plan = bounds.both if box_only else bounds.shared() if level is None else bounds.narrowest(level)
     low, high = bounds.ends(plan, released)
     exact = bounds.exact(released) or (high.meets_rows and high.form == "box")
     lower, upper = low.value, high.value
@@ -273,18 +274,23 @@ class _Bounds:
             below += ["fission"] if isinstance(part.distribution, Gaussian) else []
         return below, above
 
+    @property
+    def both(self) -> Plan:
+        """Box at both ends, one event with all of the risk."""
+        return {"box": self.beta}, {"box": self.beta}
+
     def shared(self) -> Plan:
         """All forms, for numbers without a public level: box a third of the risk, the others at each end a third."""
         ends = []
         for others in self._forms:
             ends.append({"box": self.beta / 3, **{form: self.beta / 3 / len(others) for form in others}})
         if not any(self._forms):
-            return {"box": self.beta}, {"box": self.beta}
+            return self.both
         return ends[0], ends[1]
 
     def narrowest(self, level: Released) -> Plan:
         """The pair of forms that is narrowest where the released numbers are the ``level``."""
-        both: Plan = {"box": self.beta}, {"box": self.beta}
+        both = self.both
         below, above = ({"box": self.beta / 2, **dict.fromkeys(each, self.beta / 2)} for each in self._forms)
         if len(below) == len(above) == 1:
             return both

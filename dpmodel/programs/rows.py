@@ -190,11 +190,12 @@ def public_polyhedron(model: Program) -> Polyhedron:
     return model.public.polyhedron
 
 
-def plain_rows(model: Program) -> Verdict | None:
-    """No, unless the model is a linear program over continuous variables whose private rows are as written."""
+def plain_rows(model: Program, *, integers: bool = False) -> Verdict | None:
+    """No, unless the model is a linear program over continuous variables (or ``integers``) whose private rows are as
+    written."""
     if not model.affine.is_linear():
         return Verdict(False, "serves linear programs (no second-order, semidefinite, exponential or power cones)")
-    if model.affine.boolean.size or model.affine.integer.size:
+    if (model.affine.boolean.size or model.affine.integer.size) and not integers:
         return Verdict(False, "serves continuous variables")
     if model.split_rows:
         return Verdict(False, "CVXPY split an expression with private numbers into rows: it serves plain constraints")
@@ -202,9 +203,9 @@ def plain_rows(model: Program) -> Verdict | None:
 
 
 @cached
-def plain_linear(model: Program) -> Verdict | None:
+def plain_linear(model: Program, *, integers: bool = False) -> Verdict | None:
     """``plain_rows`` over a bounded public set."""
-    refused = plain_rows(model)
+    refused = plain_rows(model, integers=integers)
     if refused is not None:
         return refused
     if not _bounded(model):

@@ -70,6 +70,7 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "programs.strict:STRICT_TRUNCATED_LAPLACE",
         "programs.hinge:NOISY_HINGE_DESCENT",
         "programs.dense_weights:DENSE_MULTIPLICATIVE_WEIGHTS",
+        "programs.split_votes:SPLIT_VOTES",
         "programs.points:POINT_EXPONENTIAL",
         "programs.points:CHEAPEST_POINT",
         "programs.weights:MULTIPLICATIVE_WEIGHTS",

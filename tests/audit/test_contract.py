@@ -21,7 +21,8 @@ HALF_MINUTES = {"gaussian-frank-wolfe", "measure-and-fit"}
 QUICK = {
     "scalar: laplace-once", "several_parts: gaussian-once", "objective: vertex-exponential", "span: stable-span",
     "bounded_scalar: laplace-once", "bounded_scalar: strict-truncated-laplace", "people: point-exponential",
-    "people: dense-multiplicative-weights", "people_for_least: cheapest-point", "points: tukey-depth",
+    "people: dense-multiplicative-weights", "people_to_cover: split-votes", "people_for_least: cheapest-point",
+    "points: tukey-depth",
     "least_squares: sufficient-statistics", "least_squares: objective-perturbation",
 }  # fmt: skip
 

@@ -13,9 +13,11 @@ from scipy.stats import binom
 import dpmodel as dpm
 from dpmodel.contract import Options
 from dpmodel.privacy import public_coins, public_generator
-from dpmodel.programs.bootstrap import bootstrap_regret
+from dpmodel.programs.answer import design_of
 from dpmodel.programs.feasibility import relaxed_program, solve_released
+from dpmodel.programs.how_good import bootstrap_regret, interval_of, regret_of
 from dpmodel.programs.noise_design import design_noise
+from dpmodel.programs.noise_once import rebuilt
 from dpmodel.programs.optimum import _Bounds, _simulated, optimum, value_at
 from dpmodel.requests import Prices
 
@@ -369,13 +371,41 @@ def test_the_regret_is_estimated_from_released_numbers() -> None:
     draws = Draws(case, "laplace", 6)
     scale = draws.design.parts["scalar"].distribution.scale
 
-    def solve(numbers: Any) -> Any:
-        return solve_released(
-            case.model, draws.options, relaxed_program(case.model, *numbers, np.zeros(case.model.affine.rows))
-        ).x
+    part = draws.design.parts["scalar"]
+    numbers = {"scalar": part.measurement.values(draws.theta) + part.distribution.sample((n,), draws.rng)}
 
-    found = bootstrap_regret(case.model, draws.design, draws.options, draws.numbers(), case.prices, solve, draws=40)
+    def solve(again: Any) -> Any:
+        program = relaxed_program(
+            case.model, *rebuilt(case.model, draws.design, again), np.zeros(case.model.affine.rows)
+        )
+        return solve_released(case.model, draws.options, program).x
+
+    found = bootstrap_regret(case.model, draws.design, draws.options, numbers, case.prices, solve, draws=40)
     # At price 2 and cost 1 either sign of the noise costs 1 a unit: E|N| = s a row.
     assert found == pytest.approx(n * scale, rel=0.15)
-    nothing = bootstrap_regret(case.model, draws.design, draws.options, draws.numbers(), case.prices, lambda _: None)
-    assert np.isnan(nothing)
+    assert np.isnan(bootstrap_regret(case.model, draws.design, draws.options, numbers, case.prices, lambda _: None))
+
+
+@pytest.mark.parametrize("known", ["prices", "level", "neither"])
+def test_from_what_a_release_measured(known: str) -> None:
+    """Prices that depend on the noise leave box alone, whose event is about the noise."""
+    need = np.array([30.0, 50.0, 20.0])
+    x = cp.Variable(3, nonneg=True)
+    made = problem(2 * cp.sum(x), [x >= private(need, **({"typical": 35.0} if known == "level" else {}))])
+    made.solve(1.0, mechanism="laplace-once", rng=4)
+    model = made._model(None)
+    above = np.where(model.form.private_rows, 9.0, 0.0)
+    prices = Prices(above, 0 * above) if known == "prices" else None
+    options = Options(1.0, 0.0, BETA, prices=prices)
+    found = interval_of(model, options, made.release.measured)
+    assert found.lower <= 200 <= found.upper < np.inf
+    assert known != "neither" or found.form == "box"
+    assert 0 < regret_of(model, options, made.release.measured) < 200
+
+
+def test_parts_that_one_release_rebuilds_share_its_noise() -> None:
+    t, x = private([3.0, 7.0, 5.0]), cp.Variable(3, bounds=[0, 20])
+    made = problem(t @ x, [x >= t])
+    made.solve(1.0, mechanism="laplace-once", rng=4)
+    design = design_of(made._model(None), Options(1.0), made.release.measured)[0]
+    assert design.numbers == (("objective", "scalar"),)

@@ -131,7 +131,7 @@ def sparse_program(matrix: sp.csr_array, **given: Any) -> dpm.Problem:
     return dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x >= 1, x <= 1])
 
 
-@pytest.mark.parametrize("mechanism", READERS)
+@pytest.mark.parametrize("mechanism", (*READERS, "split-votes"))
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
 def test_a_sparse_table_stays_sparse(mechanism: str, neighbors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
@@ -338,7 +338,7 @@ def test_what_needs_all_rows_is_refused() -> None:
     asked, budget = problem("cover", ragged(table())), dpm.Budget(1.0, 1e-6)
     plan = asked.plan(1, 1e-6)
     reading = {m.name for m in KINDS[Program].mechanisms if m.serves.reads_blocks}
-    assert reading == {*READERS, "public-only"}
+    assert reading == {*READERS, "split-votes", "public-only"}
     told = {each.mechanism: each.reason for each in plan.candidates}
     assert all("a part at a time" in reason for name, reason in told.items() if name not in reading)
     with pytest.raises(UnsupportedModelError, match="a part at a time"):

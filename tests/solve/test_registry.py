@@ -126,7 +126,7 @@ CELLS: dict[tuple[str, str], list[dpm.Problem]] = {
         exact_cell(4, linf=1),
         exact_cell(ENOUGH, linf=1),
     ],
-    ("row", "high"): [row_cell(), least_rows_cell(), exact_cell(4), exact_cell(ENOUGH)],
+    ("row", "high"): [row_cell(), least_rows_cell(), least_rows_cell(nonneg=True), exact_cell(4), exact_cell(ENOUGH)],
     ("matrix", "low"): [matrix_cell()],
     ("column", "low"): [column_cell()],
 }

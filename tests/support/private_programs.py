@@ -100,6 +100,13 @@ def people(values, private=dpm.Private):
     return dpm.Problem(cp.Minimize(0), [(A @ x <= 5e3).set_label("limit"), (cp.sum(x) == 2).set_label("two")])
 
 
+def people_to_cover(values, private=dpm.Private):
+    """One record owns a covering constraint, beside money."""
+    A = private(np.reshape(values[:6], (2, 3)), name="A", unit="row", bounds=[0, 1e4])
+    x = cp.Variable(3, bounds=[0, 2], name="x")
+    return dpm.Problem(cp.Minimize(0), [(A @ x >= 5e3).set_label("need"), (cp.sum(x) <= 2).set_label("money")])
+
+
 def people_with_costs(values, private=dpm.Private):
     """The same beside a private objective."""
     people, others = dpm.Records("people"), dpm.Records("others")
@@ -210,6 +217,8 @@ CASES = [
     (huber_over_a_general_set, "gaussian-frank-wolfe", {}),
     *[(people, name, {}) for name in ("noisy-hinge-descent", "dense-multiplicative-weights", "point-exponential")],
     *[(people, name, {}) for name in ("noisy-multiplicative-weights", "algorithm-2", "algorithm-5", "algorithm-6")],
+    (people_to_cover, "split-votes", {}),
+    (people_with_costs, "split-votes", {"goal": dpm.Penalty()}),
     (people_with_costs, "noisy-hinge-descent", {"goal": dpm.Search()}),
     (people_with_costs, "dense-multiplicative-weights", {"goal": dpm.Penalty()}),
     (people_with_costs, "noisy-hinge-descent", {"goal": dpm.Penalty()}),

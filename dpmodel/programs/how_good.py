@@ -1,0 +1,91 @@
+"""How good an answer was, from released numbers alone: an interval for the true optimum (proof: ``optimum.py``), and
+the bootstrap's estimate of what the answer costs above it. Post-processing: nothing more is spent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.contract import Options
+from dpmodel.marks.measured import Measured
+from dpmodel.privacy import PublicGenerator, public_generator
+from dpmodel.programs.answer import design_of
+from dpmodel.programs.model import Program
+from dpmodel.programs.noise_design import NoiseDesign
+from dpmodel.programs.noise_once import LAPLACE_ONCE, rebuilt
+from dpmodel.programs.optimum import Interval, cost_at, optimum, value_at
+from dpmodel.programs.prices import default_prices, usual_prices
+from dpmodel.programs.public import typical_numbers
+from dpmodel.requests import Prices
+
+# Seeds of the draws: any constant but those that tests use for noise on private numbers.
+_SEED = 31_000
+
+
+def interval_of(
+    model: Program, options: Options, measured: tuple[Measured, ...], coins: PublicGenerator | None = None
+) -> Interval:
+    """The interval for the true optimum of ``model`` under the numbers that a release ``measured``.
+
+    Prices are ``options.prices``, which have to be chosen without looking at the numbers; else those of the service
+    level at the public level of the private parameters; else those at the released numbers. These depend on the noise,
+    so only box is left of the forms: its event is about the noise alone, and holds for all prices at once.
+
+    Raises
+    ------
+    SpecificationError
+        Where a private number of ``model`` was not measured.
+    """
+    design, numbers = design_of(model, options, measured)
+    released, level = rebuilt(model, design, numbers, raw=True), typical_numbers(model)
+    public = options.prices is not None or level is not None
+    if options.prices is not None or level is None:
+        prices = usual_prices(model, options, *released)
+    else:
+        prices = default_prices(model, options.service, *level)
+    return optimum(model, design, options, *released, prices, level=level, coins=coins, box_only=not public)
+
+
+def regret_of(model: Program, options: Options, measured: tuple[Measured, ...], draws: int = 4) -> float:
+    """The bootstrap's estimate for the answer that ``options`` ask for; see ``bootstrap_regret``."""
+    design, numbers = design_of(model, options, measured)
+    prices = usual_prices(model, options, *rebuilt(model, design, numbers, raw=True))
+
+    def solve(again: Mapping[str, Floats]) -> Floats | None:
+        return LAPLACE_ONCE.answer(model, options, design, again).x
+
+    return bootstrap_regret(model, design, options, numbers, prices, solve, draws)
+
+
+def bootstrap_regret(
+    model: Program,
+    design: NoiseDesign,
+    options: Options,
+    numbers: Mapping[str, Floats],
+    prices: Prices | None,
+    solve: Callable[[Mapping[str, Floats]], Floats | None],
+    draws: int = 4,
+) -> float:
+    """An estimate, no bound, of ``E J(x) - V``: what an answer costs above the optimum at the prices.
+
+    The released ``numbers`` (part -> (k,)) are taken for the true ones, and noise of the same law is added to them
+    again: it is public and seeded, for nothing here is private. ``solve`` answers from the sums (None: no answer), and
+    the mean of ``J(x) - V`` over ``draws`` of it is the estimate. J(x) is the cost of x with shortages at their prices,
+    V the least J. nan where there is no answer, inf where rows without a price leave no point.
+    """
+    released, found = rebuilt(model, design, numbers, raw=True), []
+    best = value_at(model, options, released, prices)
+    for draw in range(draws):
+        generator, again = public_generator(_SEED + draw), dict(numbers)
+        for group in design.numbers:
+            distribution = design.parts[group[0]].distribution
+            if distribution is not None:
+                noised = numbers[group[0]] + distribution.sample(numbers[group[0]].shape, generator)
+                again |= dict.fromkeys(group, noised)
+        x = solve(again)
+        if x is not None:
+            found.append(cost_at(model, released, prices, x) - best)
+    return float(np.mean(found)) if found else math.nan
