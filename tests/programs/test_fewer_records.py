@@ -86,11 +86,11 @@ def test_a_simulation_of_a_part_says_what_one_of_the_whole_says(monkeypatch: pyt
         A = dpm.Private((rng.random((3000, 8)) < 0.3) * 1.0, name="A", unit="row", bounds=[0, 1], max_l1=3)
         x = cp.Variable(8, bounds=[0, 1])
         model = model_of(dpm.Problem(cp.Minimize(0), [A @ x >= 1, cp.sum(x) <= 3]))
-        return against_public(NOISY_HINGE_DESCENT, model, Options(0.1, 1e-6))
+        return against_public(NOISY_HINGE_DESCENT, model, Options(0.1, 1e-6), 30)
 
     whole = shares()
     monkeypatch.setattr(few, "ENTRIES", 2400)
     part = shares()
-    assert part == pytest.approx(whole, rel=0.05) and part < 1
+    assert part == pytest.approx(whole, rel=0.25) and part < 1
     monkeypatch.setattr(synthetic_rows, "as_noisy", lambda options, share: options)
-    assert shares() > 1.1 * whole  # a tenth of the records with the budget of all is another problem
+    assert shares() > 2 * whole  # a tenth of the records with the budget of all is another problem
