@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from dpmodel._types import Floats
 from dpmodel.privacy import SeededSource
@@ -36,13 +37,19 @@ class Draw:
         """(entries,) what the second run asked minus what the first one did."""
         return np.asarray((self.values[1] - self.values[0]).ravel())
 
-    def loss(self, factor: float = 1.0) -> tuple[float, float, float]:
+    def loss(self, epsilon: float, delta: float, factor: float = 1.0) -> tuple[float, float, float]:
         """(pure epsilon, rho, delta) that this draw loses between the two runs, with ``factor`` times its noise;
-        epsilon is inf for Gaussians."""
+        epsilon is inf for Gaussians. Of the claim (``epsilon``, ``delta``) truncated ones take a share of delta."""
         scale, d = self.arguments[0] * factor, self.moved
         if "gaussian" in self.distribution:
-            rho = float(d @ d) / (2 * scale**2)
-            return (math.inf if rho else 0.0), rho, 0.0
+            rho, spilt = float(d @ d) / (2 * scale**2), 0.0
+            if self.distribution == "truncated_gaussian":
+                # What only one run may answer, under the noise of the other (`privacy.truncated_gaussian_width`).
+                window = self.arguments[1] / scale
+                beyond = float((ndtr(-window) - ndtr(-window - np.abs(d) / scale)).sum())
+                outside = min(2 * d.size * float(ndtr(-window)), 1 - 1e-9)
+                spilt = (math.exp(epsilon) * beyond + outside * delta) / (1 - outside)
+            return (math.inf if rho else 0.0), rho, spilt
         if self.distribution == "noisy_max":
             epsilon = float(np.ptp(d)) / scale
             return epsilon, epsilon**2 / (8 if self.arguments[1] == "exponential" else 2), 0.0
@@ -100,6 +107,9 @@ class Transcript:
     def truncated_laplace(self, values: Any, scale: float, half_width: float) -> Any:
         return self._draw("truncated_laplace", values, scale, half_width)
 
+    def truncated_gaussian(self, values: Any, scale: float, half_width: float) -> Any:
+        return self._draw("truncated_gaussian", values, scale, half_width)
+
     def noisy_max(self, scores: Any, scale: float, *, kind: str) -> int:
         return int(self._draw("noisy_max", scores, scale, kind=kind))
 
@@ -113,7 +123,7 @@ class Transcript:
         The least that basic composition, zCDP, and the exact distribution of all Gaussian draws beside the pure ones
         prove. ``factor`` : with so many times the noise that was drawn.
         """
-        losses = [draw.loss(factor) for draw in self.draws if len(draw.values) == 2]
+        losses = [draw.loss(epsilon, delta, factor) for draw in self.draws if len(draw.values) == 2]
         spilt = sum(loss[2] for loss in losses)
         if spilt > delta:
             return math.inf

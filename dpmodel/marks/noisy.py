@@ -14,7 +14,7 @@ from dpmodel._types import Floats, Labels
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.layout import labels_of, taken
 from dpmodel.marks.private import Private
-from dpmodel.privacy.distributions import Distribution, Laplace, TruncatedLaplace, is_number
+from dpmodel.privacy.distributions import Distribution, Laplace, Truncated, is_number
 from dpmodel.text import TextTable, array_text, long_frame, named_text, number, wrapped
 
 _ROWS = 20  # of a table in a notebook
@@ -212,7 +212,7 @@ class Noisy:
 
 
 def _distribution(noise: Any, where: str) -> Distribution:
-    truncated = isinstance(noise, TruncatedLaplace)
+    truncated = isinstance(noise, Truncated)
     if isinstance(noise, Distribution) and not truncated:
         return noise
     what = f"{where} without the distribution of its noise"
@@ -220,7 +220,7 @@ def _distribution(noise: Any, where: str) -> Distribution:
     if isinstance(noise, type) and issubclass(noise, Distribution):
         what, remedy = f"{where}: noise={noise.__name__} has no scale", f"noise={noise.__name__}(scale)"
     elif truncated:
-        what = f"{where}: truncated Laplace noise"
+        what = f"{where}: {noise.name} noise"
     elif noise is not None:
         what = f"{where}: noise of type {noise.__name__ if isinstance(noise, type) else type(noise).__name__}"
     raise SpecificationError(what, why="the likelihood of published numbers is that of their noise", remedy=remedy)

@@ -30,12 +30,20 @@ from dpmodel.privacy.conversions import (
     gaussian_mu,
     laplace_rho,
     pure_rho,
+    truncated_gaussian_width,
     truncated_laplace_half_width,
     validate_privacy,
     zcdp_epsilon,
     zcdp_rho,
 )
-from dpmodel.privacy.distributions import Distribution, Gaussian, Laplace, TruncatedLaplace
+from dpmodel.privacy.distributions import (
+    Distribution,
+    Gaussian,
+    Laplace,
+    Truncated,
+    TruncatedGaussian,
+    TruncatedLaplace,
+)
 from dpmodel.privacy.ledger import Charge
 from dpmodel.privacy.noise import (
     DiscreteNoiseSource,
@@ -77,6 +85,8 @@ __all__ = [
     "SeededSource",
     "SelectionKind",
     "StepKind",
+    "Truncated",
+    "TruncatedGaussian",
     "TruncatedLaplace",
     "above_threshold_error",
     "compose",
@@ -98,6 +108,7 @@ __all__ = [
     "pure_rho",
     "subsampled_epsilon",
     "subsampled_multiplier",
+    "truncated_gaussian_width",
     "truncated_laplace_half_width",
     "validate_privacy",
     "zcdp_epsilon",

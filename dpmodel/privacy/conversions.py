@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri_exp
 
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy._checks import fraction, non_negative, positive
@@ -244,3 +245,40 @@ def truncated_laplace_half_width(scale: float, epsilon: float, delta: float) -> 
     else:
         width = math.log1p(math.expm1(epsilon) / (2.0 * delta))
     return scale * width * (1.0 + _MARGIN)
+
+
+# --- truncated Gaussian -----------------------------------------------------------------------------
+
+_FOR_GAUSSIAN = (0.2, 0.4, 0.6, 0.8, 0.9, 0.95)  # shares of delta for the noise before it is truncated
+
+
+@lru_cache(maxsize=4096)
+def truncated_gaussian_width(epsilon: float, delta: float, count: int) -> tuple[float, float]:
+    """(mu, r) such that Gaussian noise of standard deviation sigma = D2/mu on a vector, ``count`` entries of it
+    conditioned on |z| <= r sigma, is (epsilon, delta)-DP; those of several shares of delta with the least r/mu.
+
+    Let M add the noise without conditions, with mu = `gaussian_mu` (epsilon, delta_0), and let E be the event that all
+    ``count`` entries of the noise lie in their windows. E speaks of the noise alone, so 1 - q = P(E) is the same for
+    all data, with q <= 2 count p and p = P(N(0, 1) > r). M' is M given E. For neighbors D and D' and a set S of
+    outputs, let B be the outputs that D can give under E, and B' those of D'. As P_M'(D)(S) (1 - q) is the probability
+    that M(D) lies in S and B,
+
+        P_M'(D)(S) (1 - q) <= e^epsilon P_M(D')(S and B) + delta_0
+                           <= e^epsilon (P_M'(D')(S) (1 - q) + P_M(D')(B without B')) + delta_0.
+
+    An output in B without B' has some entry within r sigma of D's number and beyond r sigma of that of D', and that is
+    on the side of D's number: the entry's noise under D' passes one end of its window, and which one is fixed by D and
+    D'. So P_M(D')(B without B') <= count p. Together M' is (epsilon, delta)-DP for
+    ``delta = (delta_0 + e^epsilon count p) / (1 - 2 count p)``, which is solved for p.
+
+    Parameters
+    ----------
+    epsilon : > 0. delta : in (0, 1). count : >= 1.
+    """
+    epsilon, delta = _positive_delta(epsilon, delta, "truncated Gaussian noise")
+    found = []
+    for share in _FOR_GAUSSIAN:
+        mu = gaussian_mu(epsilon, share * delta)
+        log_p = math.log((1 - share) * delta) - math.log(count) - float(np.logaddexp(epsilon, math.log(2 * delta)))
+        found.append((mu, max(-float(ndtri_exp(log_p)) * (1.0 + _MARGIN), 2.0**-10)))
+    return min(found, key=lambda pair: pair[1] / pair[0])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy.special import gammainc, ndtri
+from scipy.special import gammainc, ndtr, ndtri
 
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy._checks import FloatArray, check_half_width, count_of, fraction
@@ -234,23 +234,35 @@ Geometric = DiscreteLaplace
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TruncatedLaplace(Distribution):
-    """Laplace noise conditioned on |z| <= half_width: bounded error for a delta > 0.
+class Truncated(Distribution):
+    """Noise conditioned on |z| <= half_width: bounded error for a delta > 0.
 
     Parameters
     ----------
-    scale : one number, of the Laplace distribution before truncation.
-    half_width : float >= scale / 1024; `truncated_laplace_half_width` gives it for (epsilon, delta).
+    scale : one number, of the distribution before truncation.
+    half_width : float >= scale / 1024; `truncated_laplace_half_width` or `truncated_gaussian_width` (in scales) gives
+        it for (epsilon, delta).
     """
 
     half_width: float
-    name = "truncated laplace"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.scale, float):
-            raise SpecificationError("TruncatedLaplace: an array of scales", remedy="one scale")
+            raise SpecificationError(f"{type(self).__name__}: an array of scales", remedy="one scale")
         object.__setattr__(self, "half_width", check_half_width(self.scale, self.half_width))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "half_width": self.half_width}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(scale={self.scale:.10g}, half_width={self.half_width:.10g})"
+
+
+class TruncatedLaplace(Truncated):
+    """Density exp(-|z| / scale) on |z| <= half_width, up to a factor."""
+
+    name = "truncated laplace"
 
     @property
     def standard_deviation(self) -> float:
@@ -265,11 +277,24 @@ class TruncatedLaplace(Distribution):
     def add_to(self, values: object, source: NoiseSource) -> FloatArray:
         return source.truncated_laplace(values, self.scale, self.half_width)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {**super().to_dict(), "half_width": self.half_width}
 
-    def __repr__(self) -> str:
-        return f"TruncatedLaplace(scale={self.scale:.10g}, half_width={self.half_width:.10g})"
+class TruncatedGaussian(Truncated):
+    """Density exp(-z^2 / (2 scale^2)) on |z| <= half_width, up to a factor."""
+
+    name = "truncated gaussian"
+
+    @property
+    def standard_deviation(self) -> float:
+        half = (self.half_width / self.scale) ** 2 / 2
+        # Of z^2 / scale^2 on |z| <= r: P(chi^2_3 <= r^2) / P(chi^2_1 <= r^2), free of cancellation.
+        return float(self.scale * math.sqrt(float(gammainc(1.5, half)) / float(gammainc(0.5, half))))
+
+    def _quantile(self, count: int, beta: float) -> float:
+        share, cut = _tail_share(count, beta), 2.0 * float(ndtr(-self.half_width / self.scale))
+        return min(-float(self.scale) * float(ndtri((share + cut * (1.0 - share)) / 2.0)), self.half_width)
+
+    def add_to(self, values: object, source: NoiseSource) -> FloatArray:
+        return source.truncated_gaussian(values, self.scale, self.half_width)
 
 
 def _like(scale: Any, value: Any) -> Any:

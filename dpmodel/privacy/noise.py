@@ -18,6 +18,7 @@ from fractions import Fraction
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from dpmodel.errors import NotPrivateWarning, SpecificationError, users_line
 from dpmodel.privacy._checks import FloatArray, check_half_width, check_scale, count_of, finite_array, score_vector
@@ -30,7 +31,7 @@ from dpmodel.privacy.sampling import (
     discrete_normal,
     exact_choice,
     integer_array,
-    truncated_laplace,
+    truncated,
     two_sided_geometric,
 )
 
@@ -51,6 +52,9 @@ class NoiseSource(Protocol):
 
     def truncated_laplace(self, values: object, scale: float, half_width: float) -> FloatArray:
         """``values`` plus independent Laplace(scale) noise conditioned on |z| <= half_width."""
+
+    def truncated_gaussian(self, values: object, scale: float, half_width: float) -> FloatArray:
+        """``values`` plus independent N(0, scale^2) noise conditioned on |z| <= half_width."""
 
     def noisy_max(self, scores: object, scale: float, *, kind: SelectionKind) -> int:
         """Index drawn by the exponential mechanism, ~ exp(score/scale), or by permute-and-flip."""
@@ -85,7 +89,12 @@ class CheckedSource:
     def truncated_laplace(self, values: object, scale: float, half_width: float) -> FloatArray:
         scale = check_scale(scale)
         half_width = check_half_width(scale, half_width)
-        return self._truncated(finite_array(values, "values"), scale, half_width)
+        return self._truncated(finite_array(values, "values"), scale, half_width, False)
+
+    def truncated_gaussian(self, values: object, scale: float, half_width: float) -> FloatArray:
+        scale = check_scale(scale)
+        half_width = check_half_width(scale, half_width)
+        return self._truncated(finite_array(values, "values"), scale, half_width, True)
 
     def noisy_max(self, scores: object, scale: float, *, kind: SelectionKind) -> int:
         vector, scale = score_vector(scores), check_scale(scale)
@@ -103,7 +112,7 @@ class CheckedSource:
     def _integer(self, array: IntArray, scale: float, gaussian: bool) -> IntArray:
         raise NotImplementedError
 
-    def _truncated(self, array: FloatArray, scale: float, half_width: float) -> FloatArray:
+    def _truncated(self, array: FloatArray, scale: float, half_width: float, gaussian: bool) -> FloatArray:
         raise NotImplementedError
 
     def _selected(self, scores: FloatArray, scale: float, exponential: bool) -> int:
@@ -140,7 +149,11 @@ class SeededSource(CheckedSource):
         draw = discrete_normal if gaussian else two_sided_geometric
         return np.asarray(array + draw(scale, array.shape, self._rng))
 
-    def _truncated(self, array: FloatArray, scale: float, half_width: float) -> FloatArray:
+    def _truncated(self, array: FloatArray, scale: float, half_width: float, gaussian: bool) -> FloatArray:
+        if gaussian:
+            tail = ndtr(-half_width / scale)
+            z = scale * ndtri(tail + self._rng.random(array.shape) * (1 - 2 * tail))
+            return np.asarray(array + np.clip(z, -half_width, half_width))
         inside = -math.expm1(-half_width / scale)  # mass of the window before truncation
         size = np.minimum(-scale * np.log1p(-self._rng.random(array.shape) * inside), half_width)
         return array + np.where(self._rng.random(array.shape) < 0.5, -size, size)
@@ -244,14 +257,16 @@ class ExactSource(CheckedSource):
         high, low = draw(parts, array.size).reshape(2, *array.shape)
         return np.asarray(array + (high << parts.bits) + low)
 
-    def _truncated(self, array: FloatArray, scale: float, half_width: float) -> FloatArray:
+    def _truncated(self, array: FloatArray, scale: float, half_width: float, gaussian: bool) -> FloatArray:
         """Noise beyond half_width is drawn again: exactly the distribution around the rounded value, conditioned on the
         window. The result is rounded to a float, which shifts its window by at most half an ulp; like all rounding it
-        belongs in the sensitivity, and the relative 1e-9 by which `truncated_laplace_half_width` rounds up leaves
-        room for it at ordinary magnitudes. About 1 + scale/half_width draws are made for one."""
+        belongs in the sensitivity, and the relative 1e-9 by which `truncated_laplace_half_width` and
+        `truncated_gaussian_width` round up leaves room for it at ordinary magnitudes. About 1 + scale/half_width draws
+        are made for one."""
         grid = _grid(scale)
         most = Fraction(half_width) // Fraction(2) ** grid
-        return add_on_grid(array, truncated_laplace(Scale.of(scale, grid), array.size, most), grid)
+        draw = discrete_gaussian if gaussian else discrete_laplace
+        return add_on_grid(array, truncated(draw, Scale.of(scale, grid), array.size, most), grid)
 
     def _selected(self, scores: FloatArray, scale: float, exponential: bool) -> int:
         return exact_choice(scores, scale, exponential)

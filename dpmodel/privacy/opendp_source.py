@@ -37,10 +37,10 @@ class OpenDPSource(CheckedSource):
     def _integer(self, array: IntArray, scale: float, gaussian: bool) -> IntArray:
         return np.asarray(_drawn(array, scale, gaussian, integer=True), dtype=np.int64)
 
-    def _truncated(self, array: FloatArray, scale: float, half_width: float) -> FloatArray:
+    def _truncated(self, array: FloatArray, scale: float, half_width: float, gaussian: bool) -> FloatArray:
         """Entries whose noise left [-half_width, half_width] are drawn again, each time with the value
         inside the mechanism, until none is left; nothing is clamped. A draw that is accepted has exactly
-        the Laplace distribution centred on the value, conditioned on the window. Whether a draw is accepted
+        the stated distribution centred on the value, conditioned on the window. Whether a draw is accepted
         depends on the noise y - value alone, whose distribution does not involve the value, so the number of
         rounds tells nothing about the data. The expected number of rounds for n entries is about
         1 + ln(n) scale/half_width or less.
@@ -51,10 +51,10 @@ class OpenDPSource(CheckedSource):
         `truncated_laplace_half_width` rounds up leaves room for it at ordinary magnitudes.
         """
         flat = array.ravel()
-        noisy = self.laplace(flat, scale)
+        noisy = self._real(flat, scale, gaussian)
         outside = np.flatnonzero(np.abs(noisy - flat) > half_width)
         while outside.size:
-            noisy[outside] = self.laplace(flat[outside], scale)
+            noisy[outside] = self._real(flat[outside], scale, gaussian)
             outside = outside[np.abs(noisy[outside] - flat[outside]) > half_width]
         return noisy.reshape(array.shape)
 

@@ -147,13 +147,13 @@ def discrete_gaussian(scale: Scale, count: int) -> IntArray:
     return _kept(candidates, count, _GAUSSIAN_KEPT)
 
 
-def truncated_laplace(scale: Scale, count: int, most: int) -> IntArray:
-    """(2, count) independent draws of P(z) ~ exp(-|z| / s) on |z| <= ``most``."""
+def truncated(draw: Callable[[Scale, int], IntArray], scale: Scale, count: int, most: int) -> IntArray:
+    """(2, count) independent draws of ``draw`` on |z| <= ``most``."""
     high, low = divmod(most, 2**scale.bits)
     high = min(high, _LARGEST_QUOTIENT)  # beyond all draws
 
     def candidates(size: int) -> IntArray:
-        noise = discrete_laplace(scale, size)
+        noise = draw(scale, size)
         size_high, size_low = np.abs(noise)
         return noise[:, (size_high < high) | ((size_high == high) & (size_low <= low))]
 

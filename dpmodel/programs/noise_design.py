@@ -43,12 +43,21 @@ from dpmodel.kernels.direct_measurement import CLAMP, ROUNDING, exact_rows, neve
 from dpmodel.marks.layout import sum_by
 from dpmodel.marks.records import Records
 from dpmodel.memo import cached
-from dpmodel.privacy import Gaussian, Laplace, TruncatedLaplace, gaussian_mu, truncated_laplace_half_width
+from dpmodel.privacy import (
+    Gaussian,
+    Laplace,
+    Truncated,
+    TruncatedGaussian,
+    TruncatedLaplace,
+    gaussian_mu,
+    truncated_gaussian_width,
+    truncated_laplace_half_width,
+)
 from dpmodel.programs.model import Program
 from dpmodel.programs.strategies import factored
 
-Kind = Literal["laplace", "gaussian", "truncated"]
-Distribution = Laplace | Gaussian | TruncatedLaplace
+Kind = Literal["laplace", "gaussian", "truncated", "truncated gaussian"]
+Distribution = Laplace | Gaussian | TruncatedLaplace | TruncatedGaussian
 
 
 @dataclass(frozen=True)
@@ -200,8 +209,8 @@ def _best(model: Program, parts: tuple[str, ...], kind: Kind) -> Mapping[str, Me
     bound: of their largest bounds), and of these the least product of their means."""
 
     def noise(choice: Mapping[str, Measurement]) -> tuple[float, float]:
-        sensitivity = [m.l2 if kind == "gaussian" else m.l1 for m in choice.values()]
-        gains = [m.gain(1 if kind == "truncated" else 2) for m in choice.values()]
+        sensitivity = [m.l2 if "gaussian" in kind else m.l1 for m in choice.values()]
+        gains = [m.gain(1 if "truncated" in kind else 2) for m in choice.values()]
         sizes = [s * g for s, g in zip(sensitivity, gains, strict=True)]
         return float(f"{math.prod(float(s.max(initial=0.0)) for s in sizes):.9g}"), math.prod(s.mean() for s in sizes)
 
@@ -334,7 +343,8 @@ class NoiseDesign:
     ``w_p epsilon D_pg / D_p`` when its Records g moves p by D_pg) or Gaussian noise of standard deviation
     ``D_p / (w_p mu)`` with the squares adding up. Basic composition (pure epsilon) and exact Gaussian composition (mu
     adds in squares) bound the total per Records; the shares are then scaled up until the largest total is the whole
-    budget. So numbers computed from different people each get all of it.
+    budget. So numbers computed from different people each get all of it. Truncated Gaussian noise is that Gaussian
+    vector, given that its truncated draws lie in their windows (``privacy.truncated_gaussian_width``).
     """
 
     parts: Mapping[str, NoisyPart]
@@ -394,17 +404,16 @@ def _grouped(
     model: Program, options: Options, kinds: Mapping[str, Kind], groups: tuple[tuple[str, ...], ...]
 ) -> NoiseDesign:
     """The design in which the parts of a group are rebuilt from the same numbers."""
-    gaussian = all(kind == "gaussian" for kind in kinds.values())
+    gaussian = all("gaussian" in kind for kind in kinds.values())
     # Noise that has a bound serves parts that can do without one.
-    kind_of: dict[tuple[str, ...], Kind] = {
-        g: "truncated" if "truncated" in (own := {kinds[p] for p in g}) else own.pop() for g in groups
-    }
+    kind_of = {group: max((kinds[part] for part in group), key=lambda kind: "truncated" in kind) for group in groups}
     chosen = {group: _best(model, group, kind_of[group]) for group in groups}
     shares = _shares(model, chosen, gaussian)
+    cut = sum(chosen[g][g[0]].count for g in groups if kind_of[g] == "truncated gaussian")
     beta = options.beta / max(1, len(kinds))
     parts = {}
     for group in groups:
-        distribution = distribution_of(chosen[group][group[0]], kind_of[group], shares[group], options)
+        distribution = distribution_of(chosen[group][group[0]], kind_of[group], shares[group], options, cut)
         for part in group:
             parts[part] = part_of(model, chosen[group][part], distribution, shares[group], beta)
     uses_delta = any(kind != "laplace" for kind in kinds.values())
@@ -422,12 +431,17 @@ def part_of(model: Program, m: Measurement, distribution: Distribution | None, s
     return replace(noisy, clip=not sums)
 
 
-def distribution_of(m: Measurement, kind: Kind, share: float, options: Options) -> Distribution | None:
-    """The noise that spends ``share`` of the budget on these numbers; None if no record can move them."""
+def distribution_of(m: Measurement, kind: Kind, share: float, options: Options, cut: int = 0) -> Distribution | None:
+    """The noise that spends ``share`` of the budget on these numbers; None if no record can move them. ``cut`` : how
+    many Gaussian draws of the whole design are truncated: with all others, they are one vector that is released."""
     if m.l1 == 0:
         return None
-    if kind == "gaussian":
-        return Gaussian(m.l2 / (share * gaussian_mu(options.epsilon, options.delta)))
+    if "gaussian" in kind:
+        mu, width = gaussian_mu(options.epsilon, options.delta), 0.0
+        if cut:
+            mu, width = truncated_gaussian_width(options.epsilon, options.delta, cut)
+        scale = m.l2 / (share * mu)
+        return TruncatedGaussian(scale, width * scale) if kind == "truncated gaussian" else Gaussian(scale)
     scale = m.l1 / (share * options.epsilon)
     if kind == "laplace":
         return Laplace(scale)
@@ -497,7 +511,7 @@ def _reach(m: Measurement, distribution: Distribution | None, beta: float) -> tu
     if isinstance(distribution, Gaussian):
         count = m.recover.shape[0] if m.mixes else min(m.recover.shape[0], m.used)
         return m.gain(2) * distribution.max_abs_quantile(count, beta), m.mixes
-    if isinstance(distribution, TruncatedLaplace):
+    if isinstance(distribution, Truncated):
         return m.gain(1) * distribution.half_width, False
     by_draws: Floats = m.gain(1) * distribution.max_abs_quantile(m.used, beta)
     if not m.mixes:

@@ -1,4 +1,4 @@
-"""No violated constraint, with certainty: truncated Laplace noise on b and A, and rows tightened by its bound."""
+"""No violated constraint, with certainty: truncated noise on b and A, and rows tightened by its bound."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from dpmodel.text import number
 
 
 @dataclass(frozen=True)
-class StrictTruncatedLaplace(Mechanism[Program]):
+class StrictTruncated(Mechanism[Program]):
     """Every true constraint holds at the released point, for every draw of the noise.
 
     Source
         Munoz, Syed, Vassilvitskii, Vitercik: Private optimization without constraint violations (2021), for b;
         here for b and A, without its factor m.
-    Privacy
+    Privacy (Laplace)
         Each private part p of the constraints is released as ``S_p theta`` plus Laplace noise of scale
         ``D_1 / (w_p epsilon)`` conditioned on every entry staying within ``s_p`` (``TruncatedLaplace``), with
         ``s_p = (D_1 / (w_p eps)) ln(1 + (e^(w_p eps) - 1) / (2 w_p delta))``. Let two neighbours' numbers differ by
@@ -43,6 +43,15 @@ class StrictTruncatedLaplace(Mechanism[Program]):
         the truncated noise of the numbers that it shares with a constraint (``NoiseDesign``). Parts add up by basic
         composition. D_1 is the 1-norm sensitivity of ``S_p theta`` from the footprint. The tightening is a public
         number; clipping to public ranges and solving are post-processing.
+    Privacy (Gaussian)
+        All numbers that are measured are one vector with Gaussian noise of standard deviation ``D_2 / (w_p mu)``, the
+        squares of whose losses add up to mu^2 for the most exposed record: (epsilon, delta_0)-DP. It is conditioned on
+        the event that all numbers of the constraints have noise of at most r standard deviations, ``s_p`` in size,
+        which does not depend on data. That makes it (epsilon, delta)-DP with
+        ``delta = (delta_0 + e^eps K p) / (1 - 2 K p)``, K the number of these draws and p = P(N(0, 1) > r); the proof
+        is that of ``privacy.truncated_gaussian_width``. A private objective gets plain Gaussian noise in that vector.
+        Where one record moves k numbers by 1 each, s_p grows as sqrt(k), and as k for Laplace noise: it is better
+        from about k = 3.
     Utility
         ``|released - true| <= s_p`` entrywise with certainty (true means clipped to the public bounds, and holding
         means up to the solver's tolerance). Linear rows are tightened by the bound of the noise on b, and by its
@@ -59,6 +68,7 @@ class StrictTruncatedLaplace(Mechanism[Program]):
     serves: ClassVar[Serves] = Serves(
         Program, ("scalar low", "row low", "matrix low", "column low"), strict=True, over_all=True
     )
+    kind: Kind = "truncated"
     name: str = "strict-truncated-laplace"
     source: str = "Munoz, Syed, Vassilvitskii, Vitercik 2021; HRRU14 sections 4.2-4.4"
 
@@ -72,7 +82,8 @@ class StrictTruncatedLaplace(Mechanism[Program]):
         return replace(out, notes=(*done.words(model, b), *out.notes), constant=released_constant(model, c, b))
 
     def _kinds(self, model: Program) -> dict[str, Kind]:
-        return {p: "laplace" if p == "objective" else "truncated" for p in model.private_parts()}
+        plain: Kind = "laplace" if self.kind == "truncated" else "gaussian"
+        return {p: plain if p == "objective" else self.kind for p in model.private_parts()}
 
     def eligible(self, model: Program, options: Options) -> Verdict:
         parts = model.private_parts()
@@ -95,7 +106,7 @@ class StrictTruncatedLaplace(Mechanism[Program]):
         clamped = self._clamped(model, options)
         if clamped is not None:
             return clamped
-        key = ("strict feasible", options.epsilon, options.delta, options.beta)
+        key = ("strict feasible", self.kind, options.epsilon, options.delta, options.beta)
         if model.public.feasible and model.cached(key, lambda: self._feasible_for_all(model, options)):
             return YES
         return Verdict(False, self._why_not(model), "infeasible")
@@ -180,7 +191,10 @@ class StrictTruncatedLaplace(Mechanism[Program]):
         return solve_cone_program(program, weights=weights, solver=solver, options=how).solved
 
 
-STRICT_TRUNCATED_LAPLACE = StrictTruncatedLaplace()
+STRICT_TRUNCATED_LAPLACE = StrictTruncated()
+STRICT_TRUNCATED_GAUSSIAN = StrictTruncated(
+    "truncated gaussian", "strict-truncated-gaussian", "Munoz, Syed, Vassilvitskii, Vitercik 2021, with Gaussian noise"
+)
 
 
 # ------------------------------------------------------------------------------------------ what no release can beat

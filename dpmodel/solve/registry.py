@@ -68,6 +68,7 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "programs.noise_once:GAUSSIAN_ONCE",
         "programs.vertex:VERTEX_EXPONENTIAL",
         "programs.strict:STRICT_TRUNCATED_LAPLACE",
+        "programs.strict:STRICT_TRUNCATED_GAUSSIAN",
         "programs.hinge:NOISY_HINGE_DESCENT",
         "programs.dense_weights:DENSE_MULTIPLICATIVE_WEIGHTS",
         "programs.split_votes:SPLIT_VOTES",

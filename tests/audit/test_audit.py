@@ -18,7 +18,7 @@ from dpmodel.audit.neighbors import Data, clipped, opened
 from dpmodel.cli import main
 from dpmodel.contract import Mechanism, Outcome, Serves
 from dpmodel.errors import SpecificationError
-from dpmodel.privacy import Gaussian, TruncatedLaplace
+from dpmodel.privacy import Gaussian, Truncated
 from dpmodel.privacy.noise import public_generator
 from dpmodel.programs import noise_once
 from dpmodel.programs.feasibility import LEAST_VIOLATION
@@ -124,7 +124,7 @@ def scaled(factor: float, window: float = 0.0) -> Any:
     def twin(model: Any, plan: NoiseDesign) -> NoiseDesign:
         def thinner(part: NoisyPart) -> NoisyPart:
             law: Any = replace(part.distribution, scale=part.distribution.scale * factor)
-            if isinstance(law, TruncatedLaplace):
+            if isinstance(law, Truncated):
                 law = replace(law, half_width=law.half_width * (window or factor))
             return replace(part, distribution=law)
 
@@ -172,6 +172,8 @@ TWINS = {
     "gaussian-once, shared numbers drawn twice": ("gaussian-once", prices_and_sides, drawn_for_each),
     "strict-truncated-laplace, halved": ("strict-truncated-laplace", STRICT, scaled(0.5)),
     "strict-truncated-laplace, window too narrow": ("strict-truncated-laplace", STRICT, scaled(1.0, 0.5)),
+    "strict-truncated-gaussian, halved": ("strict-truncated-gaussian", STRICT, scaled(0.5)),
+    "strict-truncated-gaussian, window too narrow": ("strict-truncated-gaussian", STRICT, scaled(1.0, 0.5)),
     "theorem-34, noise divided by 30": ("theorem-34", prices, scaled(1 / 30)),
 }
 

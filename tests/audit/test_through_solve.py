@@ -29,6 +29,9 @@ class WeakSource(SeededSource):
     def truncated_laplace(self, values: object, scale: float, half_width: float) -> Any:
         return super().truncated_laplace(values, scale / 6, half_width / 6)
 
+    def truncated_gaussian(self, values: object, scale: float, half_width: float) -> Any:
+        return super().truncated_gaussian(values, scale / 6, half_width / 6)
+
     def noisy_max(self, scores: object, scale: float, *, kind: Any) -> int:
         return super().noisy_max(scores, scale / 6, kind=kind)
 
@@ -49,6 +52,7 @@ THROUGH_SOLVE = {
     "laplace-once": (one_sided, [20.0], [21.0]),
     "gaussian-once": (one_sided, [20.0], [21.0]),
     "strict-truncated-laplace": (one_sided, [20.0], [21.0]),
+    "strict-truncated-gaussian": (one_sided, [20.0], [21.0]),
     "theorem-34": (two_choices, [1.0, 2.0], [2.0, 1.0]),
     "vertex-exponential": (two_choices, [1.0, 2.0], [2.0, 1.0]),
 }

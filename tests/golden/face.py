@@ -14,6 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from dpmodel import (  # noqa: F401
     AllBut,
@@ -101,6 +102,11 @@ class NotedSource:
         array = self._note("truncated laplace", values, scale, half_width)
         size = -scale * np.log1p(self._rng.random(array.shape) * math.expm1(-half_width / scale))
         return array + np.where(self._rng.random(array.shape) < 0.5, -1, 1) * np.minimum(size, half_width)
+
+    def truncated_gaussian(self, values: Any, scale: float, half_width: float) -> np.ndarray:
+        array = self._note("truncated gaussian", values, scale, half_width)
+        tail = ndtr(-half_width / scale)
+        return array + scale * ndtri(tail + self._rng.random(array.shape) * (1 - 2 * tail))
 
     def discrete_laplace(self, values: Any, scale: float) -> np.ndarray:
         array = self._note("discrete laplace", values, scale)

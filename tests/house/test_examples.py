@@ -58,7 +58,7 @@ SHOWN = {
     ],
     "diet.py": [
         r"relaxed, by (gaussian|laplace)-once: (3\d|40)\.\d\d dollars a year",
-        r"strict, by strict-truncated-laplace: (39|4\d)\.\d\d dollars a year",
+        r"strict, by strict-truncated-gaussian: (39|4\d)\.\d\d dollars a year",
         r"every true constraint holds with certainty",
         r"navy beans",
         r"all requirements met exactly: True",

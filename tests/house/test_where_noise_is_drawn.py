@@ -10,6 +10,7 @@ DRAWS = {
     "laplace",
     "gaussian",
     "truncated_laplace",
+    "truncated_gaussian",
     "discrete_laplace",
     "discrete_gaussian",
     "noisy_max",

@@ -30,7 +30,7 @@ from dpmodel.programs.margins import reach_on_b, row_margins
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, design_noise
 from dpmodel.programs.noise_once import NoiseOnce
-from dpmodel.programs.strict import StrictTruncatedLaplace
+from dpmodel.programs.strict import StrictTruncated
 from dpmodel.regressions import each_output
 from dpmodel.solve.registry import by_name
 
@@ -133,7 +133,7 @@ def failing(problem: dpm.Problem, options: Options, kind: str, *, forgotten: str
     kinds: dict[str, Any] = dict.fromkeys(parts, kind)
     mechanism: Any = NoiseOnce(kind)  # type: ignore[arg-type]
     if options.feasibility == "strict":
-        mechanism = StrictTruncatedLaplace()
+        mechanism = StrictTruncated()
         kinds = {part: "laplace" if part == "objective" else "truncated" for part in parts}
     tape = Transcript(0)
     mechanism.run(model, options, tape)
@@ -167,7 +167,7 @@ def served() -> list[Any]:
         model = write()._model(None)
         for mode in MODES:
             for kind in KINDS if mode != "strict" else ("laplace",):
-                mechanism: Any = StrictTruncatedLaplace() if mode == "strict" else NoiseOnce(kind)  # type: ignore
+                mechanism: Any = StrictTruncated() if mode == "strict" else NoiseOnce(kind)  # type: ignore
                 options = Options(20.0, 1e-3, 0.1, mode)  # type: ignore[arg-type]
                 if mechanism.eligible(model, options).eligible and (mode != "strict" or _loses(model)):
                     found.append(pytest.param(name, mode, kind, id=f"{name}-{mode}-{kind}"))

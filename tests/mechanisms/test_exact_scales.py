@@ -80,7 +80,8 @@ PUBLIC = {
 
 
 # ------------------------------------------------------------------ every place is known
-_METHODS = {"laplace", "gaussian", "discrete_laplace", "discrete_gaussian", "truncated_laplace", "noisy_max", "add_to"}
+_METHODS = {"laplace", "gaussian", "discrete_laplace", "discrete_gaussian", "truncated_laplace", "truncated_gaussian",
+            "noisy_max", "add_to"}  # fmt: skip
 _FUNCTIONS = {
     "exponential_mechanism", "permute_and_flip", "AboveThreshold", "poisson_coins", "poisson_sample",
     "subsampled_multiplier",

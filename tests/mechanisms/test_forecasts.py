@@ -23,6 +23,7 @@ MORE = st.floats(1.0, 10)
 FEW = settings(max_examples=8, deadline=None, derandomize=True)
 # One release: noise, and so the forecast, in proportion to the change.
 IN_PROPORTION = {"laplace-once", "gaussian-once", "vertex-exponential", "theorem-34", "strict-truncated-laplace"}
+IN_PROPORTION |= {"strict-truncated-gaussian"}
 OPEN = {(name, how): CASES[name].open(feasibility=how) for name in CASES for how in ("relaxed", "strict")}
 SERVED = [
     (mechanism, name, how)

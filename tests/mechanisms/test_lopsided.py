@@ -83,7 +83,7 @@ def shares(
 
 
 def asked(name: str, epsilon: float, delta: float) -> Options:
-    strict = name == "strict-truncated-laplace"
+    strict = name.startswith("strict")
     return Options(epsilon, delta, feasibility="strict" if strict else "relaxed")
 
 
@@ -108,6 +108,7 @@ SERVED = {
     "prices": {"laplace-once": 0.8, "gaussian-once": 0.9, "vertex-exponential": 0.3, "theorem-34": 0.02},
     "tables": {
         "laplace-once": 0.9, "gaussian-once": 0.9, "strict-truncated-laplace": 0.9,
+        "strict-truncated-gaussian": 0.9,
         "noisy-multiplicative-weights": 0.2, "algorithm-5": 0.01, "algorithm-6": 0.01,
     },
     "tables_alone": {"laplace-once": 0.9, "gaussian-once": 0.9, "noisy-multiplicative-weights": 0.6},

@@ -108,6 +108,7 @@ SERVED = {
     "laplace-once": (PARTS, 0.2),
     "gaussian-once": (PARTS, 0.2),
     "strict-truncated-laplace": (PARTS[1:], 0.2),
+    "strict-truncated-gaussian": (PARTS[1:], 0.2),
     "vertex-exponential": (PARTS[:1], 0.1),
 }
 

@@ -25,6 +25,7 @@ from dpmodel.privacy import (
     per_step,
     pure_composition_delta,
     pure_rho,
+    truncated_gaussian_width,
     truncated_laplace_half_width,
     validate_privacy,
     zcdp_epsilon,
@@ -362,3 +363,48 @@ def test_bad_steps(steps):
         per_step(1.0, DELTA, steps)
     with pytest.raises(SpecificationError):
         per_step(1.0, DELTA, 3, "staircase")
+
+
+# --- truncated Gaussian -----------------------------------------------------------------------------
+
+
+def lost_by_truncated(epsilon, window, moves):
+    """The exact delta of unit Gaussian noise truncated at ``window``, between 0 and ``moves`` of one or two entries:
+    the integral of (p - e^epsilon p')^+, a grid of midpoints for the first entry, a root for the second."""
+    inside = 1 - 2 * norm.sf(window)
+    edges = np.linspace(-window, window, 40_001)
+    y = (edges[1:] + edges[:-1]) / 2
+    p = norm.pdf(y) / inside
+    other = np.where(np.abs(y - moves[0]) <= window, norm.pdf(y - moves[0]) / inside, 0.0)
+    if len(moves) == 1:
+        return float(np.maximum(p - math.exp(epsilon) * other, 0).sum() * (y[1] - y[0]))
+    d = moves[1]
+    with np.errstate(divide="ignore"):
+        # log p(z) / p'(z) = d^2 / 2 - d z is above left where z is below root; beyond z < d - window p' is nothing.
+        left = epsilon - np.log(p) + np.log(other)
+    root = np.clip((d * d / 2 - left) / d, d - window, window)
+    one, two = ((norm.cdf(root - m) - norm.cdf(-window)) / inside for m in (0.0, d))
+    return float((p * one - math.exp(epsilon) * other * two).sum() * (y[1] - y[0]))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (1.0, 1e-2), (0.2, 1e-4), (4.0, 1e-3), (0.05, 0.3)])
+def test_truncated_gaussian_noise_loses_no_more_than_delta(epsilon, delta):
+    """By exact integrals, however the change is split over the entries; half the window is found out."""
+    for count, splits in ((1, [[1.0]]), (2, [[1.0, 1e-9], [0.9, math.sqrt(0.19)], [math.sqrt(0.5)] * 2])):
+        mu, window = truncated_gaussian_width(epsilon, delta, count)
+        lost = [lost_by_truncated(epsilon, window, [mu * part for part in split]) for split in splits]
+        assert max(lost) <= delta * (1 + 1e-3)
+        assert max(lost) >= 0.3 * delta
+        assert lost_by_truncated(epsilon, window / 2, [mu * part for part in splits[0]]) > delta
+
+
+def test_truncated_gaussian_windows_grow_slowly_and_bad_arguments_are_refused():
+    shift = {k: math.sqrt(k) * window / mu for k in (1, 5, 10, 100, 1000)
+             for mu, window in [truncated_gaussian_width(1.0, 1e-6, k)]}  # fmt: skip
+    laplace = truncated_laplace_half_width(1.0, 1.0, 1e-6)
+    assert shift[1] == pytest.approx(22.2, rel=0.01) and shift[100] == pytest.approx(257, rel=0.01)
+    assert laplace < shift[1] and shift[5] < 5 * laplace and shift[1000] < 1000 * laplace / 15
+    assert truncated_gaussian_width(600.0, 1e-6, 3)[1] > 1
+    for arguments in [(0, 0.1, 1), (1, 0, 1), (1, 1, 1)]:
+        with pytest.raises(SpecificationError):
+            truncated_gaussian_width(*arguments)

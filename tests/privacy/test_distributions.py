@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from dpmodel.errors import SpecificationError
-from dpmodel.privacy import Gaussian, Laplace, SeededSource, TruncatedLaplace
+from dpmodel.privacy import Gaussian, Laplace, SeededSource, TruncatedGaussian, TruncatedLaplace
 
 DISTRIBUTIONS = [Laplace(2.0), Gaussian(2.0), TruncatedLaplace(2.0, 5.0), TruncatedLaplace(2.0, 0.5)]
+DISTRIBUTIONS += [TruncatedGaussian(2.0, 5.0), TruncatedGaussian(2.0, 0.5)]
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=repr)
@@ -45,7 +46,14 @@ def test_extreme_quantiles_keep_their_digits(distribution):
 
 @pytest.mark.parametrize("bad", [0, -1.0, math.nan, math.inf, "1", None, True, 1e-300])
 def test_bad_parameters(bad):
-    for make in (Laplace, Gaussian, lambda s: TruncatedLaplace(s, 1.0), lambda s: TruncatedLaplace(1.0, s)):
+    truncated = [lambda s, law=law: law(s, 1.0) for law in (TruncatedLaplace, TruncatedGaussian)]
+    for make in (
+        Laplace,
+        Gaussian,
+        *truncated,
+        lambda s: TruncatedLaplace(1.0, s),
+        lambda s: TruncatedGaussian(1.0, s),
+    ):
         with pytest.raises(SpecificationError):
             make(bad)
 
@@ -53,6 +61,8 @@ def test_bad_parameters(bad):
 def test_a_useless_window_is_refused():
     with pytest.raises(SpecificationError, match="half_width"):
         TruncatedLaplace(1.0, 1e-4)
+    with pytest.raises(SpecificationError, match="half_width"):
+        TruncatedGaussian(1.0, 1e-4)
 
 
 @pytest.mark.parametrize("beta", [0, 1, -0.1, math.nan, "x"])

@@ -19,7 +19,7 @@ from dpmodel.privacy import ExactSource
 from dpmodel.privacy import sampling as exact_noise
 from dpmodel.privacy.noise import add_on_grid
 from dpmodel.privacy.opendp_source import OpenDPSource
-from dpmodel.privacy.sampling import LIBRARY_ERROR, Scale, discrete_laplace, random_words, truncated_laplace
+from dpmodel.privacy.sampling import LIBRARY_ERROR, Scale, discrete_gaussian, discrete_laplace, random_words, truncated
 
 NEGATIVE = 2**63
 SCALES = [0.05, 0.4, 1.0, 3.3, 1000.5, 2.0**20 - 0.25]
@@ -163,10 +163,10 @@ def test_truncated_draws_are_drawn_again(monkeypatch):
     parts = Scale.of(2.0**22)
     word = math.floor(math.exp(-3.5 / 2**19) * 2**53) << 11 | 1
     give(monkeypatch, [word, 6, word, NEGATIVE + 5])
-    assert truncated_laplace(parts, 1, 29).tolist() == [[-3], [-5]]
+    assert truncated(discrete_laplace, parts, 1, 29).tolist() == [[-3], [-5]]
     monkeypatch.undo()
-    for most in (2**22 + 3, 2**40):
-        high, low = np.abs(truncated_laplace(parts, 1000, most))
+    for draw, most in ((discrete_laplace, 2**22 + 3), (discrete_gaussian, 2**21), (discrete_gaussian, 2**40)):
+        high, low = np.abs(truncated(draw, parts, 1000, most))
         assert (high * 8 + low).max() <= most
 
 

@@ -8,7 +8,16 @@ from auditing import kolmogorov_distance, kolmogorov_limit
 from scipy.stats import laplace, norm
 
 from dpmodel.errors import NotPrivateWarning, SpecificationError
-from dpmodel.privacy import ExactSource, Gaussian, Laplace, SeededSource, TruncatedLaplace, noise_source, opendp_source
+from dpmodel.privacy import (
+    ExactSource,
+    Gaussian,
+    Laplace,
+    SeededSource,
+    TruncatedGaussian,
+    TruncatedLaplace,
+    noise_source,
+    opendp_source,
+)
 from dpmodel.privacy.opendp_source import OpenDPSource
 
 PRIVATE = [ExactSource(), OpenDPSource()]
@@ -21,12 +30,17 @@ def cdf_of(distribution, scale):
         return lambda z: laplace.cdf(z, scale=scale)
     if isinstance(distribution, Gaussian):
         return lambda z: norm.cdf(z, scale=scale)
-    low = laplace.cdf(-distribution.half_width, scale=scale)
-    return lambda z: (laplace.cdf(z, scale=scale) - low) / (1 - 2 * low)
+    law = laplace if isinstance(distribution, TruncatedLaplace) else norm
+    low = law.cdf(-distribution.half_width, scale=scale)
+    return lambda z: (law.cdf(z, scale=scale) - low) / (1 - 2 * low)
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize("distribution", [Laplace(3.0), Gaussian(0.5), TruncatedLaplace(3.0, 12.0)], ids=repr)
+@pytest.mark.parametrize(
+    "distribution",
+    [Laplace(3.0), Gaussian(0.5), TruncatedLaplace(3.0, 12.0), TruncatedGaussian(3.0, 9.0)],
+    ids=repr,
+)
 def test_two_sided_scale(source, distribution):
     """Fits the distribution, and rejects scale x 0.7 and x 1.3.
 
@@ -43,9 +57,9 @@ def test_two_sided_scale(source, distribution):
 
 def clipped(distribution, values):
     """The planted twin: a draw beyond the window is moved to its end, where it should be drawn again."""
-    return np.clip(
-        SeededSource(13).laplace(values, distribution.scale) - values, -distribution.half_width, distribution.half_width
-    )
+    kind = "laplace" if isinstance(distribution, TruncatedLaplace) else "gaussian"
+    noise = getattr(SeededSource(13), kind)(values, distribution.scale) - values
+    return np.clip(noise, -distribution.half_width, distribution.half_width)
 
 
 def fits(z, distribution):
@@ -60,10 +74,15 @@ def fits(z, distribution):
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize("distribution", [TruncatedLaplace(1.0, w) for w in (0.25, 1.0, 4.0)], ids=repr)
+@pytest.mark.parametrize(
+    "distribution",
+    [*(TruncatedLaplace(1.0, w) for w in (0.25, 1.0, 4.0)), *(TruncatedGaussian(1.0, w) for w in (0.25, 1.0, 2.0))],
+    ids=repr,
+)
 def test_truncated_draws_follow_the_law_up_to_the_ends(source, distribution):
-    """False alarm below 1e-6: DKW, the atoms, and that no draw of 25,000 is in the last fiftieth (e^-20 or less)."""
-    assert fits(source.truncated_laplace(np.zeros(25_000), distribution.scale, distribution.half_width), distribution)
+    """False alarm below 1e-6: DKW, the atoms, and that no draw of 25,000 is in the last fiftieth (e^-20 or less; of the
+    Gaussian on |z| <= 2, .0045 of the mass is)."""
+    assert fits(distribution.add_to(np.zeros(25_000), source), distribution)
     assert not fits(clipped(distribution, np.zeros(25_000)), distribution)
 
 
@@ -124,6 +143,7 @@ def test_bad_values_are_refused_without_printing_them(source, values):
         lambda: source.laplace(values, 1.0),
         lambda: source.gaussian(values, 1.0),
         lambda: source.truncated_laplace(values, 1.0, 2.0),
+        lambda: source.truncated_gaussian(values, 1.0, 2.0),
         lambda: source.noisy_max(values, 1.0, kind="exponential"),
     ):
         with pytest.raises(SpecificationError) as caught:

@@ -206,7 +206,7 @@ def test_a_solve_that_fails_on_the_way_leaves_nothing_of_the_last_one():
         def __getattr__(self, name):
             raise RuntimeError("no noise today")
 
-        laplace = gaussian = truncated_laplace = noisy_max = lambda self, *given, **named: 1 / 0
+        laplace = gaussian = truncated_laplace = truncated_gaussian = noisy_max = lambda self, *given, **named: 1 / 0
 
     with pytest.raises(dpm.DPModelError):
         problem.solve(epsilon=1, rng=Broken())

@@ -9,13 +9,22 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from cases import CASES, Case, Opened, Truth, cone_gap, direction_of, violation
-from scipy.stats import binom
+from scipy.stats import binom, norm
 
 import dpmodel as dpm
 from dpmodel.contract import no_progress
 from dpmodel.marks import Private, Records
 from dpmodel.numerics.array_program import ConeBlock
-from dpmodel.privacy import Gaussian, Laplace, SeededSource, TruncatedLaplace, gaussian_mu
+from dpmodel.privacy import (
+    Gaussian,
+    Laplace,
+    SeededSource,
+    Truncated,
+    TruncatedGaussian,
+    TruncatedLaplace,
+    gaussian_delta,
+    gaussian_mu,
+)
 from dpmodel.programs.feasibility import relaxed_program
 from dpmodel.programs.margins import margin, row_margins
 from dpmodel.programs.noise_design import NoiseDesign, design_noise, measurements
@@ -24,12 +33,13 @@ from dpmodel.solve.registry import by_name
 
 FALSE_ALARM = 1e-7
 RELAXED = ["demand", "flow", "coefficients", "signed_coefficients", "ball", "moving_ball", "matrix_above", "entropies"]
-KINDS = ("laplace", "gaussian", "truncated")
+KINDS = ("laplace", "gaussian", "truncated", "truncated gaussian")
 
 
 def designed(opened: Opened, kind: str) -> NoiseDesign:
     parts = opened.model.private_parts()
-    kinds = {p: "laplace" if kind == "truncated" and p == "objective" else kind for p in parts}
+    unbounded = {"truncated": "laplace", "truncated gaussian": "gaussian"}
+    kinds = {p: unbounded.get(kind, kind) if p == "objective" else kind for p in parts}
     return design_noise(opened.model, opened.options, kinds)  # type: ignore[arg-type]
 
 
@@ -39,7 +49,7 @@ def cost(noise: NoiseDesign, record: Records) -> tuple[float, float, float]:
     for group in noise.numbers:
         part = noise.parts[group[0]]
         sensitivity, distribution = part.measurement.sensitivity[record], part.distribution
-        if isinstance(distribution, Gaussian):
+        if isinstance(distribution, Gaussian | TruncatedGaussian):
             squares += (sensitivity.l2 / distribution.scale) ** 2
         elif isinstance(distribution, (Laplace, TruncatedLaplace)):
             epsilon += sensitivity.l1 / distribution.scale
@@ -64,6 +74,18 @@ def test_no_record_costs_more_and_the_worst_uses_it_all(case: Case, kind: str, e
         mu = gaussian_mu(epsilon, delta)
         assert max(s[2] for s in spent) <= mu
         assert max(s[2] for s in spent) >= 0.999 * mu
+        return
+    if kind == "truncated gaussian":
+        mu, cut = max(s[2] for s in spent), 0
+        windows = set()
+        for group in noise.numbers:
+            part = noise.parts[group[0]]
+            if isinstance(part.distribution, TruncatedGaussian):
+                cut += part.measurement.count
+                windows.add(round(part.distribution.half_width / part.distribution.scale, 9))
+        beyond = cut * norm.sf(min(windows, default=np.inf))
+        total = (gaussian_delta(mu, epsilon) + math.exp(epsilon) * beyond) / (1 - 2 * beyond)
+        assert 0.99 * delta <= total <= delta or (not windows and total <= delta)
         return
     assert max(s[0] for s in spent) <= epsilon
     assert max(s[0] for s in spent) >= 0.999 * epsilon
@@ -124,7 +146,7 @@ def test_reach_holds_with_its_probability(name: str, kind: str) -> None:
             bool((np.abs(part.measurement.rebuild(d, clip=part.clip) - true) > part.reach * (1 + 1e-9)).any())
             for d in draws
         )
-        assert misses_at_most(missed, runs, 0.0 if isinstance(part.distribution, TruncatedLaplace) else part.beta)
+        assert misses_at_most(missed, runs, 0.0 if isinstance(part.distribution, Truncated) else part.beta)
 
 
 def mixing() -> Opened:

@@ -9,12 +9,18 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
-from scipy.stats import binom
+from replaying import Transcript
+from scipy.stats import binom, norm
 
 import dpmodel as dpm
 from dpmodel.contract import Options
-from dpmodel.privacy import SeededSource
-from dpmodel.programs.strict import STRICT_TRUNCATED_LAPLACE, strict_least, strict_lower_bounds
+from dpmodel.privacy import SeededSource, gaussian_delta
+from dpmodel.programs.strict import (
+    STRICT_TRUNCATED_GAUSSIAN,
+    STRICT_TRUNCATED_LAPLACE,
+    strict_least,
+    strict_lower_bounds,
+)
 
 STEPS = [(1.0, 0.01), (1.0, 0.001), (0.5, 0.01), (2.0, 0.01)]
 
@@ -135,3 +141,50 @@ def test_without_delta_the_public_worst_case_is_taken_and_the_theorem_stands_bes
     (line,) = plan.lower_bounds
     assert "no strict release does better than the public worst case" in line
     assert "takes delta > 0" in plan.why("strict-truncated-laplace")
+
+
+# ------------------------------------------------------------------------------------------ Laplace or Gaussian
+@pytest.mark.parametrize(("count", "chosen"), [(2, "laplace"), (4, "gaussian"), (60, "gaussian")])
+def test_the_plan_takes_the_noise_that_tightens_less(count: int, chosen: str) -> None:
+    """Where one record moves many numbers that is Gaussian noise; all true rows hold with either."""
+    b = private(np.linspace(500, 800, count), unit="all", bounds=[0, 1000])
+    x = cp.Variable(count, nonneg=True, name="x")
+    problem = dpm.Problem(cp.Maximize(np.linspace(1, 2, count) @ x), [x <= b])
+    plan = problem.plan(1.0, 1e-6, feasibility="strict", compare="all")
+    assert plan.chosen.mechanism == f"strict-truncated-{chosen}"
+    found = {c.mechanism: c.forecast.error.tightening for c in plan.candidates if c.forecast is not None}
+    assert found[plan.chosen.mechanism] == min(found[f"strict-truncated-{kind}"] for kind in ("laplace", "gaussian"))
+    for seed in range(20):
+        problem.solve(1.0, 1e-6, feasibility="strict", rng=seed)
+        inside = np.linspace(500, 800, count) - x.value
+        assert inside.min() >= -1e-6 and inside.max() <= found[plan.chosen.mechanism] + 1e-6
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.3, 1e-6), (1.0, 1e-2), (8.0, 1e-6)])
+def test_gaussian_noise_of_sides_coefficients_and_costs_keeps_its_delta(epsilon: float, delta: float) -> None:
+    """Read off the draws: two people's numbers of unequal size in three parts, of which one is not truncated."""
+    people = {"unit": "entry", "records": dpm.Records("people")}
+    c = dpm.Private([1.0, 2], name="c", linf=0.5, bounds=[0, 9], **people)
+    A = dpm.Private(np.ones((3, 2)), name="A", linf=0.01, bounds=[0.5, 1.5], **people)
+    b = dpm.Private([5.0, 6, 7], name="b", linf=0.1, bounds=[4, 9], **people)
+    d = dpm.Private([50.0], name="d", linf=7.0, bounds=[40, 90], records=dpm.Records("others"))
+    x = cp.Variable(2, bounds=[0, 3], name="x")
+    model = dpm.Problem(cp.Minimize(-c @ x), [A @ x <= b, cp.sum(x) <= d])._model(None)
+    source, options = Transcript(0), Options(epsilon, delta, feasibility="strict")
+    assert STRICT_TRUNCATED_GAUSSIAN.eligible(model, options).eligible
+    STRICT_TRUNCATED_GAUSSIAN.run(model, options, source)
+    scales, windows, cut = {}, set(), 0
+    for draw in source.draws:
+        size = draw.values[0].size
+        scales[draw.distribution, size] = draw.arguments[0]
+        if draw.distribution == "truncated_gaussian":
+            cut += size
+            windows.add(round(draw.arguments[1] / draw.arguments[0], 9))
+    assert cut == 10 and set(scales) == {("gaussian", 2), ("truncated_gaussian", 6), ("truncated_gaussian", 4)}
+    (window,) = windows
+    squares = (0.5 / scales["gaussian", 2]) ** 2 + (0.01 / scales["truncated_gaussian", 6]) ** 2
+    # Sides are scaled, so that one record moves each by as much: as the largest.
+    mu = math.sqrt(squares + (7.0 / scales["truncated_gaussian", 4]) ** 2)
+    beyond = cut * norm.sf(window)
+    total = (gaussian_delta(mu, epsilon) + math.exp(epsilon) * beyond) / (1 - 2 * beyond)
+    assert 0.9 * delta <= total <= delta * (1 + 1e-9)

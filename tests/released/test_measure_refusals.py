@@ -159,6 +159,7 @@ def test_sources_without_discrete_draws() -> None:
     class Old:
         is_private = False
         laplace = gaussian = truncated_laplace = noisy_max = lambda self, values, scale: np.asarray(values, float)
+        truncated_gaussian = laplace
 
     p = Private([1, 2], name="p", unit="entry", linf=1, integer=True)
     budget = Budget(1.0)

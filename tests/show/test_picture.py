@@ -70,7 +70,7 @@ def test_strict_plans_draw_by_how_much_right_hand_sides_are_tightened() -> None:
     assert "tightened" in figure.axes[0].get_ylabel() and len(figure.axes) == 1
     drawn = lines(figure)["strict-truncated-laplace (chosen)"].get_ydata()
     assert drawn[1] == pytest.approx(plan.chosen.forecast.error.tightening)
-    assert "An error of 0 is below the axis: strict-truncated-laplace" in caption(figure)
+    assert "An error of 0 is below the axis: strict-truncated-gaussian, strict-truncated-laplace" in caption(figure)
 
 
 def test_two_kinds_of_error_have_a_panel_each() -> None:

@@ -231,6 +231,7 @@ CASES = [
     *[(build, "laplace-once", {}) for build in (bounded_scalar, sparse_matrix, second_order, maximised_integers)],
     *[(build, "gaussian-once", {}) for build in (equality, norm_objective, semidefinite)],
     *[(build, "strict-truncated-laplace", {"feasibility": "strict"}) for build in (bounded_scalar, matrix)],
+    (matrix, "strict-truncated-gaussian", {"feasibility": "strict"}),
     (balances, "measure-and-fit", {}),
     (scalar, "public-only", {}),
 ]
