@@ -17,9 +17,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import get_tags
 
-from dpmodel.errors import CompositionWarning, users_line
+from dpmodel.errors import CompositionWarning, SpecificationError, users_line
 from dpmodel.learn.public_encoder import PublicEncoder
-from dpmodel.privacy import Budget, validate_privacy
+from dpmodel.privacy import Budget, PrivacyLoss, validate_privacy
 from dpmodel.text import number
 
 # They ask to be fitted, and learn the number of columns or nothing.
@@ -102,16 +102,28 @@ class Counted(BaseEstimator):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def _counting(self) -> Iterator[Budget]:
-        own = Budget(self.epsilon, self.delta)
+        loss = self._loss
+        own = Budget(loss.epsilon, loss.delta)
         try:
             yield own
         finally:
             if any(own.spent):
                 self._shared_lineage.spent.append(own.spent)
 
+    @property
+    def _loss(self) -> PrivacyLoss:
+        """What one fit may spend; refused where that was not said."""
+        if self.epsilon is None:
+            raise SpecificationError(
+                f"{type(self).__name__} has no epsilon",
+                why="a fit spends it for good, so that no default could be right",
+                remedy="epsilon=1.0, or what your records may lose by this fit",
+            )
+        return validate_privacy(self.epsilon, self.delta)
+
     def _warn_of_costs(self) -> None:
-        validate_privacy(self.epsilon, self.delta)
-        said = [] if self.budget is not None else [self._shared_lineage.words(self.epsilon, self.delta)]
+        loss = self._loss
+        said = [] if self.budget is not None else [self._shared_lineage.words(loss.epsilon, loss.delta)]
         beside = _learnt_beside()
         if beside:
             said.append(

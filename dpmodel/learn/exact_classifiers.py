@@ -77,7 +77,7 @@ class AffineSubspaceClassifier(ClassifierMixin, Counted):  # type: ignore[misc]
         numbers (see ``linalg.GF``).
     grid : the exact step to which floats are rounded over QQ, such as "0.01"; None: all entries must be whole, of at
         most 2^53 in size. Features are read as floats, so fractions need a grid.
-    epsilon, delta : the budget of one ``fit``; delta must be positive (and small against 1/n).
+    epsilon, delta : the budget of one ``fit``. An epsilon is required; delta must be positive (and small against 1/n).
     classes : the two labels (negative, positive), public and required, or "public"; as in ``PrivateClassifier``.
     rank : public bound on the dimension of V, or None: the error then grows with it and not with p (Remark 26).
     corrupted : public guess of the share of positive examples that lie outside V (wrong labels), or None: none do,
@@ -119,7 +119,7 @@ class AffineSubspaceClassifier(ClassifierMixin, Counted):  # type: ignore[misc]
 
     field: Any = "QQ"
     grid: Any = None
-    epsilon: float = 1.0
+    epsilon: float | None = None
     delta: float = 1e-6
     classes: Any = None
     rank: int | None = None
@@ -152,7 +152,7 @@ class AffineSubspaceClassifier(ClassifierMixin, Counted):  # type: ignore[misc]
             model = replace(model, expected=guess if model.records is None else min(guess, model.records))
         with self._counted() as budget:
             request = Request(
-                where, self.epsilon, self.delta, self.neighbors, budget, self.expected, self.beta, self.mechanism,
+                where, self._loss.epsilon, self.delta, self.neighbors, budget, self.expected, self.beta, self.mechanism,
                 _rng(self.random_state), self.progress, room="learn",
             )  # fmt: skip
             found, shared = request.solve(model, "a record is one row of X with its label")
@@ -270,7 +270,7 @@ class HalfspaceClassifier(PrivateClassifier):
         self,
         *,
         margin: float | None = None,
-        epsilon: float = 1.0,
+        epsilon: float | None = None,
         delta: float = 0.0,
         classes: Any = None,
         neighbors: Neighbors = "replace-one",
@@ -308,7 +308,7 @@ class HalfspaceClassifier(PrivateClassifier):
         with self._counted() as budget:
             point = feasible_point(
                 _rows(X, signs, self._scale),
-                epsilon=self.epsilon,
+                epsilon=self._loss.epsilon,
                 delta=self.delta,
                 margin=self.margin,
                 neighbors=self.neighbors,

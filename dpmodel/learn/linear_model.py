@@ -35,9 +35,10 @@ class PrivateLinearModel(Counted):
 
     Parameters
     ----------
-    epsilon, delta : the budget of one ``fit``. The default is delta = 0, pure differential privacy: a positive delta
-        must be small against 1/n, so no number would be right for every data set. Where a small delta (1e-6, say) is
-        acceptable, Gaussian noise usually makes better models.
+    epsilon, delta : the budget of one ``fit``. It requires an epsilon: no default could be right for what is spent for
+        good. The default delta is 0, pure differential privacy: a positive delta must be small against 1/n, so no
+        number would be right for every data set. Where a small delta (1e-6, say) is acceptable, Gaussian noise usually
+        makes better models.
     bounds : range of the features, which is public and must not be looked up in the data: (lo, hi), numbers for all
         columns or arrays (p,), or {column: (lo, hi)} by index, or by name for frames. Values beyond are clipped.
     max_l2 : largest 2-norm of a row; longer rows are scaled to it. Alone or together with ``bounds`` (which must then
@@ -76,12 +77,13 @@ class PrivateLinearModel(Counted):
     Raises
     ------
     SpecificationError
-        By ``fit``, before anything is spent: missing or impossible bounds, NaN, wrong shapes, unusable labels.
+        By ``fit``, before anything is spent: no epsilon, missing or impossible bounds, NaN, wrong shapes,
+        unusable labels.
     BudgetExceededError, UnsupportedModelError
         By ``fit``, before anything is spent, as by ``Problem.solve``.
     """
 
-    epsilon: float = 1.0
+    epsilon: float | None = None
     delta: float = 0.0
     bounds: Any = None
     max_l2: float | None = None

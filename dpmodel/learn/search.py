@@ -68,7 +68,6 @@ from dpmodel.privacy import (
     noise_source,
     permute_and_flip,
     public_generator,
-    validate_privacy,
 )
 from dpmodel.release import Guarantee
 from dpmodel.solve.progress import shown, silent
@@ -175,7 +174,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         Its own epsilon, delta, budget and random_state are not used.
     param_grid : as in ``GridSearchCV``; public. Not the privacy parameters, nor what scores depend on (classes,
         label_bounds).
-    epsilon, delta : of the whole search with its refit.
+    epsilon, delta : of the whole search with its refit; an epsilon is required.
     scoring : classifiers: "accuracy". Regressions: "squared_error" (the default), "absolute_error" or "pinball" (with
         the ``quantile`` of the estimator, whose default it is): 1 minus the loss, of label and prediction clipped to
         ``label_bounds``, divided by the largest it can be.
@@ -224,7 +223,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
     estimator: Any
     param_grid: Any
     _: KW_ONLY
-    epsilon: float = 1.0
+    epsilon: float | None = None
     delta: float = 0.0
     scoring: str | None = None
     held_out: float = 0.25
@@ -246,7 +245,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
     def _searched(self, X: Any, y: Any) -> PrivateSearchCV:
         self.__dict__.pop("best_score_", None)  # of an earlier fit
         candidates, final = self._candidates(), _final(self.estimator)[1]
-        total = validate_privacy(self.epsilon, self.delta)
+        total = self._loss
         part = self._share("refit_share") if self.refit else 0.0
         searched = total.epsilon * (1 - part), total.delta * (1 - part)
         each, self.strategy_ = self._each(len(candidates), *searched)
@@ -433,7 +432,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
 
     def _count(self) -> None:
         if self.budget is None:
-            self._shared_lineage.spent.append((self.epsilon, self.delta))
+            self._shared_lineage.spent.append((self._loss.epsilon, self._loss.delta))
 
     @property
     def _shared_lineage(self) -> Lineage:
@@ -444,7 +443,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
     def _keep(self, candidates: list[Any], place: int, best: Any, models: Sequence[Any], each: Any) -> None:
         one = _final(best)[1].guarantee_
         words = f"{one.record}; all fits of a search over {len(candidates)} candidates and their scores together"
-        self.guarantee_ = Guarantee(float(self.epsilon), float(self.delta), "replace-one", words)
+        self.guarantee_ = Guarantee(self._loss.epsilon, self._loss.delta, "replace-one", words)
         for model in {id(m): m for m in [*models, best]}.values():
             _final(model)[1].budget = self.budget  # a later fit is a charge of its own
         found = _final(best)[1]

@@ -165,4 +165,4 @@ def test_too_few_positive_examples_are_counted_as_such() -> None:
     learn = pytest.importorskip("dpmodel.learn")
     X, y = np.tile([[1, 2], [3, 5]], (500, 1)), np.tile([1, 0], 500)
     with pytest.raises(UnsupportedModelError, match="guarantee: 20, and at least"):
-        learn.AffineSubspaceClassifier(classes=(0, 1), expected=20).fit(X, y)
+        learn.AffineSubspaceClassifier(epsilon=1, classes=(0, 1), expected=20).fit(X, y)

@@ -23,7 +23,7 @@ from dpmodel.learn import AffineSubspaceClassifier
 # scikit-learn copies and fits again and again.
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.CompositionWarning")
 
-PLAIN: dict[str, Any] = {"classes": ("out", "in"), "mechanism": PlainSystem(), "random_state": 0}
+PLAIN: dict[str, Any] = {"epsilon": 1.0, "classes": ("out", "in"), "mechanism": PlainSystem(), "random_state": 0}
 
 
 def planted(n: int = 200, p: int = 5, k: int = 2, q: int | None = None, seed: int = 0) -> tuple[Any, Any]:
@@ -42,7 +42,7 @@ def planted(n: int = 200, p: int = 5, k: int = 2, q: int | None = None, seed: in
 
 
 @parametrize_with_checks(
-    [AffineSubspaceClassifier(grid="0.0001", classes="public", mechanism=PlainSystem(), random_state=0)]
+    [AffineSubspaceClassifier(epsilon=1, grid="0.0001", classes="public", mechanism=PlainSystem(), random_state=0)]
 )
 def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -31,6 +31,7 @@ RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(200, 3))
 Y = X[:, 0] + 0.1
 RIDGE: dict[str, Any] = {
+    "epsilon": 1.0,
     "bounds": (-1, 1),
     "label_bounds": (-2, 2),
     "mechanism": "sufficient-statistics",
@@ -59,7 +60,7 @@ def test_one_fit_says_nothing_and_a_grid_search_says_what_it_costs() -> None:
 
 
 def test_totals_are_of_what_was_spent() -> None:
-    first = PrivateRidge(**RIDGE, epsilon=0.5, delta=1e-6)
+    first = PrivateRidge(**RIDGE | {"epsilon": 0.5, "delta": 1e-6})
     copies = [clone(first), clone(clone(first)), copy.copy(first), copy.deepcopy(clone(first))]
     words = said(lambda: [each.fit(X, Y) for each in [first, *copies]])
     spent = [each.guarantee_ for each in [first, *copies]]
@@ -89,10 +90,10 @@ def test_the_same_estimator_fitted_twice_is_counted() -> None:
 
 def test_cross_validation_and_meta_estimators() -> None:
     assert "epsilon = 4 " in said(lambda: cross_val_score(PrivateRidge(**RIDGE), X, Y, cv=4))[-1]
-    given = {"bounds": (-1, 1), "classes": (0, 1), "mechanism": "noisy-descent", "random_state": 0}
+    given = {"epsilon": 1, "bounds": (-1, 1), "classes": (0, 1), "mechanism": "noisy-descent", "random_state": 0}
     logistic, halfspace = (
         PrivateLogisticRegression(**given),
-        HalfspaceClassifier(margin=0.1, classes=(0, 1), mechanism=PlainSystem(), random_state=0),
+        HalfspaceClassifier(margin=0.1, epsilon=1, classes=(0, 1), mechanism=PlainSystem(), random_state=0),
     )
     for each in (logistic, halfspace):
         assert "epsilon = 3 " in said(lambda: OneVsRestClassifier(each).fit(X, np.arange(200) % 3))[-1]  # noqa: B023

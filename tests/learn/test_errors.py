@@ -29,8 +29,8 @@ Y = X[:, 0] + 0.1
 LABELS = np.where(Y > 0, 1, -1)
 SECRET = 7321.4375
 
-REGRESSION: dict[str, Any] = {"bounds": (-1, 1), "label_bounds": (-2, 2), "random_state": 0}
-CLASSIFICATION: dict[str, Any] = {"bounds": (-1, 1), "classes": (-1, 1), "random_state": 0}
+REGRESSION: dict[str, Any] = {"epsilon": 1.0, "bounds": (-1, 1), "label_bounds": (-2, 2), "random_state": 0}
+CLASSIFICATION: dict[str, Any] = {"epsilon": 1.0, "bounds": (-1, 1), "classes": (-1, 1), "random_state": 0}
 
 
 def with_nan() -> np.ndarray:
@@ -80,8 +80,8 @@ def test_bad_data_spends_nothing_and_is_not_shown(case: str) -> None:
 
 
 BAD_PARAMETERS: dict[str, Any] = {
-    "no bounds": PrivateRidge(label_bounds=(-2, 2)),
-    "no label bounds": PrivateRidge(bounds=(-1, 1)),
+    "no bounds": PrivateRidge(epsilon=1, label_bounds=(-2, 2)),
+    "no label bounds": PrivateRidge(epsilon=1, bounds=(-1, 1)),
     "negative alpha": PrivateRidge(**REGRESSION, alpha=-1),
     "NaN alpha": PrivateHuberRegressor(**REGRESSION, alpha=np.nan),
     "zero radius": PrivateLasso(**REGRESSION, radius=0),
@@ -89,7 +89,8 @@ BAD_PARAMETERS: dict[str, Any] = {
     "zero threshold": PrivateHuberRegressor(**REGRESSION, threshold=0),
     "quantile 1": PrivateQuantileRegressor(**REGRESSION, quantile=1),
     "quantile alpha": PrivateQuantileRegressor(**REGRESSION, alpha=-0.1),
-    "zero epsilon": PrivateRidge(**REGRESSION, epsilon=0),
+    "no epsilon": PrivateRidge(**REGRESSION | {"epsilon": None}),
+    "zero epsilon": PrivateRidge(**REGRESSION | {"epsilon": 0}),
     "delta 1": PrivateRidge(**REGRESSION, delta=1.0),
     "unknown neighbors": PrivateRidge(**REGRESSION, neighbors="swap"),
     "unknown mechanism": PrivateLinearRegression(**REGRESSION, mechanism="magic"),
@@ -142,7 +143,7 @@ def test_unknown_loss() -> None:
 
 def test_an_exhausted_budget_is_refused_before_the_data_is_read() -> None:
     budget = dpm.Budget(50)
-    estimator = PrivateRidge(**REGRESSION, epsilon=100.0, budget=budget, mechanism="sufficient-statistics")
+    estimator = PrivateRidge(**REGRESSION | {"epsilon": 100.0}, budget=budget, mechanism="sufficient-statistics")
     with pytest.raises(BudgetExceededError):
         estimator.fit(X, Y)
     assert budget.spent.epsilon == 0 and not hasattr(estimator, "coef_")
@@ -155,7 +156,7 @@ def test_sample_weight_is_no_argument() -> None:
 
 def test_sparse_rows_need_bounds_that_hold_zero() -> None:
     with pytest.raises(SpecificationError, match="exclude 0"):
-        PrivateRidge(bounds=(1, 2), label_bounds=(-2, 2)).fit(sp.csr_array(X), Y)
+        PrivateRidge(epsilon=1, bounds=(1, 2), label_bounds=(-2, 2)).fit(sp.csr_array(X), Y)
 
 
 def test_scikit_learn_is_imported_late_and_its_extra_named_where_it_is_missing() -> None:

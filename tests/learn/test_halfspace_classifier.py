@@ -19,7 +19,8 @@ from dpmodel.learn.exact_classifiers import _rows
 TRUE, SHIFT = np.array([3.0, -4.0, 0.0]), 20.0
 # scikit-learn copies and fits again and again.
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.CompositionWarning")
-PLAIN: dict[str, Any] = {"margin": 0.01, "classes": ("low", "high"), "mechanism": PlainSystem(), "random_state": 0}
+PLAIN: dict[str, Any] = {"epsilon": 1.0, "margin": 0.01, "classes": ("low", "high")}
+PLAIN |= {"mechanism": PlainSystem(), "random_state": 0}
 
 
 def separable(n: int = 300, gap: float = 0.5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -32,7 +33,9 @@ def separable(n: int = 300, gap: float = 0.5, seed: int = 0) -> tuple[np.ndarray
 
 
 # The instance has settings of its own because the class refuses to fit without a margin; scikit-learn clones it.
-@parametrize_with_checks([HalfspaceClassifier(margin=0.1, classes="public", mechanism=PlainSystem(), random_state=0)])
+@parametrize_with_checks(
+    [HalfspaceClassifier(margin=0.1, epsilon=1, classes="public", mechanism=PlainSystem(), random_state=0)]
+)
 def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 

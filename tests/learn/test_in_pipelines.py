@@ -17,7 +17,9 @@ from dpmodel.learn import PrivateRidge, PublicEncoder
 
 def test_a_pipeline_that_learns_is_warned_of_where_it_is_fitted() -> None:
     X, y = np.ones((40, 2)), np.zeros(40)
-    ridge = PrivateRidge(bounds=(-1, 1), label_bounds=(-1, 1), mechanism="sufficient-statistics", random_state=0)
+    ridge = PrivateRidge(
+        epsilon=1, bounds=(-1, 1), label_bounds=(-1, 1), mechanism="sufficient-statistics", random_state=0
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         make_pipeline(StandardScaler(), ridge).fit(X, y)
@@ -29,7 +31,9 @@ def test_a_pipeline_that_learns_is_warned_of_where_it_is_fitted() -> None:
 def test_coefficients_in_a_pipeline_have_the_names_of_its_encoder() -> None:
     frame = pd.DataFrame({"age": [20.0, 60.0] * 20, "town": ["Ulm", "Bonn"] * 20})
     encoder = PublicEncoder(bounds={"age": (0, 80)}, domain={"town": ["Bonn", "Ulm"]})
-    ridge = PrivateRidge(bounds=(-1, 1), label_bounds=(-1, 1), mechanism="sufficient-statistics", random_state=0)
+    ridge = PrivateRidge(
+        epsilon=1, bounds=(-1, 1), label_bounds=(-1, 1), mechanism="sufficient-statistics", random_state=0
+    )
     fitted = make_pipeline(encoder, ridge).fit(frame, np.zeros(40))
     assert fitted[-1].release_.labels["coef"][0] == ("feature", ("age", "town=Bonn", "town=Ulm"))
     assert fitted.predict(frame).shape == (40,)

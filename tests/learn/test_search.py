@@ -108,7 +108,7 @@ def test_without_a_budget_what_it_cost_is_counted() -> None:
         found.fit(X, Y)
     with pytest.warns(CompositionWarning, match="epsilon = 6 together"):
         found.best_estimator_.fit(X, Y)
-    outer = GridSearchCV(PrivateSearchCV(ridge(), GRID), {"held_out": [0.2, 0.3]}, cv=2)
+    outer = GridSearchCV(PrivateSearchCV(ridge(), GRID, epsilon=1), {"held_out": [0.2, 0.3]}, cv=2)
     with pytest.warns(CompositionWarning, match="epsilon = 5 together"):
         outer.fit(X, Y)
 
@@ -214,10 +214,10 @@ def test_refused_before_anything_is_spent(case: str) -> None:
     budget = dpm.Budget(10, 1e-3)
     parameters = {"estimator": ridge(), "param_grid": GRID, "budget": budget, "random_state": 0} | given
     with pytest.raises((DPModelError, ValueError)) as caught:
-        PrivateSearchCV(**parameters).fit(rows, labels)
+        PrivateSearchCV(**{"epsilon": 1.0} | parameters).fit(rows, labels)
     assert budget.spent.epsilon == 0 and "7321" not in str(caught.value)
     with pytest.raises(NotFittedError):
-        PrivateSearchCV(**parameters).predict(X)
+        PrivateSearchCV(**{"epsilon": 1.0} | parameters).predict(X)
 
 
 def test_odd_rows_that_are_held_out_are_refused_too() -> None:
@@ -252,7 +252,7 @@ def test_one_odd_row_that_is_held_out_shows_in_no_warning_and_no_error() -> None
     budget = dpm.Budget(10)
     base = Broken(**ridge().get_params())
     with pytest.raises(dpm.DPModelError, match="scoring stopped with RuntimeError") as caught_error:
-        PrivateSearchCV(base, GRID, budget=budget, random_state=0).fit(rows, labels)
+        PrivateSearchCV(base, GRID, epsilon=1, budget=budget, random_state=0).fit(rows, labels)
     assert caught_error.value.__context__ is None and "7321" not in str(caught_error.value)
     assert budget.spent.epsilon == 1.0
 

@@ -175,7 +175,7 @@ def test_which_rows_are_held_out_is_public() -> None:
     halves = []
     for rows, labels in ((ROWS, LABELS), (ROWS, 1 - LABELS)):
         LOG.clear()
-        PrivateSearchCV(logged, GRIDS, strategy="every", random_state=0).fit(rows, labels)
+        PrivateSearchCV(logged, GRIDS, epsilon=1, strategy="every", random_state=0).fit(rows, labels)
         halves.append([(kind, sorted(places)) for kind, places, _ in LOG][:-1])
     assert halves[0] == halves[1]
     fitted, scored = (set(places) for _, places in halves[0][:2])
@@ -187,7 +187,7 @@ def test_the_cheaper_way_is_taken_by_public_facts() -> None:
 
     def taken(count: int, delta: float = 0.0) -> str:
         grid = {"value": np.linspace(0, 1, count).tolist()}
-        return str(PrivateSearchCV(logged, grid, delta=delta, random_state=0).fit(ROWS, LABELS).strategy_)
+        return str(PrivateSearchCV(logged, grid, epsilon=1, delta=delta, random_state=0).fit(ROWS, LABELS).strategy_)
 
     assert [taken(k) for k in (1, 3, 12, 13, 30)] == ["every"] * 3 + ["random-stopping"] * 2
     assert taken(30, 1e-6) == "every"

@@ -89,6 +89,6 @@ def test_labels_are_looked_up_one_by_one() -> None:
 
 def test_a_half_space_has_two_sides() -> None:
     with pytest.raises(dpm.errors.SpecificationError, match="two different labels"):
-        HalfspaceClassifier(margin=0.1, classes=(0, 1, 2)).fit(X, np.arange(N) % 3)
+        HalfspaceClassifier(margin=0.1, epsilon=1, classes=(0, 1, 2)).fit(X, np.arange(N) % 3)
     with pytest.raises(dpm.errors.SpecificationError, match="Only binary classification"):
-        HalfspaceClassifier(margin=0.1, classes="public").fit(X, np.arange(N) % 3)
+        HalfspaceClassifier(margin=0.1, epsilon=1, classes="public").fit(X, np.arange(N) % 3)

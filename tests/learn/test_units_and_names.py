@@ -69,7 +69,9 @@ def test_names_from_any_frame_to_the_release(form: str) -> None:
     plain = pd.DataFrame(X, columns=NAMES)
     frame = {"pandas": lambda f: f, "polars": pl.from_pandas, "pyarrow": pa.Table.from_pandas}[form](plain)
     y = {"pandas": pd.Series, "polars": pl.Series, "pyarrow": lambda v: pa.chunked_array([v])}[form](Y)
-    ridge = PrivateRidge(bounds=PAIRS, label_bounds=(-3, 11), mechanism="sufficient-statistics", random_state=0)
+    ridge = PrivateRidge(
+        epsilon=1, bounds=PAIRS, label_bounds=(-3, 11), mechanism="sufficient-statistics", random_state=0
+    )
     ridge.fit(frame, y)
     assert ridge.feature_names_in_.tolist() == NAMES
     np.testing.assert_allclose(ridge.predict(frame), ridge.predict(plain), rtol=1e-12, atol=1e-12)
@@ -81,7 +83,7 @@ def test_names_from_any_frame_to_the_release(form: str) -> None:
     labels = np.where(Y > 4, "high", "low")
     said = {"pandas": pd.Series, "polars": pl.Series, "pyarrow": lambda v: pa.chunked_array([v.tolist()])}[form](labels)
     logistic = PrivateLogisticRegression(
-        bounds=PAIRS, classes=("low", "high"), mechanism="noisy-descent", random_state=0
+        epsilon=1, bounds=PAIRS, classes=("low", "high"), mechanism="noisy-descent", random_state=0
     )
     logistic.fit(frame, said)
     assert logistic.release_.labels["coef"] == (("class", ("high",)), ("feature", tuple(NAMES)))

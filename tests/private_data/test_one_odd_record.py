@@ -210,7 +210,7 @@ def of_points(records: Any) -> list[Any]:
 def of_affine_classifier(records: Any) -> list[Any]:
     def call() -> Any:
         y = np.ones(len(records), dtype=int)
-        return learn.AffineSubspaceClassifier(classes=(0, 1)).fit(records, y)
+        return learn.AffineSubspaceClassifier(epsilon=1, classes=(0, 1)).fit(records, y)
 
     return of_conducted(call, unscaled)
 
@@ -221,7 +221,8 @@ def of_halfspace(records: Any) -> list[Any]:
     where.feasible_point = raise_captured
     try:
         y = np.ones(len(records), dtype=int)
-        return captured(lambda: learn.HalfspaceClassifier(margin=0.1, classes=(0, 1)).fit(records, y)).tolist()
+        classifier = learn.HalfspaceClassifier(epsilon=1, margin=0.1, classes=(0, 1))
+        return captured(lambda: classifier.fit(records, y)).tolist()
     finally:
         where.feasible_point = kept
 
