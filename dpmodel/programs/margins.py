@@ -109,14 +109,14 @@ def mean_shortfalls(model: Program, noise: NoiseDesign) -> Floats | None:
         return None
     m = part.measurement
     key = "mean in cones", type(part.distribution), m.recover.data.tobytes(), m.recover.indices.tobytes()
-    found = model.cached(key, lambda: np.maximum(_shortfalls(model, part, _PILOT, 1)[0], 0.0).mean(axis=1))
+    found = model.cached(key, lambda: np.maximum(_shortfalls(model, part, _PILOT, 1), 0.0).mean(axis=1))
     return np.asarray(np.where(curved, found, 0.0) * part.distribution.scale)
 
 
 def _quantile(model: Program, part: NoisyPart, unit: Floats, sides: Literal[1, 2]) -> Floats | None:
     """(m,) t of ``simulated_margins`` for noise of scale 1; ``unit`` : the shape of linear rows. None where it would be
     too much work."""
-    first, generator = _shortfalls(model, part, _PILOT, sides)
+    first = _shortfalls(model, part, _PILOT, sides)
     shape = np.where(unit > 0, unit, first.mean(axis=1) + 3 * first.std(axis=1))
     noised = shape > 0
     work = part.measurement.recover.nnz + sum(s**1.5 for b in model.affine.cones if b.kind == "psd" for s in b.sizes)
@@ -127,8 +127,8 @@ def _quantile(model: Program, part: NoisyPart, unit: Floats, sides: Literal[1, 2
         return None
     found, step = [], max(_BLOCK // model.affine.rows, 1)
     for start in range(0, draws, step):
-        found.append(_shortfalls(model, part, min(step, draws - start), sides, generator)[0][noised])
-        found[-1] = (found[-1] / shape[noised, None]).max(axis=0)
+        drawn = _shortfalls(model, part, min(step, draws - start), sides, seed=1 + start)[noised]
+        found.append((drawn / shape[noised, None]).max(axis=0))
     return shape * float(np.partition(np.concatenate(found), place)[place])
 
 
@@ -138,15 +138,12 @@ def place_of(draws: int, beta: float) -> int:
     return int(binom.isf(beta / 1000, draws, 1 - (beta - beta / 1000)))
 
 
-def _shortfalls(
-    model: Program, part: NoisyPart, draws: int, sides: int, generator: np.random.Generator | None = None
-) -> tuple[Floats, np.random.Generator]:
-    """(m, draws) ``T`` of ``simulated_margins`` in every row under noise of scale 1, and the generator."""
-    generator = generator or public_generator(0)
+def _shortfalls(model: Program, part: NoisyPart, draws: int, sides: int, seed: int = 0) -> Floats:
+    """(m, draws) ``T`` of ``simulated_margins`` in every row under noise of scale 1."""
     law: Laplace | Gaussian = Gaussian(1.0) if isinstance(part.distribution, Gaussian) else Laplace(1.0)
     m = part.measurement
     noise: Floats = np.zeros((model.affine.rows, draws))
-    noise[m.positions] = m.recover @ law.sample((m.recover.shape[1], draws), generator)
+    noise[m.positions] = m.recover @ law.sample((m.recover.shape[1], draws), public_generator(seed))
     out = np.zeros_like(noise)
     for block in model.affine.cones:
         e = noise[block.rows]
@@ -156,7 +153,7 @@ def _shortfalls(
             out[block.rows] = np.abs(e) if sides == 2 or block.kind == "zero" else e
             continue
         out[block.rows] = np.repeat(_outside(block, e, sides), block.sizes, axis=0)
-    return out, generator
+    return out
 
 
 def _outside(block: ConeBlock, points: Floats, sides: int) -> Floats:
