@@ -364,7 +364,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             if done.failure is not None:
                 raise done.failure
             assert self._release is not None
-            self._release.answered_by(self)
+            self._release.answered_by(self, model, options)
             done.report("done", 1.0)
             if verbose:
                 print(self._release)
@@ -428,7 +428,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         notes = (*marks, "answered from numbers released before: nothing more was spent", *again.notes)
         paid = source.guarantee
         self._release = replace(again, guarantee=paid, measured=source.measured, spent=(0.0, 0.0), notes=notes)
-        self._release.answered_by(self)
+        self._release.answered_by(self, model, options)
         return self._release.value
 
     def _comparison(self, release: Release, beta: float) -> Mapping[str, Outcome]:

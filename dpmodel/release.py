@@ -11,6 +11,7 @@ import os
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_type_hints
@@ -289,9 +290,36 @@ class Release:
         return f"Private release by {self.mechanism}"
 
     # ------------------------------------------------------------------ other answers from the same numbers
-    def answered_by(self, problem: Any) -> None:
-        """Let ``compare`` ask ``problem``, while that lives; a copy or a pickle of the release has none."""
+    def answered_by(self, problem: Any, model: Any, options: Any) -> None:
+        """Let ``compare`` ask ``problem``, and ``optimum`` its ``model`` with these ``options``, while they live; a
+        copy or a pickle of the release has none."""
         object.__setattr__(self, "_problem", weakref.ref(problem))
+        object.__setattr__(self, "_model_and_options", (weakref.ref(model), options))
+
+    @cached_property
+    def optimum(self) -> Any:
+        """An interval that covers the true optimum with probability 1 - beta, from the released numbers alone.
+
+        It is found when first asked for, a few programs like the one that was solved, and costs no privacy. ``lower``,
+        ``upper``, ``level``, ``of`` ("the optimum", or "the optimum at the prices": a constraint may be missed at its
+        price, by default the one of the service level), ``form``, ``proved``, ``statement``. Prices have to be chosen
+        without looking at the numbers.
+
+        Raises
+        ------
+        SpecificationError
+            Where the mechanism released no numbers, and for a copy of a release, which has no problem to ask.
+        """
+        found, options = getattr(self, "_model_and_options", (lambda: None, None))
+        model = found()
+        if not self.measured or model is None:
+            gone = "its problem is gone, or has other public numbers by now"
+            raise SpecificationError(
+                f"optimum: {gone if self.measured else f'{self.mechanism} released no numbers'}",
+                why="the interval is found by programs over released numbers",
+                remedy="problem.release.optimum after a solve with mechanism='laplace-once', or a resolve",
+            )
+        return model.optimum(self.measured, options)
 
     def compare(self, *, beta: float = 0.05) -> TextTable:
         """The treatments of private constraints beside each other, from the released numbers: it costs nothing.

@@ -53,9 +53,10 @@ def regret_of(model: Program, options: Options, measured: tuple[Measured, ...], 
     """The bootstrap's estimate for the answer that ``options`` ask for; see ``bootstrap_regret``."""
     design, numbers = design_of(model, options, measured)
     prices = usual_prices(model, options, *rebuilt(model, design, numbers, raw=True))
+    treated = model.treated(options, LAPLACE_ONCE.forecast_of(model, options, design))
 
     def solve(again: Mapping[str, Floats]) -> Floats | None:
-        return LAPLACE_ONCE.answer(model, options, design, again).x
+        return LAPLACE_ONCE.answer(model, treated, design, again).x
 
     return bootstrap_regret(model, design, options, numbers, prices, solve, draws)
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
@@ -38,6 +38,9 @@ from dpmodel.programs.theorems import impossibility_error
 from dpmodel.release import Certificate, Release
 from dpmodel.requests import Exact
 from dpmodel.text import number
+
+if TYPE_CHECKING:
+    from dpmodel.programs.optimum import Interval
 
 # What is read of a program: theta (P,) with the private values, or the rows of records where they lie.
 PrivateNumbers = PrivateArray | BlockRows | MemoryRows
@@ -309,6 +312,11 @@ class Program(Model):
         if treated is not options:
             forecast = LAPLACE_ONCE.forecast_of(self, treated, design)
         return held_against_public_points(self, forecast), LAPLACE_ONCE.answer(self, treated, design, numbers)
+
+    def optimum(self, measured: tuple[Measured, ...], options: Options) -> Interval:
+        from dpmodel.programs.how_good import interval_of
+
+        return interval_of(self, options, measured)
 
     def certificate(self, epsilon: float, beta: float) -> str | Callable[[Floats, NoiseSource], Certificate]:
         from dpmodel.programs.certificate import certify, why_not

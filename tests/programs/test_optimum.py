@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -409,3 +411,21 @@ def test_parts_that_one_release_rebuilds_share_its_noise() -> None:
     made.solve(1.0, mechanism="laplace-once", rng=4)
     design = design_of(made._model(None), Options(1.0), made.release.measured)[0]
     assert design.numbers == (("objective", "scalar"),)
+
+
+def test_a_release_tells_its_interval_when_asked() -> None:
+    """Once: fission draws coins, and the better of two intervals would be chosen by looking. Copies have none."""
+    x = cp.Variable(3, nonneg=True)
+    made = problem(2 * cp.sum(x), [x >= private([30.0, 50.0, 20.0])])
+    made.solve(1.0, 1e-6, mechanism="gaussian-once", feasibility=dpm.Priced(9.0), rng=4)
+    release = made.release
+    assert release.optimum is release.optimum and release.optimum.lower <= 200 <= release.optimum.upper
+    assert release.optimum.of == "the optimum" and release.to_json()
+    made.resolve(dpm.Priced(1.5))
+    assert made.release.optimum.of == "the optimum at the prices" and made.release.optimum.lower <= 150
+    for other in (copy.copy(release), pickle.loads(pickle.dumps(release)), dpm.Release.from_json(release.to_json())):
+        with pytest.raises(dpm.errors.SpecificationError, match="optimum: its problem is gone"):
+            _ = other.optimum
+    made.solve(1.0, 1e-6, mechanism="public-only", feasibility="centred", rng=4)
+    with pytest.raises(dpm.errors.SpecificationError, match="released no numbers"):
+        _ = made.release.optimum
