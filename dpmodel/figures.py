@@ -358,6 +358,40 @@ def released_values(
     return drawn.told(title, caption)
 
 
+# ------------------------------------------------------------------------------------------------------ private rows
+def private_rows(
+    names: Sequence[str],
+    released: Floats,
+    provided: Floats,
+    band: tuple[Floats, Floats],
+    title: str,
+    caption: str,
+    ax: Any = None,
+) -> Any:
+    """Each private row: the ``released`` number (m,), what the answer has there (``provided``), and where the true
+    number lies (``band`` : low and high) by the law of the noise. ``names`` : of the rows."""
+    count, low, high = released.size, *band
+    beside = count <= _NAMED
+    drawn = canvas(ax, size=(7.0, max(2.8, 1.8 + 0.26 * count) if beside else 4.6), instead="print it")
+    axes, places = drawn.axes[0], np.arange(count)
+    # Many rows stand in the order of their numbers, so that the bands are one.
+    order = places if beside else np.argsort(released, kind="stable")
+    (axes.hlines if beside else axes.vlines)(places, low[order], high[order], color="0.8", lw=6 if beside else 2)
+    for values, marker, colour, label in (
+        (released, "o", COLOURS[0], "released number"),
+        (provided, "D", COLOURS[1], "what the answer has"),
+    ):
+        x, y = (values[order], places) if beside else (places, values[order])
+        axes.plot(x, y, marker, color=colour, ms=5 if beside else 3, label=label, mfc="none" if marker == "D" else None)
+    if beside:
+        axes.set_yticks(places, [shortened(name, 24) for name in names])
+        axes.set_ylim(count - 0.4, -0.6)
+    else:
+        axes.set(xlabel="private rows, in the order of their released numbers")
+    axes.legend(fontsize="small")
+    return drawn.told(title, caption)
+
+
 # ------------------------------------------------------------------------------------------------- Table 1 as a grid
 _FILL = {"yes": "#9ED5B5", "yes*": "#F3D98B", "no": "#EBA28C"}
 _MEANS = {"yes": "solvable", "yes*": "solvable, all but a few rows", "no": "impossible"}

@@ -442,6 +442,12 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 found[options.feasibility] = model.answer(release.measured, options)[1]
         return found
 
+    def _rows_drawn(self, release: Release, beta: float, ax: Any) -> Any:
+        """``Release.plot``."""
+        from dpmodel.show.rows_figure import picture
+
+        return picture(self._model(), release, beta, ax)
+
     def _forget(self) -> None:
         """Drop an earlier solution, so that it cannot be taken for the new one if this one fails."""
         self._release = None

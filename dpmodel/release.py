@@ -358,6 +358,22 @@ class Release:
         found: Mapping[str, Any] = chosen[0]["forecast"].get("moved", {}) if chosen else {}
         return found if found.get("constraints") else {}
 
+    def plot(self, *, beta: float = 0.05, ax: Any = None) -> Any:
+        """Draw each private row of a program: the number that was released, what the answer has there, and the band of
+        the noise, in which all true numbers lie with probability ``1 - beta``.
+
+        ``ax`` : matplotlib axes to draw on. Returns the figure. Raises MissingExtraError without matplotlib, and
+        SpecificationError where no numbers of private rows were released, and for a copy, which has no problem to ask.
+        """
+        problem = getattr(self, "_problem", lambda: None)()
+        if not self.measured or problem is None:
+            raise SpecificationError(
+                f"plot: {'its problem is gone' if self.measured else f'{self.mechanism} released no numbers'}",
+                why="private rows are drawn beside the numbers that were released for them, as the problem has them",
+                remedy="problem.release.plot() after a solve, or plot_values()",
+            )
+        return problem._rows_drawn(self, beta, ax)
+
     def plot_constraints(self, ax: Any = None) -> Any:
         """Draw how far each private constraint was moved, which of them bind, and by how much a true one may be missed.
 

@@ -22,6 +22,7 @@ from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.privacy import Budget
 from dpmodel.privacy.budget import CHARGE_COLUMNS
 from dpmodel.problem import Problem
+from dpmodel.requests import Priced
 from dpmodel.solve.wall import ChargeReached, before_charges
 from dpmodel.text import TextTable, number, wrapped
 
@@ -32,11 +33,11 @@ def show_demo(chosen: argparse.Namespace) -> None:
 
     model = lesson.transportation()
     requested: dict[str, Any] = {"epsilon": chosen.epsilon, "delta": chosen.delta}
-    requested["feasibility"] = "strict" if chosen.strict else "centred"
+    requested["feasibility"] = "strict" if chosen.strict else Priced({lesson.SERVED: lesson.SHORT})
     if not chosen.json:
-        print(
-            wrapped("Shipping from two plants to three markets at least cost; the markets' demands are private."), "\n"
-        )
+        about = "Shipping from two plants to three markets at least cost; the markets' demands are private"
+        short = "" if chosen.strict else f", and a case that is missing there costs {number(lesson.SHORT)} dollars"
+        print(wrapped(f"{about}{short}."), "\n")
         print(model.problem.plan(**requested), "\n")
     model.problem.solve(**requested)
     release = model.problem.release
@@ -49,6 +50,8 @@ def show_demo(chosen: argparse.Namespace) -> None:
     rows.append(("arrives", *(number(round(v, 1)) for v in shipped.sum(axis=0))))
     print(str(TextTable(("cases shipped", *lesson.MARKETS), rows, title="Solution (what is released)")), "\n")
     print(release)
+    if release.measured and not chosen.strict:
+        print("", release.compare(), sep="\n")
     truth = ", ".join(f"{market} {number(v)}" for market, v in zip(lesson.MARKETS, lesson.DEMAND, strict=True))
     print(f"\n{wrapped(f'Not released, but in the textbook that this is from: the true demand is {truth}.')}")
     following = "dpmodel explore, dpmodel demo --strict, taxonomy, reconstruct, and for your own: dpmodel plan FILE.py"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from dpmodel.contract import Candidate
 from dpmodel.errors import SpecificationError
 from dpmodel.figures import Line, Panel, error_against, require_matplotlib
-from dpmodel.forecast import Forecast
+from dpmodel.forecast import Expected, Forecast
 from dpmodel.solve.plan import Simulated, checked_epsilons
 from dpmodel.text import number
 
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 # What the columns of forecasts are, in words for an axis; others are told by their own names.
 _MOST = 4  # constraints that a caption names
 _FINE = 100  # epsilons of a lower bound's line
+_MISSED, _EXPECTED = "private constraint missed by, at most", "expected cost beyond the best"
 _UNITS = {
     "objective within": "objective lost, at most",
-    "violation within": "private constraint missed by, at most",
+    "violation within": _MISSED,
     "tightened by": "right-hand sides tightened by, at most",
     "excess risk": "objective lost, predicted mean",
     "at most": "objective lost, proved at most",
 }
-
 
 AGAINST = ("epsilon", "records", "sensitivity")
 _AXES = {
@@ -69,13 +70,13 @@ def picture(plan: Plan, values: Any, against: str, simulated: Simulated | None, 
         for column in plan.chosen.forecast.error.drawn(True)
         if (panel := _panel(plan, at, least, column, simulated)) is not None
     ]
+    panels = _of_treatments(plan, at, against, panels)
     if not panels:
         raise SpecificationError(
             f"plot: no forecast at these {_NAMES[against]} says more than is known without data",
             why=plan.answer or "and is above 0",
             remedy="larger epsilons; print(plan) says what would help",
         )
-    panels.sort(key=lambda panel: panel.label != _UNITS["violation within"])  # on one axes, what is missed
     left = [panel.label for panel in panels[1:]] if ax is not None else []
     title = f"{plan._title}: forecasts"
     return error_against(list(at), panels, here, title, _caption(plan, at, panels, left), ax, _AXES[against])
@@ -103,6 +104,38 @@ _WHY = {
     "sensitivity": "in a regression it follows from the bounds and the number of records, and where a record may move "
     "numbers arbitrarily far there is none to scale",
 }
+
+
+def _of_treatments(
+    plan: Plan, at: Mapping[float, Sequence[Candidate]], against: str, panels: Sequence[Panel]
+) -> list[Panel]:
+    """The panels, what is missed first, with what the chosen mechanism is expected to cost under each treatment, where
+    a public level tells, and beside its own proved violation that under the others. First is what the choice says."""
+    panels = sorted(panels, key=lambda panel: panel.label != _MISSED)
+    name, own = plan.chosen.mechanism, plan.options.feasibility
+    found = [next((c.forecast for c in candidates if c.mechanism == name), None) for candidates in at.values()]
+    expected = [{} if each is None else each.expected for each in found]
+    modes: list[Any] = list(dict.fromkeys(mode for each in expected for mode in each))
+    if not modes:
+        return list(panels)
+    nothing = Expected(math.nan, math.nan, math.nan, math.nan)
+    lines = [Line(m, tuple(each.get(m, nothing).cost for each in expected), False, m == own) for m in modes]
+    others, forecaster = [], plan._forecaster
+    for mode in modes:
+        if forecaster is None or mode == own:
+            continue
+        there = [forecaster.at(against, value) for value in at]
+        said = [
+            replace(each, options=replace(each.options, feasibility=mode)).candidate(name).forecast for each in there
+        ]
+        missed = tuple(_error(forecast, "violation within") for forecast in said)
+        others += [Line(mode, missed, True)] if any(value == value for value in missed) else []
+    if others and panels and panels[0].label == _MISSED:
+        panels[0] = replace(panels[0], lines=[*panels[0].lines, *others])
+    elif others:
+        panels = [Panel(_MISSED, others), *panels]
+    told = Panel(_EXPECTED, lines)
+    return [*panels, told] if any(line.chosen for panel in panels for line in panel.lines) else [told, *panels]
 
 
 def _panel(
@@ -142,7 +175,13 @@ def _error(forecast: Forecast | None, column: str) -> float:
 
 def _caption(plan: Plan, at: Mapping[float, Sequence[Candidate]], panels: Sequence[Panel], left: Sequence[str]) -> str:
     drawn = {line.name for panel in panels for line in panel.lines}
-    told = [
+    told = []
+    if any(panel.label == _EXPECTED for panel in panels):
+        told.append(
+            f"Centred, safe, relaxed, priced: {plan.chosen.mechanism} under each treatment. Expected cost: shortages "
+            "at their prices, in the objective's units, an estimate at the public level of the private numbers."
+        )
+    told += [
         "What each mechanism says of its error, where that is more than is known without data. Solid: proved, except "
         f"with probability {number(plan.options.beta)}; dashed: predicted."
     ]

@@ -346,6 +346,8 @@ DEMAND = np.array([325.0, 300.0, 275.0])  # cases
 STORAGE = np.array([340.0, 315.0, 290.0])  # cases a warehouse can hold (public; ours, not the book's)
 DISTANCE = np.array([[2.5, 1.7, 1.8], [2.5, 1.8, 1.4]])  # thousand miles
 FREIGHT = 90.0  # dollars per case per thousand miles
+SHORT = 600.0  # dollars for a case that a market lacks (ours)
+SERVED = "demand of each market"
 
 
 @dataclass(frozen=True)
@@ -375,6 +377,6 @@ def transportation(demand: Any = None, *, linf: float = 1.0) -> Transportation:
     within = cp.sum(shipments, axis=1) <= cp.Constant(CAPACITY, name="capacity")
     covers = cp.sum(shipments, axis=0) >= private
     within.set_label("capacity of each plant")
-    covers.set_label("demand of each market")
+    covers.set_label(SERVED)
     problem = Problem(cp.Minimize(cp.sum(cp.multiply(cost, shipments))), [within, covers])
     return Transportation(problem, shipments, private, cost)

@@ -30,16 +30,16 @@ def lasso(count: int) -> dpm.Problem:
 
 
 def changes(problem: dpm.Problem, epsilon: float, **asked: Any) -> dict[str, str]:
-    told = problem.plan(epsilon, 1e-6, **asked).explain().changes
+    told = problem.plan(epsilon, 1e-6, **{"feasibility": "centred", **asked}).explain().changes
     return {row["change"].partition(",")[0].partition(" (")[0]: row["error"] for row in told}
 
 
 def errors(problem: dpm.Problem, epsilon: float, mechanism: str) -> Any:
-    return problem.plan(epsilon, 1e-6, mechanism=mechanism).chosen.forecast.error
+    return problem.plan(epsilon, 1e-6, mechanism=mechanism, feasibility="centred").chosen.forecast.error
 
 
 def test_what_would_do_better_is_what_a_plan_of_that_problem_says() -> None:
-    name = program().plan(2.0, 1e-6).chosen.mechanism
+    name = program().plan(2.0, 1e-6, feasibility="centred").chosen.mechanism
     found = changes(program(), 2.0)
     assert set(found) == {"twice the epsilon", "half the sensitivity", "cost public", "need public"}
     expected = {
@@ -74,7 +74,7 @@ def test_constraints_left_out_at_which_the_error_halves() -> None:
 
 
 def test_every_other_mechanism_has_a_verdict_and_a_reason() -> None:
-    plan = program().plan(2.0, 1e-6)
+    plan = program().plan(2.0, 1e-6, feasibility="centred")
     told = plan.explain()
     assert {row["mechanism"] for row in told.others} == {c.mechanism for c in plan.candidates} - {plan.chosen.mechanism}
     for row in told.others:
@@ -130,7 +130,7 @@ def drawn(figure: Any) -> dict[str, Any]:
 
 def test_errors_against_the_sensitivity_and_the_records() -> None:
     pytest.importorskip("matplotlib")
-    plan = program().plan(2.0, 1e-6)
+    plan = program().plan(2.0, 1e-6, feasibility="centred")
     figure = plan.plot([0.5, 1.0], against="sensitivity")
     name = plan.chosen.mechanism
     half, now = drawn(figure)[f"{name} (chosen)"].get_ydata()

@@ -33,11 +33,11 @@ def caption(figure: Any) -> str:
 
 def test_the_lines_are_the_forecasts_of_plans_at_these_epsilons() -> None:
     problem = program()
-    figure = problem.plan(1.0, 1e-6).plot(EPSILONS)
+    figure = problem.plan(1.0, 1e-6, feasibility="centred").plot(EPSILONS)
     drawn = lines(figure)
     assert "laplace-once (chosen)" in drawn and "gaussian-once" in drawn
     for k, epsilon in enumerate(EPSILONS):
-        for candidate in problem.plan(epsilon, 1e-6, compare="all").candidates:
+        for candidate in problem.plan(epsilon, 1e-6, compare="all", feasibility="centred").candidates:
             forecast, name = candidate.forecast, candidate.mechanism
             line = drawn.get(name, drawn.get(f"{name} (chosen)"))
             said = forecast is not None and not forecast.vacuous and not forecast.spends_nothing
@@ -54,14 +54,14 @@ def test_the_lines_are_the_forecasts_of_plans_at_these_epsilons() -> None:
 def test_the_lower_bound_is_that_of_the_theorem_in_the_units_of_the_problem() -> None:
     for linf in (1.0, 3.0):
         equal = program(linf=linf, equal=True)
-        figure = equal.plan(1.0).plot(EPSILONS)
+        figure = equal.plan(1.0, feasibility="centred").plot(EPSILONS)
         x, y = lines(figure)["lower bound (worst program)"].get_data()
         alive = math.log(0.95 / 0.05)
         assert min(x) == pytest.approx(0.5) and 0.95 * alive < max(x) < alive and set(y) == {linf / 2}
         assert "worst program of this cell" in caption(figure) and "wards" in caption(figure)
     assert "lower bound (worst program)" not in lines(equal.plan(1.0, feasibility="centred").plot([3.0, 4.0]))
     # Enough beds for everybody never miss: no theorem on equalities is drawn beside that.
-    assert "lower bound (worst program)" not in lines(program().plan(1.0).plot(EPSILONS))
+    assert "lower bound (worst program)" not in lines(program().plan(1.0, feasibility="centred").plot(EPSILONS))
 
 
 def test_strict_plans_draw_by_how_much_right_hand_sides_are_tightened() -> None:
@@ -77,11 +77,12 @@ def test_two_kinds_of_error_have_a_panel_each() -> None:
     cost = dpm.Private([1.0, 2.0, 1.5], name="cost", unit="entry", linf=0.1, bounds=[0, 5])
     need = dpm.Private([20.0, 30.0, 12.0], name="need", unit="entry", linf=1, bounds=[0, 60])
     x = cp.Variable(3, bounds=[0, 100], name="x")
-    plan = dpm.Problem(cp.Minimize(cost @ x), [(x >= need).set_label("wards")]).plan(2.0)
+    plan = dpm.Problem(cp.Minimize(cost @ x), [(x >= need).set_label("wards")]).plan(2.0, feasibility="centred")
     figure, error = plan.plot([2.0]), plan.chosen.forecast.error
     assert [axes.get_ylabel() for axes in figure.axes] == [
         "private constraint missed by, at most",
         "objective lost, at most",
+        "expected cost beyond the best",
     ]
     for panel, value in enumerate((error.violation, error.objective)):
         assert lines(figure, panel)[f"{plan.chosen.mechanism} (chosen)"].get_ydata()[0] == pytest.approx(value)
@@ -93,7 +94,7 @@ def test_two_kinds_of_error_have_a_panel_each() -> None:
 
 
 def test_a_copy_draws_its_own_epsilon_and_says_why_not_others() -> None:
-    plan = program().plan(1.0)
+    plan = program().plan(1.0, feasibility="centred")
     copy = pickle.loads(pickle.dumps(plan))
     for other in (copy, type(plan).from_json(plan.to_json())):
         figure = other.plot()
@@ -107,7 +108,7 @@ def test_a_copy_draws_its_own_epsilon_and_says_why_not_others() -> None:
 
 def test_what_cannot_be_drawn_says_so() -> None:
     with pytest.raises(dpm.errors.SpecificationError, match="known without data"):
-        program().plan(1e-4).plot([1e-4, 2e-4])
+        program().plan(1e-4, feasibility="centred").plot([1e-4, 2e-4])
     x = cp.Variable(2, nonneg=True)
     fit = dpm.Problem(
         cp.Minimize(dpm.released.neg_log_likelihood(x, dpm.Noisy([3.0, -1.0], dpm.noise.Laplace(1.0), name="n")))
@@ -117,7 +118,7 @@ def test_what_cannot_be_drawn_says_so() -> None:
 
 
 def test_private_values_reach_neither_figure_nor_simulation(monkeypatch: Any) -> None:
-    plans = [program(value).plan(1.0) for value in ((20.0, 30.0, 12.0), (59.0, 0.5, 7.7777))]
+    plans = [program(value).plan(1.0, feasibility="centred") for value in ((20.0, 30.0, 12.0), (59.0, 0.5, 7.7777))]
 
     def read(*_: Any) -> Any:
         raise AssertionError("a private value was read")
@@ -130,7 +131,7 @@ def test_private_values_reach_neither_figure_nor_simulation(monkeypatch: Any) ->
 
 
 def test_simulated_runs_keep_what_is_proved_and_are_drawn() -> None:
-    plan = program().plan(1.0)
+    plan = program().plan(1.0, feasibility="centred")
     simulated = plan.simulate(EPSILONS, runs=20, mechanisms=["laplace-once"])
     assert set(simulated.errors) == {("laplace-once", epsilon) for epsilon in EPSILONS}
     forecasts = lines(plan.plot(EPSILONS))["laplace-once (chosen)"].get_ydata()
@@ -155,9 +156,9 @@ def test_simulations_that_cannot_be_told_are_refused() -> None:
     with pytest.raises(dpm.errors.SpecificationError, match="cones"):
         dpm.Problem(cp.Minimize(cp.sum(y)), [cp.norm2(y) <= cone[0]]).plan(1.0).simulate()
     with pytest.raises(dpm.errors.SpecificationError, match="does not apply"):
-        program().plan(1.0).simulate(mechanisms=["frank-wolfe"])
+        program().plan(1.0, feasibility="centred").simulate(mechanisms=["frank-wolfe"])
     with pytest.raises(dpm.errors.SpecificationError, match="runs"):
-        program().plan(1.0).simulate(runs=0)
+        program().plan(1.0, feasibility="centred").simulate(runs=0)
 
 
 @pytest.mark.slow
@@ -168,7 +169,7 @@ def test_a_regression_draws_its_predictions() -> None:
     y = dpm.Private(rng.uniform(-1, 1, 400), name="y", unit="entry", bounds=[-1, 1], records=records)
     w = cp.Variable(2, name="w")
     problem = dpm.Problem(cp.Minimize(cp.sum_squares(X @ w - y)), [cp.norm1(w) <= 1])
-    plan = problem.plan(2.0, 1e-6)
+    plan = problem.plan(2.0, 1e-6, feasibility="centred")
     figure = plan.plot([2.0, 8.0])
     drawn = lines(figure)[f"{plan.chosen.mechanism} (chosen)"]
     assert drawn.get_ydata()[0] == pytest.approx(plan.chosen.forecast.error.predicted)

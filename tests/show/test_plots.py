@@ -28,7 +28,7 @@ def solved() -> dpm.Problem:
         cp.Minimize(cp.sum(x)),
         [(x >= need).set_label("wards"), x[0] + x[1] <= need[2] + 200, (cp.sum(x) <= 250).set_label("beds")],
     )
-    problem.solve(epsilon=1, rng=0)
+    problem.solve(epsilon=1, feasibility="centred", rng=0)
     return problem
 
 
@@ -38,6 +38,7 @@ DRAWS = {
     "budget": lambda p: dpm.Budget(1.0).plot,
     "constraints": lambda p: p.release.plot_constraints,
     "values": lambda p: p.release.plot_values,
+    "rows": lambda p: p.release.plot,
     "plan": lambda p: p.plan(1.0).plot,
 }
 
@@ -143,3 +144,76 @@ def test_released_values_with_names_and_intervals(solved: dpm.Problem) -> None:
     low, high = np.array(ends.low), np.array(ends.high)
     high[0] = np.inf
     assert "1 unbounded, not drawn" in texts(fit.release.plot_values(intervals=(low, high)))
+
+
+def test_private_rows_stand_in_the_users_signs_beside_what_the_answer_has() -> None:
+    """Bounds from below and above, an equality, sums that CVXPY writes with columns of its own; unequal noise."""
+    numbers = np.array([20.0, 30.0, 12.0, 8.0])
+    need = dpm.Private(numbers, name="need", unit="entry", linf=1)
+    x = cp.Variable(4, bounds=[0, 100], name="x")
+    rows = [cp.cumsum(x) >= cp.cumsum(need), (x[0] <= 3 * need[1]).set_label("above"), x[3] - x[2] == -need[3]]
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), rows)
+    problem.solve(epsilon=1, feasibility="centred", mechanism="laplace-once", rng=0)
+    axes = problem.release.plot().axes[0]
+    released, has = (line.get_xdata() for line in axes.get_lines())
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    values = problem.release.variables["x"]
+    provided = {f"constraint 0[{k}]": sum(values[: k + 1]) for k in range(4)}
+    provided |= {"above": values[0], "constraint 2": values[3] - values[2]}
+    assert set(names) == set(provided)
+    assert has == pytest.approx([provided[name] for name in names], abs=1e-6)
+    numbers = dict(zip(names, released, strict=True))
+    assert numbers["constraint 2"] == pytest.approx(provided["constraint 2"], abs=1e-6), "an equality holds as released"
+    assert all(provided[f"constraint 0[{k}]"] >= numbers[f"constraint 0[{k}]"] - 1e-6 for k in range(4))
+    assert provided["above"] <= numbers["above"] + 1e-6 and "upper limits" in texts(axes.figure)
+    bands = axes.collections[0].get_segments()
+    width = {name: high - low for name, ((low, _), (high, _)) in zip(names, bands, strict=True)}
+    assert width["above"] == pytest.approx(3 * width["constraint 2"], rel=0.02) and all(
+        wide > 0 for wide in width.values()
+    )
+
+
+def test_all_true_numbers_lie_in_their_bands_as_often_as_it_says() -> None:
+    """400 draws of 5 rows at beta .2; a false alarm has probability 1e-7."""
+    from scipy.stats import binom
+
+    from dpmodel.show import rows_figure
+
+    numbers, missed = np.arange(10.0, 15.0), 0
+    need = dpm.Private(numbers, name="need", unit="entry", linf=1)
+    x = cp.Variable(5, bounds=[0, 100], name="x")
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= need])
+    drawn: list[Any] = []
+    original, rows_figure.private_rows = rows_figure.private_rows, lambda *given: drawn.append(given[3])
+    try:
+        for seed in range(400):
+            problem.solve(epsilon=1, feasibility="centred", mechanism="laplace-once", rng=seed)
+            problem.release.plot(beta=0.2)
+            low, high = drawn.pop()
+            missed += bool(((numbers < low) | (numbers > high)).any())
+    finally:
+        rows_figure.private_rows = original
+    assert missed <= binom.isf(1e-7, 400, 0.2)
+
+
+def test_rows_that_were_not_released_are_not_drawn(solved: dpm.Problem) -> None:
+    import pickle
+
+    with pytest.raises(dpm.errors.SpecificationError, match="its problem is gone"):
+        pickle.loads(pickle.dumps(solved.release)).plot()
+    prices = dpm.Private([2.0, 3.0], name="prices", unit="entry", linf=1, bounds=[0, 5])
+    x = cp.Variable(2, bounds=[0, 1], name="x")
+    problem = dpm.Problem(cp.Minimize(prices @ x), [cp.sum(x) >= 1])
+    problem.solve(epsilon=1, mechanism="laplace-once", rng=0)
+    with pytest.raises(dpm.errors.SpecificationError, match="no constraint is private"):
+        problem.release.plot()
+
+
+def test_a_plan_draws_every_treatment(solved: dpm.Problem) -> None:
+    plan = solved.plan(1.0, feasibility="centred")
+    proved, expected = plan.plot([0.5, 1.0]).axes
+    labels = {line.get_label(): line for line in expected.get_lines()}
+    assert {"centred (chosen)", "safe", "relaxed", "priced"} <= labels.keys() and "expected" in expected.get_ylabel()
+    cost = plan.chosen.forecast.expected["safe"].cost
+    assert labels["safe"].get_ydata()[1] == pytest.approx(cost) and labels["safe"].get_linestyle() == "--"
+    assert {line.get_label() for line in proved.get_lines()} >= {"laplace-once (chosen)", "relaxed"}

@@ -21,7 +21,7 @@ def solved() -> dpm.Problem:
     need = dpm.Private([20.0, 30.0], name="need <b>", unit="entry", linf=1, bounds=[0, 60])
     x = cp.Variable(2, bounds=[0, 100], name="x")
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [(x >= need).set_label("wards & <more>")])
-    problem.solve(epsilon=1, rng=0)
+    problem.solve(epsilon=1, feasibility="centred", rng=0)
     return problem
 
 

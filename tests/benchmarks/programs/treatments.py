@@ -2,8 +2,8 @@
 
 Models: of ``tests.benchmarks.regret.models``, with the price of a unit short that each brings. Cost: what the release
 costs at the true numbers, shortage paid for, over the least such cost, in percent of it. Means over seeds 0 to
-``--runs``; data are drawn from seed 0. "priced" tells the models' prices to the plan; "priced by itself" and "service"
-do not.
+``--runs``; data are drawn from seed 0. "priced" tells the models' prices to the plan; "priced by
+itself" does not.
 
     python -m tests.benchmarks.programs.treatments [--size medium] [--runs 5] [--models transport flow]
 """

@@ -38,7 +38,7 @@ def treatments(case: Case) -> dict[str, Any]:
     priced = getattr(dpm, "Priced", None)
     if priced is None or not case.prices:
         return words if case.prices else {"centred": "centred"}
-    return words | {"priced": priced(dict(case.prices)), "priced by itself": priced(), "service": priced(service=0.9)}
+    return words | {"priced": priced(dict(case.prices)), "priced by itself": priced()}
 
 
 @dataclass
