@@ -199,6 +199,12 @@ class Violation(Error):
         """The first by ``order``. If it leaves rows out, those that do are compared by their errors on synthetic
         databases instead, whatever their statements say."""
         pairs = [(each, each.error) for each in served if isinstance(each.error, Violation)]
+        # Losses and violations are weighed alike in all, by whoever tells the width and the span.
+        width, span = (
+            min((getattr(error, name) for _, error in pairs if math.isfinite(getattr(error, name))), default=math.nan)
+            for name in ("width", "span")
+        )
+        pairs = [(f, replace(e, width=width, span=span) if math.isnan(e.width) else e) for f, e in pairs]
         predicted = any(not math.isnan(error.against_public) and not each.spends_nothing for each, error in pairs)
         best, error = min(pairs, key=lambda pair: pair[1].order(pair[0], options, predicted))
         priced = [(f, e) for f, e in pairs if math.isfinite(e.cost) and f.vacuous <= best.vacuous]

@@ -185,7 +185,7 @@ class Program(Model):
     def treated(self, options: Options, chosen: Forecast) -> Options:
         """Priced, where the ``chosen`` one can price rows, a public level is known, and it is expected to cost less."""
         expected = chosen.expected
-        if not options.by_cost or "priced" not in expected or options.goal != "auto":
+        if not options.by_cost or "priced" not in expected or options.goal != "auto" or chosen.vacuous:
             return options
         # Integer programs with prices take minutes where the released one takes seconds, and so do very many rows.
         large = self.affine.boolean.size or self.affine.integer.size or self.form.private_rows.sum() > 2000
@@ -208,9 +208,11 @@ class Program(Model):
     def settled(
         self, options: Options, mechanisms: Sequence[Any], candidates: Sequence[Candidate], best: Candidate | None
     ) -> list[Candidate]:
+        from dpmodel.programs.in_money import compared_in_money
         from dpmodel.programs.simulation import settled
 
-        return settled(self, options, mechanisms, candidates, best)
+        found = settled(self, options, mechanisms, candidates, best)
+        return compared_in_money(self, options, mechanisms, found, best)
 
     def unmet(self, options: Options, forecast: Forecast) -> str:
         alpha, rows, error = options.violation, options.slack_rows, forecast.error

@@ -195,7 +195,7 @@ class NoiseOnce(Mechanism[Program]):
         )
 
     def _forecast_priced(self, model: Program, options: Options, design: NoiseDesign) -> Forecast:
-        expected = expectations(model, options, design)
+        expected, against = expectations(model, options, design), noise_against_ignorance(model, design)
         objective = objective_loss(model, design)
         return Forecast(
             statement=f"with probability {number(1 - options.beta)}, no private constraint is missed by more than the "
@@ -204,12 +204,13 @@ class NoiseOnce(Mechanism[Program]):
             delta=design.delta,
             beta=options.beta,
             proved=model.split_rows == 0,
+            vacuous=against > 1,
             caveats=caveats(model, design, split=model.split_rows > 0),
             work=design.work,
             noise=design.to_dict(),
             error=Violation(
                 objective=objective,
-                against_public=noise_against_ignorance(model, design),
+                against_public=against,
                 cost=expected["priced"].cost if expected else math.nan,
                 expected=float(missed_on_average(model, design)[model.form.private_rows].mean()),
             ),

@@ -266,7 +266,7 @@ def settled(
     for candidate in candidates:
         forecast = candidate.forecast
         if forecast is not None and isinstance(forecast.error, Violation) and forecast.error.slack_rows > 0:
-            work = _work(model, forecast)
+            work = work_of(model, forecast)
             if work <= most:
                 tried.append((work, candidate, forecast.error))
     if not silent and len(tried) <= 1:
@@ -325,7 +325,7 @@ def settled(
     return [told(candidate) for candidate in candidates]
 
 
-def _work(model: Program, forecast: Forecast) -> float:
+def work_of(model: Program, forecast: Forecast) -> float:
     """Numbers that a run reads, about."""
     noise = forecast.noise
     way = noise.get("objective treated by", {})

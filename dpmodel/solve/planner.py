@@ -136,8 +136,7 @@ def _plan(
         if best is None or not (reads or (best.forecast is not None and not best.forecast.vacuous)):
             raise model.nothing_applies(options, candidates)
         chosen = best
-    assert chosen.forecast is not None
-    treated = model.treated(options, chosen.forecast)
+    treated = options if chosen.forecast is None else model.treated(options, chosen.forecast)
     if treated is not options:
         algorithm = next(each for each in compared if each.name == chosen.mechanism)
         better = model.capped(treated, _candidate(algorithm, model, treated))
