@@ -122,7 +122,7 @@ def _plan(
             others = (_candidate(each, model, options) for each in offered if each is not forced)
             names = [each.mechanism for each in others if each.eligible]
             remedy = f"mechanism={' or '.join(map(repr, names))}" if names else "see plan() for every reason"
-            if options.delta == 0 and _verdict(forced, model, replace(options, delta=SMALLEST_DELTA)).eligible:
+            if options.delta == 0 and _candidate(forced, model, replace(options, delta=SMALLEST_DELTA)).eligible:
                 remedy = f"delta=1e-6, say, with which it serves; or {remedy}"
             what = f"mechanism={forced.name!r} cannot serve this problem"
             raise UnsupportedModelError(what, why=chosen.reason, remedy=remedy)
