@@ -309,11 +309,11 @@ class Program(Model):
         self._refuse_impossible(options)
         self.public.require_feasible()
         design, numbers = design_of(self, options, measured)
-        forecast = LAPLACE_ONCE.forecast_of(self, options, design)
+        forecast = held_against_public_points(self, LAPLACE_ONCE.forecast_of(self, options, design))
         treated = self.treated(options, forecast)
         if treated is not options:
-            forecast = LAPLACE_ONCE.forecast_of(self, treated, design)
-        return held_against_public_points(self, forecast), LAPLACE_ONCE.answer(self, treated, design, numbers)
+            forecast = held_against_public_points(self, LAPLACE_ONCE.forecast_of(self, treated, design))
+        return forecast, LAPLACE_ONCE.answer(self, treated, design, numbers)
 
     def optimum(self, measured: tuple[Measured, ...], options: Options) -> Interval:
         from dpmodel.programs.how_good import interval_of

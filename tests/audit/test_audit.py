@@ -102,8 +102,9 @@ class Thinner:
     ],
 )
 def test_a_planted_fault_is_found(fault: str, check: Any) -> None:
-    assert not check(needs, Other()).faults
-    assert check(needs, Other(fault)).faults
+    centred = Data(needs, {"feasibility": "centred"}, name="needs")
+    assert not check(centred, Other()).faults
+    assert check(centred, Other(fault)).faults
 
 
 # ------------------------------------------------------------------ faults of a design, where noise is drawn once

@@ -89,12 +89,12 @@ def test_every_control_of_the_page_is_a_choice_in_the_address() -> None:
 
 
 @pytest.mark.skipif(not SCRIPT.exists(), reason="docs are not shipped with this copy")
-def test_the_first_feasibility_is_the_default() -> None:
+def test_the_first_feasibility_is_what_auto_starts_from() -> None:
     """In the numbers, which the page takes its default from, and among the choices."""
     script = written()
     modes = list(script.read(script.FILE.read_text())["plane"]["scalar"])
-    default = inspect.signature(dpm.Problem.plan).parameters["feasibility"].default
-    assert modes == re.findall(r'name="plane-mode" value="(\w+)"', PAGE.read_text()) and modes[0] == default
+    assert inspect.signature(dpm.Problem.plan).parameters["feasibility"].default == "auto"
+    assert modes == re.findall(r'name="plane-mode" value="(\w+)"', PAGE.read_text()) and modes[0] == "centred"
 
 
 @pytest.mark.slow

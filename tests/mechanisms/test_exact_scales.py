@@ -58,6 +58,9 @@ DRAWS = {
     "programs/noise_once.py:released_numbers": "several_parts-laplace-once",
     "programs/points.py:point": "test_the_exact_privacy_loss",
     "programs/vertex.py:run": "objective-vertex-exponential",
+    "programs/certificate.py:_objective": "test_one_record_moves_the_objective_by_what_is_declared",
+    "programs/certificate.py:_rows": "test_one_record_moves_the_count_of_rows_by_what_is_declared",
+    "regressions/certificate.py:certify": "test_one_record_moves_the_risk_by_what_is_declared",
     "as_printed/adassp.py:run": "test_adassp_draws_what_its_paper_and_the_relation_demand",
     "as_printed/algorithm_10.py:_improved": "test_run_asks_for_the_planned_noise",
     "as_printed/algorithm_10.py:_perceptron": "test_run_asks_for_the_planned_noise",
@@ -72,9 +75,10 @@ DRAWS = {
     "regressions/quantile_exponential.py:run": "test_half_the_range_would_not_do",
     "regressions/sufficient_statistics.py:run_as_given": "least_squares-sufficient-statistics",
 }  # fmt: skip
-# They draw about made-up data, for forecasts and demonstrations.
+# They draw about made-up data, for forecasts and demonstrations, or only ask which law noise has.
 PUBLIC = {
-    "exact/cones.py:public_noise", "regressions/search.py:simulated",
+    "exact/cones.py:public_noise", "regressions/search.py:simulated", "programs/prices.py:amounts",
+    "programs/prices.py:chances", "programs/prices.py:gaps", "programs/prices.py:lines",
     "teach/reconstruction.py:randomised_response",
 }  # fmt: skip
 

@@ -132,8 +132,12 @@ def test_what_leaves_constraints_out_is_compared_where_a_person_owns_one_or_it_i
         assert refused == ([] if compared else told), (str(rows), asked)
 
 
-def test_a_statement_that_says_something_is_not_given_up_for_one_that_says_nothing() -> None:
-    """One person, one constraint, 1,000 rows: simulations used to prefer "all but 564 rows", which any point keeps."""
+def test_what_leaves_rows_out_is_chosen_by_how_many_are_short() -> None:
+    """One person, one constraint, 1,000 rows: the choice does best on synthetic databases, and a plan says so where its
+    statement says nothing."""
     A, x = dpm.Private(np.full((1000, 5), 0.5), name="A", unit="row"), cp.Variable(5, bounds=[0, 1], name="x")
     plan = dpm.Problem(cp.Maximize(cp.sum(x)), [A @ x <= 1.25]).plan(epsilon=1, delta=1e-6)
-    assert not plan.answer and plan.chosen.forecast.error.slack_rows < 100
+    readers = [each.forecast for each in plan.candidates if each.reads]
+    shares = [each.error.against_public for each in readers if each.error.slack_rows]
+    assert plan.chosen.forecast.error.against_public == min(shares)
+    assert plan.chosen.forecast.vacuous == bool(plan.answer)
