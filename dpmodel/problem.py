@@ -431,22 +431,10 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._release.answered_by(self, model, options)
         return self._release.value
 
-    def _comparison(self, release: Release, beta: float) -> Mapping[str, Outcome]:
-        """Treatment -> the answer from the numbers of ``release``; of those that the problem has."""
-        epsilon, delta = release.measured[0].epsilon, release.measured[0].delta
-        found = {}
-        for word in ("centred", Priced(), "safe", "relaxed"):
-            options: Any = Options(epsilon, delta, beta, word)  # type: ignore[arg-type]
-            with contextlib.suppress(SpecificationError, UnsupportedModelError):
-                model, options = self._model().check(options)
-                found[options.feasibility] = model.answer(release.measured, options)[1]
-        return found
-
-    def _rows_drawn(self, release: Release, beta: float, ax: Any) -> Any:
-        """``Release.plot``."""
-        from dpmodel.show.rows_figure import picture
-
-        return picture(self._model(), release, beta, ax)
+    @_alone
+    def treatments(self, release: Release, beta: float) -> Mapping[str, Outcome]:
+        """Treatment -> the answer from the numbers of ``release``: what ``Release.compare`` prints."""
+        return self._model().compared(release.measured, beta)
 
     def _forget(self) -> None:
         """Drop an earlier solution, so that it cannot be taken for the new one if this one fails."""

@@ -325,7 +325,8 @@ class Release:
         """The treatments of private constraints beside each other, from the released numbers: it costs nothing.
 
         For each its cost (the objective at the answer), how many private rows are expected to be short, by how much in
-        all, and what ``Problem.resolve`` takes for it. Expected values are over the law of the noise: estimates.
+        all, and its regret: what it costs above the optimum, shortages at default prices, by a bootstrap. All but the
+        cost are estimates over the law of the noise.
 
         Parameters
         ----------
@@ -343,7 +344,7 @@ class Release:
                 why="treatments are answered by the problem, from released numbers",
                 remedy="problem.release.compare() after a solve, or problem.resolve(feasibility, release=release)",
             )
-        rows = [(name, *_compared(outcome)) for name, outcome in problem._comparison(self, beta).items()]
+        rows = [(name, *_compared(outcome)) for name, outcome in problem.treatments(self, beta).items()]
         return TextTable(
             _COMPARED, rows, "The same released numbers, treated otherwise: estimates, at no cost in privacy"
         )
@@ -477,13 +478,13 @@ class Release:
         return read(cls, text, cls._of)
 
 
-_COMPARED = ("feasibility", "cost", "rows short", "of", "shortage in all", "status")
+_COMPARED = ("feasibility", "cost", "rows short", "of", "shortage in all", "regret", "status")
 
 
 def _compared(outcome: Outcome) -> tuple[Any, ...]:
     expected = outcome.expected
     cost = None if outcome.value is None else outcome.value + (outcome.constant or 0.0)
-    return (cost, *(expected.get(name) for name in ("short", "rows", "shortage")), outcome.status)
+    return (cost, *(expected.get(name) for name in ("short", "rows", "shortage", "regret")), outcome.status)
 
 
 def _frozen_array(array: NDArray[Any]) -> NDArray[Any]:

@@ -3,6 +3,7 @@ one way to its data, and how it is made of a CVXPY problem."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.compile.refusals import square_of_norm, where_used
 from dpmodel.compile.rows import BlockRows, FewRows, MemoryRows, cached_rows, few_rows, row_maker, rows_read
 from dpmodel.contract import YES, Candidate, Model, Options, Outcome, Ran, Serves, Verdict, reasons
-from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
+from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.marks.measured import Measured
 from dpmodel.marks.private import Private
@@ -36,7 +37,7 @@ from dpmodel.programs.classifier import Classification, classify
 from dpmodel.programs.remedies import remedies
 from dpmodel.programs.theorems import impossibility_error
 from dpmodel.release import Certificate, Release
-from dpmodel.requests import Exact
+from dpmodel.requests import Exact, Priced
 from dpmodel.text import number
 
 if TYPE_CHECKING:
@@ -187,8 +188,9 @@ class Program(Model):
         expected = chosen.expected
         if not options.by_cost or "priced" not in expected or options.goal != "auto" or chosen.vacuous:
             return options
-        # Integer programs with prices take minutes where the released one takes seconds, and so do very many rows.
-        large = self.affine.boolean.size or self.affine.integer.size or self.form.private_rows.sum() > 2000
+        # Integer programs with prices may take minutes where the released one takes seconds, and so do very many rows.
+        integers = self.affine.boolean.size or self.affine.integer.size
+        large = self.form.private_rows.sum() > (60 if integers else 2000)
         better = not large and expected["priced"].cost < expected["centred"].cost * (1 - 1e-9)
         return replace(options, feasibility="priced") if better else options
 
@@ -320,6 +322,21 @@ class Program(Model):
 
         return interval_of(self, options, measured)
 
+    def compared(self, measured: tuple[Measured, ...], beta: float) -> Mapping[str, Outcome]:
+        """Treatment of private constraints -> the answer from released numbers, with the bootstrap's estimate of its
+        "regret" among what is expected; of those treatments that the program has."""
+        from dpmodel.programs.how_good import regret_of
+
+        found: dict[str, Outcome] = {}
+        words: tuple[Any, ...] = ("centred", Priced(), "safe", "relaxed")
+        for word in words:
+            with contextlib.suppress(SpecificationError, UnsupportedModelError):
+                _, options = self.check(Options(measured[0].epsilon, measured[0].delta, beta, word))
+                outcome = self.answer(measured, options)[1]
+                regret = regret_of(self, options, measured)
+                found[options.feasibility] = replace(outcome, expected={**outcome.expected, "regret": regret})
+        return found
+
     def certificate(self, epsilon: float, beta: float) -> str | Callable[[Floats, NoiseSource], Certificate]:
         from dpmodel.programs.certificate import certify, why_not
 
@@ -351,6 +368,11 @@ class Program(Model):
         if value is not None and self.splits_objective:
             value = None
             notes.append("the objective was split into rows with noise in them: no objective value is released")
+        if value is not None and "objective" in self.private_parts():
+            notes.append(
+                "the value is that of the released costs, and looks better than what the answer costs: noise makes "
+                "some of them low, and the answer takes these; release.compare() estimates its regret"
+            )
         if value is not None and self.affine.maximize:
             value = -value
         status = outcome.status if outcome.status != "least_violation" else "optimal_inaccurate"

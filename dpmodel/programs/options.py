@@ -23,7 +23,8 @@ from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.options import basic_options, finite_number, listed, unknown_goal
 from dpmodel.programs.equations import exact_inequalities, why_not_inequalities
 from dpmodel.programs.model import Program
-from dpmodel.programs.prices import priced_rows
+from dpmodel.programs.prices import priced_rows, unserved
+from dpmodel.programs.public import level
 from dpmodel.programs.rows import plain_linear, private_rows, public_polyhedron
 from dpmodel.release import Release
 from dpmodel.requests import AllBut, Exact, Penalty, Priced, Prices, Search, Target
@@ -102,7 +103,27 @@ def _priced(options: Options, problem: cp.Problem, model: Program, requested: Pr
     if requested.service is not None:
         why = "a service level makes the prices: row by row the multiplier over 1 - service"
         raise SpecificationError("Priced(prices, service=)", why=why, remedy="one of the two")
-    return replace(options, feasibility="priced", prices=_prices(problem, model, requested.prices))
+    prices = _prices(problem, model, requested.prices)
+    _refuse_unserved(model, prices)
+    return replace(options, feasibility="priced", prices=prices)
+
+
+def _refuse_unserved(model: Program, prices: Prices) -> None:
+    """At a price at or below its multiplier a row is not served at all."""
+    at = level(model)
+    if at is None:
+        return
+    rows = np.flatnonzero(prices.rows & unserved(prices, at.dual))
+    if rows.size:
+        row = int(rows[0])
+        label = next(block.label for block in model.affine.cones if block.start <= row < block.start + block.size)
+        price, cost = max(prices.above[row], prices.below[row]), abs(float(at.dual[row]))
+        raise SpecificationError(
+            f"{label}: a price of {number(price)} for a unit short",
+            why=f"at the public level of the private numbers a unit costs {number(cost)} to serve, so that "
+            f"{len(rows)} row{'s' * (len(rows) > 1)} would not be served at all",
+            remedy=f"a price above that, {number(10 * cost)}, say; or drop the constraint",
+        )
 
 
 def _prices(problem: cp.Problem, model: Program, given: Any) -> Prices:

@@ -1,0 +1,115 @@
+"""``feasibility="auto"``: what is expected to cost least, where a public level tells; and what ``compare`` shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import dpmodel as dpm
+from dpmodel.errors import SpecificationError
+
+DEMAND = np.array([40.0, 55.0, 70.0, 65.0])
+
+
+def transport(supply: float = 300.0, **declared: Any) -> tuple[dpm.Problem, Any]:
+    demand = dpm.Private(DEMAND, name="demand", unit="entry", linf=1, **declared)
+    x = cp.Variable((2, 4), nonneg=True, name="x")
+    cost = np.array([[3.0, 4.0, 6.0, 5.0], [5.0, 3.0, 2.0, 7.0]])
+    served = (cp.sum(x, axis=0) >= demand).set_label("served")
+    return dpm.Problem(cp.Minimize(cp.sum(cp.multiply(cost, x))), [cp.sum(x, axis=1) <= supply, served]), served
+
+
+def test_priced_where_a_level_is_known_and_centred_where_none_is() -> None:
+    for declared, priced in [({"typical": 60}, True), ({"bounds": [0, 100]}, True), ({}, False)]:
+        problem, _ = transport(**declared)
+        plan = problem.plan(1)
+        assert plan.options.feasibility == ("priced" if priced else "centred")
+        assert bool(plan.chosen.forecast.expected) == priced == ("expected: cost +" in str(plan))
+    problem, _ = transport(supply=90.0, bounds=[0, 100])  # its middle, 50 each, leaves no point
+    assert problem.plan(1).options.feasibility == "centred"
+
+
+def test_what_is_expected_is_least_for_the_choice_and_falls_with_epsilon() -> None:
+    problem, _ = transport(typical=60)
+    costs = []
+    for epsilon in (0.5, 1, 2, 4):
+        expected = problem.plan(epsilon).chosen.forecast.expected
+        assert min(expected, key=lambda name: expected[name].cost) == next(iter(expected)) == "priced"
+        costs.append(expected["priced"].cost)
+    assert costs == sorted(costs, reverse=True)
+    assert problem.plan(1).chosen.forecast.expected["priced"].short == pytest.approx(0.1)
+
+
+def test_expected_cost_is_what_is_realised() -> None:
+    """Level of the data; the mean of 300 seeds, whose deviation is below the cost itself: within 25 %."""
+    problem, _ = transport(typical=DEMAND)
+    forecast = problem.plan(1).chosen.forecast.expected["priced"].cost
+    best, prices = float(DEMAND @ [3, 3, 2, 5]), 10 * np.array([3.0, 3.0, 2.0, 5.0])
+    found = []
+    for seed in range(300):
+        value = problem.solve(1, rng=seed)
+        short = np.maximum(DEMAND - problem.release.variables["x"].sum(axis=0), 0)
+        found.append(value + prices @ short - best)
+    assert np.mean(found) == pytest.approx(forecast, rel=0.25)
+
+
+def test_a_price_at_which_a_row_is_not_served_is_refused_where_the_level_shows_it() -> None:
+    problem, served = transport(typical=60)
+    with pytest.raises(SpecificationError, match="served: a price of 4") as caught:
+        problem.plan(1, feasibility=dpm.Priced({served: 4}))
+    assert "1 row would not be served" in str(caught.value)
+    assert problem.plan(1, feasibility=dpm.Priced({served: 6})).options.feasibility == "priced"
+    unknown, served = transport()
+    unknown.solve(1, feasibility=dpm.Priced({served: 4}), rng=0)
+    assert any("not served" in note for note in unknown.release.notes)
+
+
+def test_compare_answers_every_treatment_from_the_same_numbers() -> None:
+    problem, _ = transport(typical=60)
+    problem.solve(1, rng=0)
+    table = problem.release.compare()
+    rows = {row["feasibility"]: row for row in table.to_dict()["rows"]}
+    assert list(rows) == ["centred", "priced", "safe", "relaxed"]
+    assert rows["relaxed"]["cost"] < rows["centred"]["cost"] < rows["priced"]["cost"] < rows["safe"]["cost"]
+    assert rows["safe"]["rows short"] < rows["priced"]["rows short"] < rows["centred"]["rows short"]
+    assert min(rows, key=lambda name: rows[name]["regret"]) == "priced"
+    assert problem.release.spent == (1, 0)  # the last release is still the one of the solve
+    read = dpm.Release.from_json(problem.release.to_json())
+    with pytest.raises(SpecificationError, match="its problem is gone"):
+        read.compare()
+
+
+@pytest.mark.parametrize(
+    ("prices", "words"),
+    [
+        ({"nothing": 3}, "no constraint of this problem"),
+        (-1, "negative or not finite"),
+        ("high", "of type str"),
+        ([1, 2, 3], "shape"),
+    ],
+)
+def test_prices_that_are_none_are_refused(prices: Any, words: str) -> None:
+    problem, _ = transport()
+    with pytest.raises(SpecificationError, match=words):
+        problem.plan(1, feasibility=dpm.Priced(prices))
+
+
+def test_a_price_for_a_public_constraint_and_services_that_are_none() -> None:
+    problem, _ = transport()
+    public = problem.constraints[0]
+    with pytest.raises(SpecificationError, match="no private number enters it"):
+        problem.plan(1, feasibility=dpm.Priced({public: 3}))
+    for service in (0.0, 1.0, 2):
+        with pytest.raises(SpecificationError, match="service="):
+            problem.plan(1, feasibility=dpm.Priced(service=service))
+    with pytest.raises(SpecificationError, match="one of the two"):
+        problem.plan(1, feasibility=dpm.Priced(3, service=0.9))
+    with pytest.raises(SpecificationError, match="it is a class"):
+        problem.plan(1, feasibility=dpm.Priced)
+    c = dpm.Private([1.0, 2.0], name="c", l1=1)
+    x = cp.Variable(2, bounds=[0, 1])
+    with pytest.raises(SpecificationError, match="Priced\\(\\) without a private constraint"):
+        dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1]).plan(1, feasibility=dpm.Priced(3))
