@@ -432,7 +432,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         return self._release.value
 
     @_alone
-    def treatments(self, release: Release, beta: float) -> Mapping[str, Outcome]:
+    def treatments(self, release: Release, *, beta: float) -> Mapping[str, Outcome]:
         """Treatment -> the answer from the numbers of ``release``: what ``Release.compare`` prints."""
         return self._model().compared(release.measured, beta)
 

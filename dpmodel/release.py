@@ -344,7 +344,7 @@ class Release:
                 why="treatments are answered by the problem, from released numbers",
                 remedy="problem.release.compare() after a solve, or problem.resolve(feasibility, release=release)",
             )
-        rows = [(name, *_compared(outcome)) for name, outcome in problem.treatments(self, beta).items()]
+        rows = [(name, *_compared(outcome)) for name, outcome in problem.treatments(self, beta=beta).items()]
         return TextTable(
             _COMPARED, rows, "The same released numbers, treated otherwise: estimates, at no cost in privacy"
         )

@@ -3,8 +3,9 @@
 Cost of a release: its objective at the true numbers, and what is short of them at the models' own prices, which the
 plan does not know ("prices given" tells them to it; "centred" is its choice of a mechanism for centred rows). V is the
 least such cost. Draws are common: seed s gives every mechanism the same random bits. The best of all mechanisms and
-treatments is picked on half of the seeds and scored on the other, both ways. Regret is the mean excess over V of the
-choice divided by the best's; excesses below ``ALIKE`` of V are not told apart. Also: whether the choice is worse than
+treatments is picked on half of the seeds and scored on the other, both ways. Regret is the mean cost of the choice over
+that of the best (in brackets: the same of what both cost beyond V, where those below ``ALIKE`` of V are not told
+apart). Also: whether the choice is worse than
 the best public point by more than ``BEYOND`` of V, and whether its median excess grows with epsilon.
 
     python -m tests.benchmarks.regret.programs [--models transport flow] [--size small] [--runs 6] [--seed 0]
@@ -58,15 +59,17 @@ class Cell:
         """What the choice is compared with."""
         return {key: costs for key, costs in self.costs.items() if key[1] and key[0] not in without}
 
-    def regret(self, choice: str, without: tuple[str, ...] = ()) -> tuple[float, tuple[str, str]]:
-        """Of the plan's ``choice``, and the best of all runs, among all but the treatments ``without``."""
+    def regret(self, choice: str, without: tuple[str, ...] = ()) -> tuple[float, float, tuple[str, str]]:
+        """Of the plan's ``choice`` in cost and in excess, and the best of all runs, among all but the treatments
+        ``without``."""
         arms, own = self.arms(without), self.costs[choice, ""]
         ours = theirs = 0.0
         for half in (np.arange(own.size) % 2 == 0, np.arange(own.size) % 2 == 1):
             best = min(arms, key=lambda key: arms[key][half].mean())
             ours, theirs = ours + own[~half].mean(), theirs + arms[best][~half].mean()
-        least = 2 * ALIKE * self.scale
-        return max(ours, least) / max(theirs, least), min(arms, key=lambda key: arms[key].mean())
+        least, all_of = 2 * ALIKE * self.scale, 2 * self.scale
+        best = min(arms, key=lambda key: arms[key].mean())
+        return (all_of + ours) / (all_of + theirs), max(ours, least) / max(theirs, least), best
 
     def beyond_public(self, choice: str) -> float:
         """By how much of V the choice is worse than the best public point, on average."""
@@ -132,9 +135,9 @@ def lines(cell: Cell) -> Iterator[str]:
         if (choice, "") in cell.refused:
             yield f"{cell.name:16} {cell.epsilon:4g} {choice:12} refused: {cell.refused[choice, '']}"
         if (choice, "") in cell.costs:
-            ratio, best = cell.regret(choice)
+            ratio, excess, best = cell.regret(choice)
             yield (
-                f"{cell.name:16} {cell.epsilon:4g} {choice:12} {ratio:7.2f}  "
+                f"{cell.name:16} {cell.epsilon:4g} {choice:12} {ratio:6.3f} ({excess:.2f})  "
                 f"{percent(cell.costs[choice, ''], cell.scale)} {cell.chosen[choice]:36} "
                 f"best {percent(cell.costs[best], cell.scale)} {' '.join(best)}"
             )
