@@ -176,7 +176,8 @@ class NoiseOnce(Mechanism[Program]):
             delta=design.delta,
             beta=options.beta,
             proved=not split,
-            caveats=caveats(model, design, split=split),
+            caveats=caveats(model, design, split=split)
+            + (() if expected or not can_price(model).eligible else _UNKNOWN),
             rows=treatment.words(model),
             work=design.work,
             noise=design.to_dict(),
@@ -350,6 +351,12 @@ def _moved(model: Program, options: Options, design: NoiseDesign, mode: Any, x: 
         return np.zeros(model.affine.rows)
     treatment = treat(model, replace(options, feasibility=mode), design)
     return treatment.relax - (0.0 if treatment.weights is None else treatment.weights @ np.abs(x))
+
+
+_UNKNOWN = (
+    "expected cost: unknown before the release, because no public level of the private numbers is known; "
+    "Private(typical=), or bounds whose middle leaves a point, would tell",
+)
 
 
 def _price_words(options: Options) -> str:

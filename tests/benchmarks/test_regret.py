@@ -45,7 +45,7 @@ def test_what_is_short_is_paid_for() -> None:
 def test_regret_is_scored_on_seeds_that_picked_nothing() -> None:
     luck = Cell("m", 1.0, 100.0, {(DEFAULT, ""): np.full(4, 10.0), ("safe", "a"): np.array([0.0, 30.0, 0.0, 30.0])})
     luck.costs["centred", "a"] = np.full(4, 10.0)
-    assert luck.regret(DEFAULT)[:2] == pytest.approx((110 / 120, 10 / 20)), "the half that picks safe sees none of its bad seeds"
+    assert luck.regret(DEFAULT)[:2] == pytest.approx((110 / 120, 10 / 20)), "the half that picks safe sees no bad seed"
     luck.costs["relaxed", "b"] = np.full(4, 5.0)
     assert luck.regret(DEFAULT, without=("safe",)) == (110 / 105, 2.0, ("relaxed", "b"))
     luck.public.add(("relaxed", "b"))
