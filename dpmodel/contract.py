@@ -489,8 +489,10 @@ class Model(PublicFacts, ABC):
         """What measures a released point (it reads private values, within the charge), or why nothing does."""
         return f"nothing is measured of the answer of a {self.words}"
 
-    def compared(self, measured: tuple[Measured, ...], beta: float) -> Mapping[str, Outcome]:
-        """Treatment of private constraints -> the answer from numbers that were released before."""
+    def compared(
+        self, measured: tuple[Measured, ...], beta: float, prices: Prices | None
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """Treatment of private constraints -> what the answer from numbers that were released before is like."""
         raise SpecificationError(f"compare: no {self.words} is answered again", remedy="solve(epsilon=...)")
 
     def ready(self, chosen: Candidate, serves: Serves) -> None:

@@ -15,7 +15,7 @@ import cvxpy as cp
 from dpmodel.compile.bridge import forget_cached_forms, forget_solution
 from dpmodel.compile.refusals import warn_of_leaves
 from dpmodel.compile.written import model_html, model_latex, model_line, model_text
-from dpmodel.contract import Candidate, Model, Options, Outcome, Ran
+from dpmodel.contract import Candidate, Model, Options, Ran
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.options import checked_clip
 from dpmodel.privacy import Budget
@@ -430,11 +430,6 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._release = replace(again, guarantee=paid, measured=source.measured, spent=(0.0, 0.0), notes=notes)
         self._release.answered_by(self, model, options)
         return self._release.value
-
-    @_alone
-    def treatments(self, release: Release, *, beta: float) -> Mapping[str, Outcome]:
-        """Treatment -> the answer from the numbers of ``release``: what ``Release.compare`` prints."""
-        return self._model().compared(release.measured, beta)
 
     def _forget(self) -> None:
         """Drop an earlier solution, so that it cannot be taken for the new one if this one fails."""

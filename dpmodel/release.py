@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmodel._types import Labels
-from dpmodel.contract import Outcome
 from dpmodel.errors import SpecificationError
 from dpmodel.figures import entry_names, moved_constraints, released_values
 from dpmodel.marks.measured import Measured
@@ -324,9 +323,10 @@ class Release:
     def compare(self, *, beta: float = 0.05) -> TextTable:
         """The treatments of private constraints beside each other, from the released numbers: it costs nothing.
 
-        For each its cost (the objective at the answer), how many private rows are expected to be short, by how much in
-        all, and its regret: what it costs above the optimum, shortages at default prices, by a bootstrap. All but the
-        cost are estimates over the law of the noise.
+        For each its expected cost, which is the objective at the answer and what it is expected to be short by, at the
+        prices of this release or the usual ones; the objective alone; how many private rows are expected to be short,
+        by how much in all; and its regret, what it costs above the optimum at these prices, by a bootstrap. All but the
+        objective are estimates over the law of the noise.
 
         Parameters
         ----------
@@ -337,16 +337,19 @@ class Release:
         SpecificationError
             Where the mechanism released no numbers, and for a copy of a release, which has no problem to ask.
         """
-        problem = getattr(self, "_problem", lambda: None)()
-        if not self.measured or problem is None:
+        found, options = getattr(self, "_model_and_options", (lambda: None, None))
+        model = found()
+        if not self.measured or model is None:
             raise SpecificationError(
                 f"compare: {'its problem is gone' if self.measured else f'{self.mechanism} released no numbers'}",
                 why="treatments are answered by the problem, from released numbers",
                 remedy="problem.release.compare() after a solve, or problem.resolve(feasibility, release=release)",
             )
-        rows = [(name, *_compared(outcome)) for name, outcome in problem.treatments(self, beta=beta).items()]
+        compared = model.compared(self.measured, beta, None if options is None else options.prices)
+        columns = ("feasibility", *next(iter(compared.values()), {}))
+        rows = [(name, *row.values()) for name, row in compared.items()]
         return TextTable(
-            _COMPARED, rows, "The same released numbers, treated otherwise: estimates, at no cost in privacy"
+            columns, rows, "The same released numbers, treated otherwise: estimates, at no cost in privacy"
         )
 
     # ------------------------------------------------------------------ figures (extra [plot]) and the report
@@ -476,15 +479,6 @@ class Release:
     def from_json(cls, text: str) -> Release:
         """Rebuild a release from `to_json`; see `from_dict`."""
         return read(cls, text, cls._of)
-
-
-_COMPARED = ("feasibility", "cost", "rows short", "of", "shortage in all", "regret", "status")
-
-
-def _compared(outcome: Outcome) -> tuple[Any, ...]:
-    expected = outcome.expected
-    cost = None if outcome.value is None else outcome.value + (outcome.constant or 0.0)
-    return (cost, *(expected.get(name) for name in ("short", "rows", "shortage", "regret")), outcome.status)
 
 
 def _frozen_array(array: NDArray[Any]) -> NDArray[Any]:

@@ -25,7 +25,8 @@ class Measured:
 
     ``values`` : (k,). ``law``, ``scale`` : of the noise on each; "none" where no record can move them. Coefficient
     ``coefficient[i]`` of number ``row[i]`` is on free entry ``entry[i]`` (columns first) of the parameter that
-    ``parameters[parameter[i]]`` names. ``epsilon``, ``delta`` : of all numbers of the release together.
+    ``parameters[parameter[i]]`` names; ``sizes`` : free entries of each. ``epsilon``, ``delta`` : of all numbers of the
+    release together.
     """
 
     values: Floats
@@ -36,6 +37,7 @@ class Measured:
     parameter: Any = field(repr=False)
     entry: Any = field(repr=False)
     coefficient: Floats = field(repr=False)
+    sizes: tuple[int, ...] = ()
     epsilon: float = 0.0
     delta: float = 0.0
 

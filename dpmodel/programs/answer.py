@@ -45,7 +45,7 @@ def measured_numbers(model: Program, design: NoiseDesign, numbers: Mapping[str, 
         scale = 0.0 if distribution is None else float(distribution.scale)
         names = tuple(blocks[k].name for k in used)
         entry = queries.column - starts[block]
-        facts = names, queries.row, parameter, entry, queries.coefficient
+        facts = names, queries.row, parameter, entry, queries.coefficient, tuple(int(blocks[k].size) for k in used)
         out.append(Measured(numbers[name], law, scale, *facts, design.epsilon, design.delta))
     return tuple(out)
 
@@ -100,6 +100,13 @@ def _equal(one: LinearMap, other: LinearMap) -> bool:
 def _queries(model: Program, found: Measured) -> tuple[Mask, LinearMap]:
     """(k,) which of the numbers are functions of private parameters that this problem has, and these functions."""
     blocks = {block.name: block for block in model.affine.private_blocks}
+    for name, count in zip(found.parameters, found.sizes, strict=False):
+        if name in blocks and blocks[name].size != count:
+            raise SpecificationError(
+                f"resolve: {name} has {blocks[name].size} entries, and {count} were measured",
+                why="numbers of a release are found by the names of private parameters",
+                remedy="the same parameters, or other names for others",
+            )
     offset = np.array([blocks[name].offset if name in blocks else 0 for name in found.parameters])
     size = np.array([blocks[name].size if name in blocks else 0 for name in found.parameters])
     complete = np.ones(found.values.size, dtype=bool)

@@ -3,13 +3,17 @@ the bootstrap's estimate of what the answer costs above it. Post-processing: not
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.contract import Options
+from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.marks.measured import Measured
 from dpmodel.privacy import PublicGenerator, public_generator
 from dpmodel.programs.answer import design_of
@@ -17,9 +21,10 @@ from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign
 from dpmodel.programs.noise_once import LAPLACE_ONCE, rebuilt
 from dpmodel.programs.optimum import Interval, cost_at, optimum, value_at
+from dpmodel.programs.priced import can_price, shortage
 from dpmodel.programs.prices import default_prices, usual_prices
 from dpmodel.programs.public import typical_numbers
-from dpmodel.requests import Prices
+from dpmodel.requests import Priced, Prices
 
 # Seeds of the draws: any constant but those that tests use for noise on private numbers.
 _SEED = 31_000
@@ -47,6 +52,32 @@ def interval_of(
     else:
         prices = default_prices(model, options.service, *level)
     return optimum(model, design, options, *released, prices, level=level, coins=coins, box_only=not public)
+
+
+def compared(
+    model: Program, measured: tuple[Measured, ...], beta: float, prices: Prices | None
+) -> dict[str, dict[str, Any]]:
+    """The rows of ``Release.compare``; see there. In the sense of the user's objective, but for the regret."""
+    sign, expected = (-1.0, "expected value") if model.affine.maximize else (1.0, "expected cost")
+    found: dict[str, dict[str, Any]] = {}
+    words: tuple[Any, ...] = ("centred", Priced(), "safe", "relaxed")
+    for word in words:
+        with contextlib.suppress(SpecificationError, UnsupportedModelError):
+            _, options = model.check(Options(measured[0].epsilon, measured[0].delta, beta, word))
+            options = replace(options, prices=prices)
+            design, numbers = design_of(model, options, measured)
+            released, outcome = rebuilt(model, design, numbers, raw=True), model.answer(measured, options)[1]
+            row: dict[str, Any] = dict.fromkeys((expected, "objective", "rows short", "of", "short in all", "regret"))
+            if outcome.x is not None and outcome.value is not None:
+                value, told = outcome.value + (outcome.constant or 0.0), outcome.expected
+                missed = 0.0
+                if can_price(model).eligible:
+                    at = usual_prices(model, options, *released)
+                    missed = shortage(model, design, at, outcome.x, *released[1:]).cost(at)
+                facts = (sign * (value + missed), sign * value, *(told.get(n) for n in ("short", "rows", "shortage")))
+                row = dict(zip(row, (*facts, regret_of(model, options, measured)), strict=True))
+            found[options.feasibility] = {**row, "status": outcome.status}
+    return found
 
 
 def regret_of(model: Program, options: Options, measured: tuple[Measured, ...], draws: int = 4) -> float:

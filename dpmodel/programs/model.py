@@ -3,7 +3,6 @@ one way to its data, and how it is made of a CVXPY problem."""
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.compile.refusals import square_of_norm, where_used
 from dpmodel.compile.rows import BlockRows, FewRows, MemoryRows, cached_rows, few_rows, row_maker, rows_read
 from dpmodel.contract import YES, Candidate, Model, Options, Outcome, Ran, Serves, Verdict, reasons
-from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError, UnsupportedModelError
+from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.marks.measured import Measured
 from dpmodel.marks.private import Private
@@ -37,7 +36,7 @@ from dpmodel.programs.classifier import Classification, classify
 from dpmodel.programs.remedies import remedies
 from dpmodel.programs.theorems import impossibility_error
 from dpmodel.release import Certificate, Release
-from dpmodel.requests import Exact, Priced
+from dpmodel.requests import Exact, Prices
 from dpmodel.text import number
 
 if TYPE_CHECKING:
@@ -310,6 +309,10 @@ class Program(Model):
 
         self._refuse_impossible(options)
         self.public.require_feasible()
+        serves = LAPLACE_ONCE.eligible(self, options)
+        if not serves.eligible:
+            what = f"resolve: these numbers have no answer that is {options.feasibility}"
+            raise UnsupportedModelError(what, why=serves.reason, remedy='"centred", "relaxed" or Priced(...)')
         design, numbers = design_of(self, options, measured)
         forecast = held_against_public_points(self, LAPLACE_ONCE.forecast_of(self, options, design))
         treated = self.treated(options, forecast)
@@ -322,20 +325,14 @@ class Program(Model):
 
         return interval_of(self, options, measured)
 
-    def compared(self, measured: tuple[Measured, ...], beta: float) -> Mapping[str, Outcome]:
-        """Treatment of private constraints -> the answer from released numbers, with the bootstrap's estimate of its
-        "regret" among what is expected; of those treatments that the program has."""
-        from dpmodel.programs.how_good import regret_of
+    def compared(
+        self, measured: tuple[Measured, ...], beta: float, prices: Prices | None
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """Treatment of private constraints -> its row of ``Release.compare``; of those treatments that the program has.
+        ``prices`` : of shortages in all of them; None: the usual ones."""
+        from dpmodel.programs.how_good import compared
 
-        found: dict[str, Outcome] = {}
-        words: tuple[Any, ...] = ("centred", Priced(), "safe", "relaxed")
-        for word in words:
-            with contextlib.suppress(SpecificationError, UnsupportedModelError):
-                _, options = self.check(Options(measured[0].epsilon, measured[0].delta, beta, word))
-                outcome = self.answer(measured, options)[1]
-                regret = regret_of(self, options, measured)
-                found[options.feasibility] = replace(outcome, expected={**outcome.expected, "regret": regret})
-        return found
+        return compared(self, measured, beta, prices)
 
     def certificate(self, epsilon: float, beta: float) -> str | Callable[[Floats, NoiseSource], Certificate]:
         from dpmodel.programs.certificate import certify, why_not

@@ -141,7 +141,9 @@ def _prices(problem: cp.Problem, model: Program, given: Any) -> Prices:
     for key, price in given.items():
         constraint = names.get(key) if isinstance(key, str) else key
         label = key if isinstance(key, str) else next((n for n, c in names.items() if c is key), type(key).__name__)
-        place = places.get(id(constraint), next((b.constraint for b, _ in blocks if b.label == key), -1))
+        place = places.get(
+            id(constraint), next((b.constraint for b, _ in blocks if isinstance(key, str) and b.label == key), -1)
+        )
         if place not in found:
             known = place >= 0 or id(constraint) in places
             raise SpecificationError(
@@ -180,9 +182,10 @@ def _price(price: Any, block: ConeBlock, rows: Integers, label: str) -> Floats:
             why=f"a price is a number, an array of shape {block.shape}, or for equalities a pair (short, surplus)",
             remedy="dpm.Priced({constraint: 120.0}), say",
         ) from None
-    if not (np.isfinite(prices) & (prices >= 0)).all():
-        why = "a price is what a unit short costs, in units of the objective"
-        raise SpecificationError(f"a price for {label} that is negative or not finite", why=why, remedy="120.0, say")
+    if not (np.isfinite(prices) & (prices >= 0)).all() or (block.kind == "nonneg" and not prices.all()):
+        why = "a price is what a unit short costs, in units of the objective; at a price of 0 no row is served"
+        what = f"a price for {label} that is zero, negative or not finite"
+        raise SpecificationError(what, why=why, remedy="120.0, say; or drop the constraint")
     return prices
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpmodel as dpm
-from dpmodel.errors import SpecificationError
+from dpmodel.errors import SpecificationError, UnsupportedModelError
 
 DEMAND = np.array([40.0, 55.0, 70.0, 65.0])
 
@@ -73,7 +73,9 @@ def test_compare_answers_every_treatment_from_the_same_numbers() -> None:
     table = problem.release.compare()
     rows = {row["feasibility"]: row for row in table.to_dict()["rows"]}
     assert list(rows) == ["centred", "priced", "safe", "relaxed"]
-    assert rows["relaxed"]["cost"] < rows["centred"]["cost"] < rows["priced"]["cost"] < rows["safe"]["cost"]
+    objective = {name: row["objective"] for name, row in rows.items()}
+    assert objective["relaxed"] < objective["centred"] < objective["priced"] < objective["safe"]
+    assert min(rows, key=lambda name: rows[name]["expected cost"]) == "priced"
     assert rows["safe"]["rows short"] < rows["priced"]["rows short"] < rows["centred"]["rows short"]
     assert min(rows, key=lambda name: rows[name]["regret"]) == "priced"
     assert problem.release.spent == (1, 0)  # the last release is still the one of the solve
@@ -82,11 +84,59 @@ def test_compare_answers_every_treatment_from_the_same_numbers() -> None:
         read.compare()
 
 
+def test_compare_is_at_the_prices_of_the_release_and_in_the_sense_of_the_objective() -> None:
+    problem, served = transport()
+    found = []
+    for price in (40, 900):
+        problem.solve(1, feasibility=dpm.Priced({served: price}), rng=0)
+        rows = {row["feasibility"]: row for row in problem.release.compare().to_dict()["rows"]}
+        assert rows["priced"]["objective"] == pytest.approx(problem.release.value)
+        found.append(rows["relaxed"]["expected cost"] - rows["relaxed"]["objective"])
+    assert found[1] == pytest.approx(found[0] * 900 / 40)
+    need = dpm.Private(DEMAND, name="need", unit="entry", linf=1, typical=60)
+    x = cp.Variable(4, nonneg=True)
+    sold = dpm.Problem(cp.Maximize(cp.sum(x)), [x <= need])
+    sold.solve(1, rng=0)
+    rows = sold.release.compare().to_dict()["rows"]
+    assert all(row["objective"] > 0 and row["expected value"] < row["objective"] for row in rows)
+
+
+def test_numbers_have_no_strict_answer_and_equalities_no_safe_one() -> None:
+    problem, _ = transport(typical=60)
+    problem.solve(1, rng=0)
+    with pytest.raises(UnsupportedModelError, match="no answer that is strict"):
+        problem.resolve("strict")
+    demand = dpm.Private(DEMAND, name="demand", unit="entry", linf=1, typical=60)
+    y = cp.Variable(4)
+    equal = dpm.Problem(cp.Minimize(cp.sum(y)), [y == demand])
+    equal.solve(1, rng=0)
+    with pytest.raises(UnsupportedModelError, match="cannot be made harder"):
+        equal.resolve("safe")
+    assert [row["feasibility"] for row in equal.release.compare().to_dict()["rows"]] == ["centred", "priced", "relaxed"]
+
+
+def test_other_parameters_of_the_same_name_are_refused() -> None:
+    problem, _ = transport(typical=60)
+    problem.solve(1, rng=0)
+    short = dpm.Private(DEMAND[:2], name="demand", unit="entry", linf=1)
+    x = cp.Variable(2)
+    with pytest.raises(SpecificationError, match="2 entries, and 4 were measured"):
+        dpm.Problem(cp.Minimize(cp.sum(x)), [x >= short]).resolve(release=problem.release)
+
+
+def test_a_private_parameter_is_no_constraint_to_price() -> None:
+    problem, served = transport()
+    (demand,) = served.parameters()
+    with pytest.raises(SpecificationError, match="no constraint of this problem"):
+        problem.plan(1, feasibility=dpm.Priced({demand: 40}))
+
+
 @pytest.mark.parametrize(
     ("prices", "words"),
     [
         ({"nothing": 3}, "no constraint of this problem"),
-        (-1, "negative or not finite"),
+        (-1, "zero, negative or not finite"),
+        (0, "zero, negative or not finite"),
         ("high", "of type str"),
         ([1, 2, 3], "shape"),
     ],
