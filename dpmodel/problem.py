@@ -431,6 +431,12 @@ class Problem(cp.Problem):  # type: ignore[misc]
         self._release.answered_by(self, model, options)
         return self._release.value
 
+    def _rows_drawn(self, release: Release, beta: float, ax: Any) -> Any:
+        """``Release.plot``."""
+        from dpmodel.show.rows_figure import picture
+
+        return picture(self._model(), release, beta, ax)
+
     def _forget(self) -> None:
         """Drop an earlier solution, so that it cannot be taken for the new one if this one fails."""
         self._release = None

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers, Labels, PrivateArray
+from dpmodel._types import Floats, Labels, PrivateArray
 from dpmodel.errors import PublicPatternWarning, SpecificationError, users_line
 from dpmodel.marks import vault
 from dpmodel.marks.bounds import (
@@ -347,8 +347,12 @@ class Private(cp.Parameter):  # type: ignore[misc]
         ``sealed`` : False leaves the value out, for forecasts.
 
         The value goes from the vault to the vault. It is clipped and scaled to the new declarations, entry by entry or
-        unit by unit, without a message: nothing that can be seen depends on it.
+        unit by unit, without a message: nothing that can be seen depends on it. Bounds and norms alone can change:
+        what a value is checked for when it is given (integers, symmetry) would not hold of this one.
         """
+        if unknown := sorted(changes.keys() - {"bounds", "l1", "l2", "linf", "row_l1"}):
+            what = f"{self._where}: twin({unknown[0]}=)"
+            raise SpecificationError(what, why="bounds and norms alone can change", remedy="bounds=, l1=, l2= or linf=")
         given = {"shape": self.shape, "name": self.name(), "records": self._records, "positions": self.positions}
         if self._in_blocks:
             return Private(vault.unseal(self), **given, **{**self._declared, **changes})
@@ -360,29 +364,6 @@ class Private(cp.Parameter):  # type: ignore[misc]
             limit = limit_rows if self._hides_positions else limit_entries
             limit(entries, new._entry_clips, new._layout, new._magnitude)
             vault.seal(new, entries)
-        return new
-
-    def means(self, groups: Integers, low: float, high: float, *, sealed: bool = True) -> Private:
-        """(k,) the means over ``groups`` of the entries, which are clipped to [low, high] first; of a vector of which
-        a record owns an entry.
-
-        Privacy: groups and their sizes are public. With the clipped entries v and the least size s, one record moves
-        one entry of v by at most ``linf`` of the clipped twin, so one mean by linf / s. A mean of m floats is rounded
-        by at most m 2^-52 max |v|, in each of two neighbors, which is added.
-
-        Parameters
-        ----------
-        groups : (n,) integers 0, ..., k - 1, each at least once: the group of each entry. sealed : as in ``twin``.
-        """
-        clipped, sizes = self.twin(bounds=[low, high], sealed=sealed), np.bincount(groups)
-        rounding = 2.0**-51 * float(sizes.max()) * max(abs(low), abs(high))
-        reach = clipped.linf / float(sizes.min()) + rounding
-        new = Private(
-            shape=sizes.shape, name=self.name(), unit="entry", linf=reach, bounds=[low, high], records=self._records
-        )
-        entries = vault.unseal(clipped)
-        if entries is not None:
-            vault.seal(new, np.clip(np.bincount(groups, weights=entries) / sizes, low, high))
         return new
 
     def moving(self, factor: float) -> Private:

@@ -34,7 +34,7 @@ from dpmodel.compile.affine_map import LinearMap
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy import DiscreteNoiseSource, Laplace, NoiseSource
 from dpmodel.programs.model import Program, RecordsProgram
-from dpmodel.programs.noise_design import Measurement, best_measurement, scaled
+from dpmodel.programs.noise_design import Measurement, scaled
 from dpmodel.programs.rows import RowPart, plain_linear, private_rows, rows_at, rows_per_record, rows_vanish
 from dpmodel.release import Certificate
 from dpmodel.text import number
@@ -46,7 +46,8 @@ _MISSED, _RELATIVE = 1e-6, 1e-9
 def why_not(model: Program, epsilon: float, beta: float) -> str:
     """Why this budget measures nothing of an answer; "" where it does. Public facts only."""
     if measures(model) == "objective":
-        finite = math.isfinite(best_measurement(model, "objective", "laplace").l1) and not model.splits_objective
+        everywhere = objective_at(model, np.ones(model.affine.variables)).l1  # the constant term with the costs
+        finite = math.isfinite(everywhere) and not model.splits_objective
         return "" if finite else "one record may change the objective arbitrarily, or through rows of its own"
     if not model.form.private_rows.any():
         return "no constraint is private, and the objective is not either: the cost is known as it is"

@@ -22,7 +22,7 @@ from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.compile.refusals import square_of_norm, where_used
 from dpmodel.compile.rows import BlockRows, FewRows, MemoryRows, cached_rows, few_rows, row_maker, rows_read
 from dpmodel.contract import YES, Candidate, Model, Options, Outcome, Ran, Serves, Verdict, reasons
-from dpmodel.errors import DPModelError, InfeasibleError, UnsupportedModelError
+from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.marks.measured import Measured
 from dpmodel.marks.private import Private
@@ -309,6 +309,12 @@ class Program(Model):
 
         self._refuse_impossible(options)
         self.public.require_feasible()
+        if (options.slack_rows, options.violation) != (None, None) or options.goal != "auto":
+            raise SpecificationError(
+                "resolve with AllBut(...) or a goal",
+                why="they are for mechanisms that search for a nearly feasible point, which takes budget",
+                remedy='feasibility="centred", "safe", "relaxed" or Priced(...)',
+            )
         serves = LAPLACE_ONCE.eligible(self, options)
         if not serves.eligible:
             what = f"resolve: these numbers have no answer that is {options.feasibility}"

@@ -23,7 +23,6 @@ import scipy.sparse as sp
 
 from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.forecast import Forecast, Violation
-from dpmodel.marks.bounds import read_bounds
 from dpmodel.marks.private import Private
 from dpmodel.requests import AllBut
 from dpmodel.text import number, plain
@@ -44,8 +43,6 @@ _STATEMENTS = {
     "declared-change": "declare how far one record moves {it}, which has to be true of your data: {setting}",
     "bounds": "declare how large the values of {it} can be, which are clipped to that: {setting}",
     "public": "make {it} a cvxpy.Parameter, if all that it tells of {whose} may be public; you give its value then",
-    "aggregate": "aggregate {it} over records, so that one record moves each entry by little: means of groups= of "
-    "entries, clipped to {setting}",
     "leave-out": "let one record own one constraint, and accept that a few are violated (HRRU14, Theorems 11 and 12): "
     "{setting}",
     "worst-case": 'take feasibility="strict" with declared bounds: the best point for the worst values that they allow '
@@ -53,7 +50,7 @@ _STATEMENTS = {
 }
 # By part, in the order in which they are offered.
 _OFFERED = {
-    "objective": ("declared-change", "bounds", "public", "aggregate"),
+    "objective": ("declared-change", "bounds", "public"),
     "scalar": ("worst-case", "leave-out", "declared-change", "bounds", "public"),
     "row": ("declared-change", "bounds", "public"),
     "column": ("declared-change", "bounds", "public"),
@@ -245,17 +242,13 @@ def remedies(problem: Any, cells: Sequence[Cell], request: Mapping[str, Any]) ->
     bounds = (0.0, far) if open_ends else bounds
     norm = "row_l1" if first.part == "column" and private.ndim == 2 else "linf"
     size, only = private.size, {cell.part for cell in cells} == {first.part}
-    settings: dict[str, dict[str, Any]] = {
-        "declared-change": {norm: 1.0},
-        "aggregate": {"groups": np.arange(size) * math.isqrt(size) // size, "bounds": bounds},
-    }
+    settings: dict[str, dict[str, Any]] = {"declared-change": {norm: 1.0}}
     settings |= {name: {"bounds": bounds} for name in ("bounds", "worst-case")}
     besides: dict[str, dict[str, Any]] = {
         "leave-out": {"feasibility": AllBut(rows=math.ceil(size / 10))},
         "worst-case": {"feasibility": "strict", "mechanism": "public-only"},
     }
     applies = {
-        "aggregate": only and private.unit == "entry" and private.ndim == 1 and size > 1 and not private.in_blocks,
         "leave-out": only and first.spare,
         "worst-case": not first.equality,
     }
@@ -332,21 +325,6 @@ def _public(private: Private, settings: Settings, sealed: bool, one: Any) -> Any
     return cp.Parameter(private.shape, name=private.name(), **attributes)
 
 
-def _aggregate(private: Private, settings: Settings, sealed: bool, one: Any) -> Any:
-    """Every entry is the mean of its group."""
-    groups = np.asarray(settings["groups"])
-    if groups.shape != private.shape:
-        raise SpecificationError(
-            f"aggregate: groups of shape {groups.shape}",
-            why="they say which entries share their mean",
-            remedy=f"one label for each of the {private.size} entries",
-        )
-    labels, group = np.unique(groups, return_inverse=True)
-    low, high = read_bounds(settings["bounds"], None, None, "aggregate")
-    member = cp.Constant(np.eye(labels.size)[group], name=f"groups of {private.name()}")
-    return member @ private.means(group, float(low), float(high), sealed=sealed)
-
-
 def _leave_out(private: Private, settings: Settings, sealed: bool, one: Any) -> Any:
     """A right-hand side b_i is the coefficient of a variable that is 1: then row i of A and its right-hand side are one
     record's, which is the setting of Theorems 11 and 12."""
@@ -358,6 +336,5 @@ _CHANGES: dict[str, Callable[[Private, Settings, bool, Any], Any]] = {
     "bounds": _declared,
     "worst-case": _declared,
     "public": _public,
-    "aggregate": _aggregate,
     "leave-out": _leave_out,
 }

@@ -238,7 +238,7 @@ def execute(
 
 def _certificate(model: Model, options: Options, share: Any) -> tuple[float, Callable[..., Any] | None]:
     """The epsilon of the certificate, ``share`` of the budget, and what measures it; 0 and None for none."""
-    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 0.5:
+    if not isinstance(share, int | float) or isinstance(share, bool) or not (share == 0 or 1e-6 <= share <= 0.5):
         raise SpecificationError(
             f"certify={share!r}" if isinstance(share, str | int | float) else f"certify={type(share).__name__}",
             why="it is the share of epsilon that measures how good the answer is, at most a half",

@@ -106,6 +106,8 @@ def test_numbers_have_no_strict_answer_and_equalities_no_safe_one() -> None:
     problem.solve(1, rng=0)
     with pytest.raises(UnsupportedModelError, match="no answer that is strict"):
         problem.resolve("strict")
+    with pytest.raises(SpecificationError, match="resolve with AllBut"):
+        problem.resolve(dpm.AllBut(rows=1))
     demand = dpm.Private(DEMAND, name="demand", unit="entry", linf=1, typical=60)
     y = cp.Variable(4)
     equal = dpm.Problem(cp.Minimize(cp.sum(y)), [y == demand])

@@ -254,6 +254,19 @@ def test_shares_that_are_none_are_refused(share: Any) -> None:
     assert not budget.history
 
 
+def test_a_constant_term_without_a_bound_is_refused_before_the_charge() -> None:
+    """Planted: the costs have a bound, the constant term has none."""
+    c = dpm.Private([1.0, 2.0], name="c", unit="entry", linf=1)
+    a = dpm.Private([1.0], name="a", unit="entry")
+    x, budget = cp.Variable(2, bounds=[0, 1]), dpm.Budget(1)
+    problem = dpm.Problem(cp.Minimize(c @ x + cp.sum(a)), [cp.sum(x) == 1])
+    with pytest.raises(dpm.DPModelError):
+        problem.solve(1, certify=0.1, budget=budget, rng=0)
+    with pytest.raises(SpecificationError, match="certify="):
+        problem.solve(1, certify=1e-17, budget=budget, rng=0)
+    assert budget.spent.epsilon == 0
+
+
 def test_what_cannot_be_measured_is_refused_before_the_charge() -> None:
     budget = dpm.Budget(10.0)
     three = dpm.Private(NEED, name="need", unit="all", linf=1)

@@ -3,7 +3,6 @@ without reading them."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import re
@@ -15,7 +14,7 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.errors import DPModelError, NoGuaranteeWarning, SpecificationError
-from dpmodel.marks import Records, vault
+from dpmodel.marks import vault
 from dpmodel.programs.remedies import Remedy, statements
 from dpmodel.text import plain
 
@@ -78,7 +77,7 @@ def cone(values=None):
 
 
 CELLS = {
-    objective: ("objective", ("declared-change", "bounds", "public", "aggregate")),
+    objective: ("objective", ("declared-change", "bounds", "public")),
     scalar: ("scalar", ("leave-out", "declared-change", "bounds", "public", "worst-case")),
     capacity: ("scalar", ("worst-case", "leave-out", "declared-change", "bounds", "public")),
     equality: ("scalar", ("declared-change", "bounds", "public")),
@@ -244,47 +243,11 @@ def test_a_column_drowns_at_the_size_of_its_right_hand_side():
     assert remedy.drowns == pytest.approx(3 / remedy.forecast.error.expected, rel=0.1)
 
 
-# ------------------------------------------------------------------ aggregate: sensitivity of the means
-@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
-@pytest.mark.parametrize("bounds", [(0, 1), (-3, 0.5), (0.1, 1e6)])
-def test_one_record_moves_one_mean_by_what_is_declared(neighbors, bounds):
-    """Every entry moves between both ends and beyond them, or out of the table (to 0, under add-remove)."""
-    low, high = bounds
-    groups = np.array([0, 2, 2, 1, 1, 1, 2, 0, 1])
-    rng = np.random.default_rng(0)
-    people = Records("people", neighbors)
-
-    def means(values):
-        found = dpm.Private(values, name="c", unit="entry", records=people).means(groups, low, high)
-        return found, vault.unseal(found)
-
-    ends, moved = [low - 1, low, high, high + 1], 0.0
-    for j, end in itertools.product(range(9), ends):
-        base = rng.uniform(low, high, 9)
-        base[j] = end
-        twin, before = means(base)
-        assert twin.unit == "entry" and twin.shape == (3,)
-        for to in [0.0] if neighbors == "add-remove" else ends:
-            other = base.copy()
-            other[j] = to
-            change = np.abs(means(other)[1] - before)
-            assert np.count_nonzero(change) <= 1 and change.max() <= twin.linf
-            moved = max(moved, change.max() / twin.linf)
-    assert moved > 0.99  # the bound is attained
-
-
-def test_groups_are_labels_and_of_the_parameters_size():
-    remedy = remedy_of(objective(), "aggregate")
-    changed = remedy.apply(groups=list("aabbbbbbbcca"), bounds=(0, 2))
-    (twin,) = changed.parameters()
-    assert twin.shape == (3,) and twin.linf == pytest.approx(2 / 2)
-    held, values = vault.unseal(twin), data(12)
-    letters = np.array(list("aabbbbbbbcca"))
-    assert held == pytest.approx([values[letters == each].mean() for each in "abc"])
-    for wrong in ({"groups": [1, 2]}, {"bounds": 3}, {"bounds": (2, 1)}, {"group": [0] * 12}):
-        with pytest.raises(SpecificationError) as caught:
-            remedy.apply(**wrong)
-        assert caught.value.remedy
+@pytest.mark.parametrize("changes", [{"integer": True}, {"max_l2": None}, {"unit": "all"}, {"symmetric": True}])
+def test_a_twin_changes_bounds_and_norms_alone(changes):
+    """What a value is checked for when it is given need not hold of one that is handed on."""
+    with pytest.raises(SpecificationError, match="twin"):
+        dpm.Private([0.5, 3.0], name="p", unit="entry", linf=1, bounds=[0, 10]).twin(**changes)
 
 
 # ------------------------------------------------------------------ worst case and rows left out
@@ -340,8 +303,6 @@ def test_a_parameter_in_two_parts_is_changed_in_both():
     c = dpm.Private(data(3), name="c", unit="entry")
     x = cp.Variable(3, bounds=[0, 9], name="x")
     error = error_of(dpm.Problem(cp.Minimize(c @ x), [x >= c]))
-    names = [each.name for each in error.remedies]
-    assert "aggregate" not in names  # means in place of right-hand sides would be another question
     assert error.remedies[0].apply().is_dp()
 
 
