@@ -17,6 +17,7 @@ from dpmodel.compile.names import names_of
 from dpmodel.contract import NOTHING_FOUND, STOPPED, Outcome, Ran, WrongOutcome
 from dpmodel.forecast import Forecast, Violation, says_nothing
 from dpmodel.marks import vault
+from dpmodel.marks.measured import Measured
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
 from dpmodel.numerics.solvers import ANSWERS, SOLVER_ERROR
@@ -56,6 +57,14 @@ def checked_point(outcome: Any, size: int, rows: int = 0) -> Outcome:
             raise WrongOutcome(f"a {name} of type {type(number).__name__} that is no number")
     if outcome.dual is not None and not (isinstance(outcome.dual, np.ndarray) and outcome.dual.shape == (rows,)):
         raise WrongOutcome("multipliers of another shape than the rows")
+    if not (isinstance(outcome.measured, tuple) and all(isinstance(each, Measured) for each in outcome.measured)):
+        raise WrongOutcome("released numbers that are no tuple of Measured")
+    for each in outcome.measured:
+        if each.fault:
+            raise WrongOutcome(f"released numbers with {each.fault}")
+    expected = outcome.expected.items() if isinstance(outcome.expected, Mapping) else [(None, None)]
+    if not all(isinstance(k, str) and isinstance(v, Real) and math.isfinite(v) for k, v in expected):
+        raise WrongOutcome("estimates that are no finite numbers by name")
     if outcome.x is None:
         return replace(outcome, value=None, dual=None)
     try:
@@ -110,7 +119,7 @@ def collect(
         plan=ran.plan,
         notes=tuple(notes),
         measured=ran.outcome.measured,
-        expected=ran.outcome.expected,
+        estimates=ran.outcome.expected,
     )
 
 

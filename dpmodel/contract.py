@@ -485,6 +485,10 @@ class Model(PublicFacts, ABC):
         """An interval for the true optimum, from numbers that were released before: post-processing."""
         raise SpecificationError(f"optimum: no {self.words} has an interval for it", remedy="release.accuracy")
 
+    def regret(self, measured: tuple[Measured, ...], options: Options) -> float:
+        """An estimate of what the answer costs above the optimum, from numbers that were released before."""
+        raise SpecificationError(f"regret: no {self.words} is answered again", remedy="release.accuracy")
+
     def certificate(self, epsilon: float, beta: float) -> str | Callable[[Floats, NoiseSource], Certificate]:
         """What measures a released point (it reads private values, within the charge), or why nothing does."""
         return f"nothing is measured of the answer of a {self.words}"

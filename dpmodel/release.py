@@ -6,7 +6,9 @@ is public, paid for, or post-processed from what was paid for; that includes not
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import weakref
 from collections.abc import Mapping
@@ -20,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmodel._types import Labels
-from dpmodel.errors import SpecificationError
+from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.figures import entry_names, moved_constraints, released_values
 from dpmodel.marks.measured import Measured
 from dpmodel.text import (
@@ -172,8 +174,7 @@ class Release:
     notes : remarks for people.
     certificate : what a part of the budget measured of the answer (``solve(certify=)``), or None.
     measured : the numbers that were released, with the law of their noise; () where the mechanism released none.
-    expected : estimates at the released point, over the law of the noise: ``rows`` that have a price or could have one,
-        how many of them are ``short``, and their ``shortage`` in all.
+    estimates : those of ``expected`` that were found so far.
     """
 
     mechanism: str
@@ -191,7 +192,7 @@ class Release:
     notes: tuple[str, ...] = ()
     measured: tuple[Measured, ...] = ()
     certificate: Certificate | None = None
-    expected: Mapping[str, float] = field(default_factory=dict)
+    estimates: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.spent) != 2:
@@ -199,7 +200,7 @@ class Release:
         for name in ("variables", "duals"):
             arrays = {key: _frozen_array(np.asarray(item)) for key, item in getattr(self, name).items()}
             object.__setattr__(self, name, MappingProxyType(arrays))
-        for name in ("labels", "spent", "timings", "classification", "plan", "notes", "expected"):
+        for name in ("labels", "spent", "timings", "classification", "plan", "notes", "estimates"):
             object.__setattr__(self, name, _freeze(getattr(self, name)))
 
     # A MappingProxyType can neither be pickled nor copied, and a pickled array comes back writeable.
@@ -244,11 +245,11 @@ class Release:
     @property
     def _expected(self) -> str:
         """The estimates in words."""
-        rows, short = self.expected.get("rows", 0.0), self.expected.get("short", 0.0)
+        rows, short = self.estimates.get("rows", 0.0), self.estimates.get("short", 0.0)
         if not rows:
             return ""
         share = f"{number(round(short, 1))} of {number(rows)} private rows short"
-        return f"{share}, by {number(self.expected['shortage'])} in all (an estimate)"
+        return f"{share}, by {number(self.estimates['shortage'])} in all (an estimate)"
 
     def to_frame(self, name: str | None = None, *, backend: str = "pandas") -> Any:
         """A variable or dual as a data frame: a column for every axis with its names, and ``value``.
@@ -290,10 +291,32 @@ class Release:
 
     # ------------------------------------------------------------------ other answers from the same numbers
     def answered_by(self, problem: Any, model: Any, options: Any) -> None:
-        """Let ``compare`` ask ``problem``, and ``optimum`` its ``model`` with these ``options``, while they live; a
-        copy or a pickle of the release has none."""
+        """Let figures ask ``problem``, and ``compare``, ``optimum`` and ``expected`` its ``model`` with these
+        ``options``, while they live; a copy or a pickle of the release has none."""
         object.__setattr__(self, "_problem", weakref.ref(problem))
         object.__setattr__(self, "_model_and_options", (weakref.ref(model), options))
+
+    def _model_options(self) -> tuple[Any, Any]:
+        """The model and the options, None where they are gone."""
+        found, options = getattr(self, "_model_and_options", (lambda: None, None))
+        return found(), options
+
+    @property
+    def expected(self) -> Mapping[str, float]:
+        """Estimates, no bounds, of how good the released point is, over the law of the noise.
+
+        ``rows`` that have a price or could have one, how many of them are ``short``, and their ``shortage`` in all;
+        ``regret``, what the answer costs above the optimum, shortages at their prices, by a bootstrap. The regret takes
+        a few programs like the one that was solved, when this is first read, and costs no privacy. It is left out where
+        no numbers were released or there is no objective, under "strict", and in a copy that has no problem to ask.
+        """
+        model, options = self._model_options()
+        if "regret" not in self.estimates and self.measured and model is not None:
+            with contextlib.suppress(DPModelError):
+                regret = model.regret(self.measured, options)
+                found = {"regret": regret} if math.isfinite(regret) else {}
+                object.__setattr__(self, "estimates", MappingProxyType({**self.estimates, **found}))
+        return self.estimates
 
     @cached_property
     def optimum(self) -> Any:
@@ -309,8 +332,7 @@ class Release:
         SpecificationError
             Where the mechanism released no numbers, and for a copy of a release, which has no problem to ask.
         """
-        found, options = getattr(self, "_model_and_options", (lambda: None, None))
-        model = found()
+        model, options = self._model_options()
         if not self.measured or model is None:
             gone = "its problem is gone, or has other public numbers by now"
             raise SpecificationError(
@@ -337,8 +359,7 @@ class Release:
         SpecificationError
             Where the mechanism released no numbers, and for a copy of a release, which has no problem to ask.
         """
-        found, options = getattr(self, "_model_and_options", (lambda: None, None))
-        model = found()
+        model, options = self._model_options()
         if not self.measured or model is None:
             raise SpecificationError(
                 f"compare: {'its problem is gone' if self.measured else f'{self.mechanism} released no numbers'}",

@@ -39,7 +39,8 @@ class Draw:
 
     def loss(self, epsilon: float, delta: float, factor: float = 1.0) -> tuple[float, float, float]:
         """(pure epsilon, rho, delta) that this draw loses between the two runs, with ``factor`` times its noise;
-        epsilon is inf for Gaussians. Of the claim (``epsilon``, ``delta``) truncated ones take a share of delta."""
+        epsilon is inf for Gaussians. Truncated ones, which are claimed to be (``epsilon``, ``delta``)-DP together with
+        what is composed with them before they are truncated, take a share of delta."""
         scale, d = self.arguments[0] * factor, self.moved
         if "gaussian" in self.distribution:
             rho, spilt = float(d @ d) / (2 * scale**2), 0.0
@@ -123,18 +124,20 @@ class Transcript:
         The least that basic composition, zCDP, and the exact distribution of all Gaussian draws beside the pure ones
         prove. ``factor`` : with so many times the noise that was drawn.
         """
-        losses = [draw.loss(epsilon, delta, factor) for draw in self.draws if len(draw.values) == 2]
-        spilt = sum(loss[2] for loss in losses)
-        if spilt > delta:
-            return math.inf
-        shares = [sum(loss[0] for loss in losses) / epsilon]
-        if delta - spilt > 0:
+        drawn = [draw for draw in self.draws if len(draw.values) == 2]
+        losses = [draw.loss(epsilon, delta, factor) for draw in drawn]
+        shares, left = [math.inf], delta - sum(loss[2] for loss in losses)
+        if left >= 0:
+            shares.append(sum(loss[0] for loss in losses) / epsilon)
+        if left > 0:
             rho = sum(loss[1] for loss in losses)
-            shares.append(zcdp_epsilon(rho, delta - spilt) / epsilon if rho else 0.0)
-            pure = sum(loss[0] for loss in losses if math.isfinite(loss[0]))
+            shares.append(zcdp_epsilon(rho, left) / epsilon if rho else 0.0)
+        pure = sum(loss[0] for loss in losses if math.isfinite(loss[0]))
+        # Gaussians are truncated by themselves and have what the pure draws leave of epsilon.
+        left = delta - sum(draw.loss(epsilon - pure, delta, factor)[2] for draw in drawn)
+        if pure < epsilon and left > 0:
             normal = math.sqrt(2 * sum(loss[1] for loss in losses if math.isinf(loss[0])))
-            if pure < epsilon:
-                shares.append(max(pure / epsilon, normal / gaussian_mu(epsilon - pure, delta - spilt)))
+            shares.append(max(pure / epsilon, normal / gaussian_mu(epsilon - pure, left)))
         return min(shares)
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.noisy import Noisy
-from dpmodel.privacy.distributions import Gaussian, Laplace
+from dpmodel.privacy.distributions import Gaussian, Laplace, Truncated, TruncatedGaussian, TruncatedLaplace
 from dpmodel.text import plain_fields
 
-Law = Literal["laplace", "gaussian", "none"]
+Law = Literal["laplace", "gaussian", "truncated laplace", "truncated gaussian", "none"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -23,7 +23,8 @@ class Measured:
 
     Whatever is computed from them is free: ``Problem.resolve`` answers again from them.
 
-    ``values`` : (k,). ``law``, ``scale`` : of the noise on each; "none" where no record can move them. Coefficient
+    ``values`` : (k,). ``law``, ``scale`` : of the noise on each; "none" where no record can move them; truncated to
+    ``half_width`` where it has a bound. Coefficient
     ``coefficient[i]`` of number ``row[i]`` is on free entry ``entry[i]`` (columns first) of the parameter that
     ``parameters[parameter[i]]`` names; ``sizes`` : free entries of each. ``epsilon``, ``delta`` : of all numbers of the
     release together.
@@ -40,6 +41,7 @@ class Measured:
     sizes: tuple[int, ...] = ()
     epsilon: float = 0.0
     delta: float = 0.0
+    half_width: float = 0.0
 
     def __post_init__(self) -> None:
         for name, kind in (("values", float), ("coefficient", float), ("row", int), ("parameter", int), ("entry", int)):
@@ -52,11 +54,37 @@ class Measured:
         self.__post_init__()
 
     @cached_property
-    def distribution(self) -> Laplace | Gaussian | None:
+    def distribution(self) -> Laplace | Gaussian | TruncatedLaplace | TruncatedGaussian | None:
         """Of the noise on every number."""
-        if self.law == "none":
-            return None
+        match self.law:
+            case "none":
+                return None
+            case "truncated laplace":
+                return TruncatedLaplace(self.scale, self.half_width)
+            case "truncated gaussian":
+                return TruncatedGaussian(self.scale, self.half_width)
         return Laplace(self.scale) if self.law == "laplace" else Gaussian(self.scale)
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with it, in words without its numbers; "" where it is well formed."""
+        row, parameter, entry, count = self.row, self.parameter, self.entry, len(self.parameters)
+        arrays = row, parameter, entry, self.coefficient
+        if not all(isinstance(name, str) for name in self.parameters) or len(self.sizes) != count:
+            return "parameters without a name or a size"
+        if self.values.ndim != 1 or any(each.shape != (row.size,) for each in arrays):
+            return "arrays that do not belong together"
+        if not all(np.isfinite(each).all() for each in (self.values, self.coefficient, (self.epsilon, self.delta))):
+            return "numbers that are not finite"
+        within = ((row, self.values.size), (parameter, count))
+        if any(((each < 0) | (each >= end)).any() for each, end in within):
+            return "coefficients of numbers that are not there"
+        if ((entry < 0) | (entry >= np.array([*self.sizes, 0])[parameter])).any():
+            return "coefficients of entries that are not there"
+        wide = not self.law.startswith("truncated") or 0 < self.half_width < np.inf
+        if self.law not in get_args(Law) or not (self.law == "none" or (0 < self.scale < np.inf and wide)):
+            return "noise without a law"
+        return ""
 
     @property
     def noisy(self) -> Noisy:
@@ -65,11 +93,16 @@ class Measured:
         Raises
         ------
         SpecificationError
-            Where no record can move them, so that they have no noise.
+            Where no record can move them, so that they have no noise, or where the noise has a bound.
         """
         if self.distribution is None:
             what = f"{', '.join(self.parameters)}: released without noise"
             raise SpecificationError(what, why="no record can move these numbers", remedy="measured.values")
+        if isinstance(self.distribution, Truncated):
+            what = f"{', '.join(self.parameters)}: {self.law} noise"
+            raise SpecificationError(
+                what, why="dpm.released has no likelihood of noise with a bound", remedy="measured.values, .half_width"
+            )
         scale: Any = self.scale
         values, one_each = self.values, self.row.size == self.values.size
         if one_each and not np.array_equal(self.coefficient, np.ones(self.row.size)):

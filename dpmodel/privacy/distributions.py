@@ -16,7 +16,7 @@ from scipy.special import gammainc, ndtr, ndtri
 
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy._checks import FloatArray, check_half_width, count_of, fraction
-from dpmodel.privacy.sampling import LARGEST_SCALE, discrete_normal, two_sided_geometric
+from dpmodel.privacy.sampling import LARGEST_SCALE, discrete_normal, two_sided_geometric, window_noise
 from dpmodel.text import array_text, number
 
 if TYPE_CHECKING:
@@ -251,6 +251,9 @@ class Truncated(Distribution):
         if not isinstance(self.scale, float):
             raise SpecificationError(f"{type(self).__name__}: an array of scales", remedy="one scale")
         object.__setattr__(self, "half_width", check_half_width(self.scale, self.half_width))
+
+    def _draw(self, shape: tuple[int, ...], generator: np.random.Generator) -> Any:
+        return window_noise(self.scale, self.half_width, isinstance(self, TruncatedGaussian), shape, generator)
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "half_width": self.half_width}

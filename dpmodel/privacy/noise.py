@@ -18,7 +18,6 @@ from fractions import Fraction
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from dpmodel.errors import NotPrivateWarning, SpecificationError, users_line
 from dpmodel.privacy._checks import FloatArray, check_half_width, check_scale, count_of, finite_array, score_vector
@@ -33,6 +32,7 @@ from dpmodel.privacy.sampling import (
     integer_array,
     truncated,
     two_sided_geometric,
+    window_noise,
 )
 
 
@@ -150,13 +150,7 @@ class SeededSource(CheckedSource):
         return np.asarray(array + draw(scale, array.shape, self._rng))
 
     def _truncated(self, array: FloatArray, scale: float, half_width: float, gaussian: bool) -> FloatArray:
-        if gaussian:
-            tail = ndtr(-half_width / scale)
-            z = scale * ndtri(tail + self._rng.random(array.shape) * (1 - 2 * tail))
-            return np.asarray(array + np.clip(z, -half_width, half_width))
-        inside = -math.expm1(-half_width / scale)  # mass of the window before truncation
-        size = np.minimum(-scale * np.log1p(-self._rng.random(array.shape) * inside), half_width)
-        return array + np.where(self._rng.random(array.shape) < 0.5, -size, size)
+        return np.asarray(array + window_noise(scale, half_width, gaussian, array.shape, self._rng))
 
     def _selected(self, scores: FloatArray, scale: float, exponential: bool) -> int:
         """Gumbel noise gives the exponential mechanism, exponential noise permute-and-flip (Ding et al.

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr, ndtri
 
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy._checks import FloatArray, check_scale, finite_array
@@ -312,6 +313,19 @@ def discrete_normal(scale: Any, shape: tuple[int, ...], generator: np.random.Gen
 
 
 _FARTHEST = -(2.0**40)
+
+
+def window_noise(
+    scale: float, half_width: float, gaussian: bool, shape: tuple[int, ...], generator: np.random.Generator
+) -> FloatArray:
+    """Laplace or Gaussian noise within ``half_width``, from a numpy generator; not for releases."""
+    if gaussian:
+        tail = ndtr(-half_width / scale)
+        z = scale * ndtri(tail + generator.random(shape) * (1 - 2 * tail))
+        return np.asarray(np.clip(z, -half_width, half_width))
+    inside = -math.expm1(-half_width / scale)  # mass of the window before truncation
+    size = np.minimum(-scale * np.log1p(-generator.random(shape) * inside), half_width)
+    return np.where(generator.random(shape) < 0.5, -size, size)
 
 
 def exact_choice(scores: FloatArray, scale: float, exponential: bool) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
+from typing import cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +24,7 @@ from dpmodel.compile.form import value_range
 from dpmodel.contract import Options
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.measured import Law, Measured
-from dpmodel.privacy import Gaussian
+from dpmodel.privacy import Truncated
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import Measurement, NoiseDesign, choices, part_of, sharing
 
@@ -41,12 +42,13 @@ def measured_numbers(model: Program, design: NoiseDesign, numbers: Mapping[str, 
         queries, distribution = part.measurement.queries, part.distribution
         block = np.searchsorted(starts, queries.column, side="right") - 1
         used, parameter = np.unique(block, return_inverse=True)
-        law: Law = "none" if distribution is None else "gaussian" if isinstance(distribution, Gaussian) else "laplace"
+        law = cast(Law, "none" if distribution is None else distribution.name)
         scale = 0.0 if distribution is None else float(distribution.scale)
         names = tuple(blocks[k].name for k in used)
         entry = queries.column - starts[block]
         facts = names, queries.row, parameter, entry, queries.coefficient, tuple(int(blocks[k].size) for k in used)
-        out.append(Measured(numbers[name], law, scale, *facts, design.epsilon, design.delta))
+        width = distribution.half_width if isinstance(distribution, Truncated) else 0.0
+        out.append(Measured(numbers[name], law, scale, *facts, design.epsilon, design.delta, width))
     return tuple(out)
 
 

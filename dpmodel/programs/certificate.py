@@ -6,7 +6,8 @@ What is measured of it has an exact sensitivity, for that x:
 * *rows*: the number of private rows that x misses. One record's change leaves all rows as they are but those that hold
   its numbers, K at most (``rows_per_record``, from the affine map). Whether a row is missed is computed from its own
   numbers alone, so the count moves by K at most, whatever the numbers are: also where they have no bounds, and where
-  add-remove makes a row appear. It gets discrete Laplace noise of scale ``K / epsilon_2``.
+  add-remove makes a row appear. It gets Laplace noise of scale ``K / epsilon_2``, which every source can draw, and is
+  rounded to a whole number: post-processing.
 * *objective*: ``c'x`` and the objective's constant are one linear function of the private numbers, with public
   coefficients given x. ``footprint.sensitivity_of`` says how far one record moves it (D, with the allowance for
   rounding and the clamp of ``noise_design.py``). It gets Laplace noise of scale ``D / epsilon_2``.
@@ -16,13 +17,14 @@ Each is epsilon_2-DP. Adaptive composition (the second mechanism may depend on w
 choice of what is measured, reads released and public numbers only.
 
 The interval: symmetric noise exceeds its (1 - beta)-quantile of the absolute value with probability beta, and what is
-public cuts it (a count lies between 0 and the number of rows, an objective in its declared range).
+public cuts it (a count lies between 0 and the number of rows, an objective in its declared range). Rounded noise R of
+a count is beyond the whole number t only where the noise is beyond t + 1/2, and
+``P(|Z| > t + 1/2) = exp(-(t + 1/2) / scale)``.
 """
 
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from functools import partial
 from typing import Literal
 
@@ -31,8 +33,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.compile.affine_map import LinearMap
-from dpmodel.errors import SpecificationError
-from dpmodel.privacy import DiscreteNoiseSource, Laplace, NoiseSource
+from dpmodel.privacy import Laplace, NoiseSource
 from dpmodel.programs.model import Program, RecordsProgram
 from dpmodel.programs.noise_design import Measurement, scaled
 from dpmodel.programs.rows import RowPart, plain_linear, private_rows, rows_at, rows_per_record, rows_vanish
@@ -76,15 +77,9 @@ def certify(model: Program, epsilon: float, beta: float, x: Floats, noise: Noise
 
 # ------------------------------------------------------------------ rows that hold
 def _rows(model: Program, x: Floats, epsilon: float, beta: float, noise: NoiseSource) -> Certificate:
-    if not isinstance(noise, DiscreteNoiseSource):
-        raise SpecificationError(
-            f"certify: rng of type {type(noise).__name__} cannot draw discrete noise", remedy="rng=None, or certify=0"
-        )
     moved, count = rows_per_record(model), _count(model)
-    scale = moved / epsilon
-    if Fraction(scale) * Fraction(epsilon) < moved:  # rounded down
-        scale = math.nextafter(scale, math.inf)
-    missed = int(noise.discrete_laplace(np.array([rows_missed(model, x)]), scale)[0])
+    scale = moved / epsilon * (1 + 1e-12)  # the division may round down
+    missed = round(float(Laplace(scale).add_to(np.array([float(rows_missed(model, x))]), noise)[0]))
     far = _quantile(scale, beta)
     estimate, lower, upper = (1 - min(max(each, 0), count) / count for each in (missed, missed + far, missed - far))
     level = number(1 - beta)
@@ -122,9 +117,8 @@ def _count(model: Program) -> int:
 
 
 def _quantile(scale: float, beta: float) -> int:
-    """The least t with ``P(|Z| > t) <= beta`` for discrete Laplace noise: ``2 q^(t+1) / (1 + q)``, q = e^(-1/scale)."""
-    q = math.exp(-1 / scale)
-    return max(math.ceil(scale * math.log(2 / ((1 + q) * beta)) - 1 - 1e-9), 0)
+    """The least whole t with ``P(|R| > t) <= beta`` for rounded Laplace noise: ``exp(-(t + 1/2) / scale)``."""
+    return max(math.ceil(scale * math.log(1 / beta) - 0.5 - 1e-9), 0)
 
 
 # ------------------------------------------------------------------ the true objective

@@ -30,16 +30,17 @@ The one of the two that costs less is taken, ``sum y_i t_i`` (or the sum of ``t_
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
 from dpmodel.numerics.cone_program import solve_cone_program
-from dpmodel.privacy import Gaussian, Laplace, public_generator
+from dpmodel.privacy import Gaussian, Truncated, public_generator
 from dpmodel.programs.margins import place_of
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import NoisyPart
+from dpmodel.programs.noise_design import Distribution, NoisyPart
 from dpmodel.programs.public import middle_cost, middle_program
 
 # Draws beyond the quantile that a simulation looks for, and multiplications that it may take; with fewer than the
@@ -58,7 +59,8 @@ def inwards(model: Program, part: NoisyPart) -> Floats:
         event = np.unique(2 * m.recover.indices + (m.recover.data > 0), return_inverse=True)[1]
     risks = part.beta * _shares(model, m.positions, event, gain)
     alone = m.one_each or isinstance(law, Gaussian)
-    plain: Gaussian | Laplace = Gaussian(1.0) if isinstance(law, Gaussian) else Laplace(1.0)
+    more = {"half_width": law.half_width / law.scale} if isinstance(law, Truncated) else {}
+    plain: Distribution = replace(law, scale=1.0, **more)
     shape = plain if alone else Gaussian(1.0)  # sums of Laplace draws get the shape of Gaussian ones
     # Symmetric noise passes one end with half the probability of passing either; beyond one half that end is 0.
     ends = np.array([shape.max_abs_quantile(1, 2 * risk) if 2 * risk < 1 else 0.0 for risk in risks])
@@ -67,14 +69,15 @@ def inwards(model: Program, part: NoisyPart) -> Floats:
     moved = part.clip and bool((np.isfinite(m.lower) | np.isfinite(m.upper)).any())
     if m.one_each or moved or not units.all():
         return union
-    key = "joint quantile", type(law), part.beta, m.recover.data.tobytes(), m.recover.indices.tobytes(), units.tobytes()
+    matrix = m.recover.data.tobytes(), m.recover.indices.tobytes()
+    key = "joint quantile", repr(plain), part.beta, *matrix, units.tobytes()
     joint = law.scale * units * model.cached(key, lambda: joint_quantile(m.recover, units, plain, part.beta))
     prices = _prices(model, m.positions)
     prices = prices if prices.any() else 1 / gain
     return joint if prices @ joint < prices @ union else union
 
 
-def joint_quantile(recover: sp.csr_array, units: Floats, law: Gaussian | Laplace, beta: float) -> float:
+def joint_quantile(recover: sp.csr_array, units: Floats, law: Distribution, beta: float) -> float:
     """q with ``recover @ N <= q units`` in all rows, except with probability beta (proof: the module's docstring).
 
     ``recover`` : (h, k); ``units`` : (h,) > 0; N : (k,) independent draws of ``law``. inf where a simulation would be

@@ -140,7 +140,7 @@ def place_of(draws: int, beta: float) -> int:
 
 def _shortfalls(model: Program, part: NoisyPart, draws: int, sides: int, seed: int = 0) -> Floats:
     """(m, draws) ``T`` of ``simulated_margins`` in every row under noise of scale 1."""
-    law: Laplace | Gaussian = Gaussian(1.0) if isinstance(part.distribution, Gaussian) else Laplace(1.0)
+    law: Laplace | Gaussian = Gaussian(1.0) if "gaussian" in getattr(part.distribution, "name", "") else Laplace(1.0)
     m = part.measurement
     noise: Floats = np.zeros((model.affine.rows, draws))
     noise[m.positions] = m.recover @ law.sample((m.recover.shape[1], draws), public_generator(seed))

@@ -27,17 +27,19 @@ from dpmodel.forecast import Forecast, Violation
 from dpmodel.memo import cached
 from dpmodel.numerics.nearest_point import DiagonalQP, solve_diagonal_qp
 from dpmodel.privacy import Gaussian, NoiseSource
+from dpmodel.programs.answer import measured_numbers
 from dpmodel.programs.model import Program, refuse_high
 from dpmodel.programs.noise_design import (
     Kind,
     Measurement,
+    NoiseDesign,
     NoisyPart,
     design_noise,
     distribution_of,
     measurements,
     scaled,
 )
-from dpmodel.programs.noise_once import against_ignorance, release
+from dpmodel.programs.noise_once import against_ignorance, released_numbers
 from dpmodel.programs.public import declared_range, largest_violation
 from dpmodel.text import number
 
@@ -81,10 +83,13 @@ class MeasureAndFit(Mechanism[Program]):
     def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         noised = measured(model, options, self.loss)
         progress(f"noise on {noised.measurement.count} numbers", 0.0)
+        numbers = {"scalar": released_numbers(noised, PrivateArray(model.read_private()), noise)}
         b = model.form.b0.copy()
-        b[noised.measurement.positions] += release(noised, PrivateArray(model.read_private()), noise)
+        b[noised.measurement.positions] += noised.measurement.rebuild(numbers["scalar"], clip=noised.clip)
         progress("fitting", 0.3)
-        return _fit(model, noised, b)
+        delta = options.delta if isinstance(noised.distribution, Gaussian) else 0.0
+        design = NoiseDesign({"scalar": noised}, options.epsilon, delta)
+        return replace(_fit(model, noised, b), measured=measured_numbers(model, design, numbers))
 
     def eligible(self, model: Program, options: Options) -> Verdict:
         if model.private_parts() != ("scalar",):

@@ -31,7 +31,7 @@ from dpmodel.marks.rows import MOST_BLOCKS
 from dpmodel.memo import latest
 from dpmodel.numerics.cone_program import SolverFailure, probe_solver, solve_cone_program
 from dpmodel.numerics.solvers import SOLVER_ERROR
-from dpmodel.privacy import NoiseSource
+from dpmodel.privacy import NoiseSource, Truncated
 from dpmodel.programs.classifier import Classification, classify
 from dpmodel.programs.remedies import remedies
 from dpmodel.programs.theorems import impossibility_error
@@ -317,8 +317,10 @@ class Program(Model):
             )
         serves = LAPLACE_ONCE.eligible(self, options)
         if not serves.eligible:
-            what = f"resolve: these numbers have no answer that is {options.feasibility}"
-            raise UnsupportedModelError(what, why=serves.reason, remedy='"centred", "relaxed" or Priced(...)')
+            what, why = f"resolve: these numbers have no answer that is {options.feasibility}", serves.reason
+            if any(isinstance(each.distribution, Truncated) for each in measured) and options.feasibility == "strict":
+                why = "whether a public point stands whatever is drawn is decided before the draw, for one program"
+            raise UnsupportedModelError(what, why=why, remedy='"centred", "relaxed" or Priced(...)')
         design, numbers = design_of(self, options, measured)
         forecast = held_against_public_points(self, LAPLACE_ONCE.forecast_of(self, options, design))
         treated = self.treated(options, forecast)
@@ -339,6 +341,17 @@ class Program(Model):
         from dpmodel.programs.how_good import compared
 
         return compared(self, measured, beta, prices)
+
+    def regret(self, measured: tuple[Measured, ...], options: Options) -> float:
+        from dpmodel.programs.how_good import regret_of
+
+        if options.feasibility == "strict" or not (self.form.c0.any() or "objective" in self.private_parts()):
+            raise SpecificationError(
+                "regret of a strict answer, or without an objective",
+                why="the bootstrap answers again from numbers with more noise, and counts what the answers cost",
+                remedy="release.accuracy",
+            )
+        return regret_of(self, options, measured)
 
     def certificate(self, epsilon: float, beta: float) -> str | Callable[[Floats, NoiseSource], Certificate]:
         from dpmodel.programs.certificate import certify, why_not

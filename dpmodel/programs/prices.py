@@ -36,7 +36,7 @@ from scipy.special import gammainc, gammaincinv, ndtr, ndtri
 
 from dpmodel._types import Floats, Integers, Mask
 from dpmodel.contract import Options, Outcome
-from dpmodel.privacy import Gaussian, Laplace
+from dpmodel.privacy import Gaussian, Laplace, Truncated, TruncatedGaussian
 from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace
 from dpmodel.programs.feasibility import relaxed_program, solve_released
 from dpmodel.programs.model import Program
@@ -196,6 +196,9 @@ def laws_of(model: Program, noise: NoiseDesign, rows: Integers, b: Floats | None
     if part is None or part.distribution is None:
         return Laws(np.full(rows.size, _LEAST_SCALE), np.zeros(rows.size, dtype=bool))
     measured, law = part.measurement, part.distribution
+    if isinstance(law, Truncated):
+        plain = Gaussian(law.scale) if isinstance(law, TruncatedGaussian) else Laplace(law.scale)
+        law = plain if law.standard_deviation > 0.99 * plain.standard_deviation else law
     place = np.searchsorted(measured.positions, rows)
     inside = measured.positions[np.minimum(place, measured.positions.size - 1)] == rows
     place = np.where(inside, place, 0)

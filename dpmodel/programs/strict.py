@@ -15,11 +15,12 @@ from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves,
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import NoiseSource, truncated_laplace_half_width
+from dpmodel.programs.answer import measured_numbers
 from dpmodel.programs.feasibility import solve_released, tightened_program, treat
 from dpmodel.programs.margins import interior_direction
 from dpmodel.programs.model import Program, refuse_high
 from dpmodel.programs.noise_design import Kind, clamp, design_noise
-from dpmodel.programs.noise_once import caveats, objective_loss, released_constant, released_parts
+from dpmodel.programs.noise_once import caveats, measure, objective_loss, rebuilt, released_constant
 from dpmodel.programs.public import robust_program, spread_of_rows
 from dpmodel.text import number
 
@@ -74,12 +75,14 @@ class StrictTruncated(Mechanism[Program]):
 
     def run(self, model: Program, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Outcome:
         plan = design_noise(model, options, self._kinds(model))
-        c, b, entries = released_parts(model, plan, noise, progress)
+        numbers = measure(model, plan, noise, progress)
+        c, b, entries = rebuilt(model, plan, numbers)
         progress("solving the tightened program", 0.5)
         done = treat(model, options, plan)
         program, weights = tightened_program(model, plan, done, c, b, entries)
         out = solve_released(model, options, program, weights=weights, may_give_way=False)
-        return replace(out, notes=(*done.words(model, b), *out.notes), constant=released_constant(model, c, b))
+        notes, constant = (*done.words(model, b), *out.notes), released_constant(model, c, b)
+        return replace(out, notes=notes, constant=constant, measured=measured_numbers(model, plan, numbers))
 
     def _kinds(self, model: Program) -> dict[str, Kind]:
         plain: Kind = "laplace" if self.kind == "truncated" else "gaussian"

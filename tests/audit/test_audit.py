@@ -20,7 +20,7 @@ from dpmodel.contract import Mechanism, Outcome, Serves
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy import Gaussian, Truncated
 from dpmodel.privacy.noise import public_generator
-from dpmodel.programs import noise_once
+from dpmodel.programs import noise_once, strict
 from dpmodel.programs.feasibility import LEAST_VIOLATION
 from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, measurements
 from dpmodel.programs.noise_once import LAPLACE_ONCE
@@ -185,8 +185,19 @@ def test_a_broken_design_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
     honest = audit.replay(model, mechanism)
     assert not honest.faults
     measure = noise_once.measure
-    monkeypatch.setattr(noise_once, "measure", lambda m, plan, *more: measure(m, twin(m, plan), *more))
+    for room in (noise_once, strict):
+        monkeypatch.setattr(room, "measure", lambda m, plan, *more: measure(m, twin(m, plan), *more))
     assert any("times what was charged" in fault for fault in audit.replay(model, mechanism).faults)
+
+
+def test_a_certificate_beside_truncated_noise_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The windows are wide enough for the epsilon that the certificate leaves, and half the noise is too little."""
+    model = Data(prices_and_sides, {"feasibility": "strict", "certify": 0.5}, name="certified")
+    assert not audit.replay(model, "strict-truncated-gaussian", 8.0).faults
+    measure = noise_once.measure
+    monkeypatch.setattr(strict, "measure", lambda m, plan, *more: measure(m, scaled(0.5)(m, plan), *more))
+    faults = audit.replay(model, "strict-truncated-gaussian", 8.0).faults
+    assert any("times what was charged" in fault for fault in faults)
 
 
 def test_noise_without_regard_to_epsilon_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,16 +190,34 @@ def test_intervals_of_the_risk_cover() -> None:
     assert covering(fit(X, y)._model(None), w, truth, risk_certificate.certify) >= LEAST
 
 
-def test_quantiles_of_discrete_noise() -> None:
+def test_quantiles_of_rounded_noise() -> None:
+    draws = np.rint(np.random.default_rng(5).laplace(size=200_000))
     for scale in (0.3, 1.0, 7.5, 200.0):
-        q = math.exp(-1 / scale)
         for beta in (0.01, 0.1, 0.5):
             t = _quantile(scale, beta)
-            assert 2 * q ** (t + 1) / (1 + q) <= beta * (1 + 1e-9)
-            assert t == 0 or 2 * q**t / (1 + q) > beta * (1 - 1e-9)
+            assert math.exp(-(t + 0.5) / scale) <= beta * (1 + 1e-9)
+            assert t == 0 or math.exp(-(t - 0.5) / scale) > beta * (1 - 1e-9)
+    assert (np.abs(draws) > _quantile(1.0, 0.1)).mean() == pytest.approx(math.exp(-2.5), rel=0.1)
 
 
 # ------------------------------------------------------------------ through solve
+class Plain:
+    """A source of another package: the methods of ``NoiseSource``, and no discrete noise."""
+
+    is_private = False
+
+    def __init__(self, seed: int) -> None:
+        source = seeded(seed)
+        for name in ("laplace", "gaussian", "truncated_laplace", "truncated_gaussian", "noisy_max"):
+            setattr(self, name, getattr(source, name))
+
+
+def test_every_source_of_noise_can_certify() -> None:
+    problem, budget = ballots(BALLOTS), dpm.Budget(2.0)
+    problem.solve(2.0, feasibility=dpm.AllBut(rows=20), certify=0.25, budget=budget, rng=Plain(2))
+    assert problem.release.certificate.epsilon == pytest.approx(0.5) and len(budget.history) == 1
+
+
 def test_one_charge_pays_for_both_and_no_more() -> None:
     problem, budget = costs(np.array([1.0, 2.0, 3.0])), dpm.Budget(1.0)
     problem.solve(1.0, budget=budget, certify=0.1, mechanism="laplace-once", rng=1)

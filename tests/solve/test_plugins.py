@@ -13,6 +13,7 @@ import pytest
 import dpmodel as dpm
 from dpmodel.contract import YES, Mechanism, Outcome, Serves, Verdict
 from dpmodel.forecast import Forecast, Violation
+from dpmodel.marks.measured import Measured
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_once import LAPLACE_ONCE
 from dpmodel.solve import registry
@@ -85,6 +86,9 @@ def test_a_forecast_beyond_the_budget_is_refused_by_name(kind: str, registered: 
 
 
 X = np.zeros(2)
+NUMBERS_OF_B = Measured(
+    [SECRET, 31.0], "truncated laplace", 1.0, ("b",), [0, 1], [0, 0], [0, 1], [1.0, 1.0], (2,), 1.0, 0.1, 9.0
+)
 WRONG = {
     "None": None,
     "a number": 3.0,
@@ -94,6 +98,27 @@ WRONG = {
     "no numbers": Outcome("optimal", ["a", "b"], None, None),  # type: ignore[arg-type]
     "nan": Outcome("optimal", np.array([0.0, np.nan]), None, None),
     "a value": Outcome("optimal", X, None, "3"),  # type: ignore[arg-type]
+    "no numbers by name": Outcome("optimal", X, None, None, expected={"rows": "a"}),  # type: ignore[dict-item]
+    "an estimate that is nan": Outcome("optimal", X, None, None, expected={"rows": float("nan")}),
+    "estimates in a list": Outcome("optimal", X, None, None, expected=[1.0]),  # type: ignore[arg-type]
+    "measured in a list": Outcome("optimal", X, None, None, measured=[NUMBERS_OF_B]),  # type: ignore[arg-type]
+    "measured as an array": Outcome("optimal", X, None, None, measured=(X,)),  # type: ignore[arg-type]
+    **{
+        f"measured with {name}": Outcome("optimal", X, None, None, measured=(replace(NUMBERS_OF_B, **{name: wrong}),))
+        for name, wrong in {
+            "values": [SECRET, float("inf")],
+            "coefficient": [1.0],
+            "row": [0, 2],
+            "parameter": [0, -1],
+            "entry": [0, 2],
+            "sizes": (),
+            "parameters": (3,),
+            "law": "uniform",
+            "scale": 0.0,
+            "half_width": 0.0,
+            "epsilon": float("nan"),
+        }.items()
+    },
 }
 
 
@@ -102,6 +127,14 @@ def test_an_outcome_of_the_wrong_form_is_refused_by_name(kind: str) -> None:
     with pytest.raises(dpm.DPModelError, match="plugin handed back") as caught:
         demands().solve(epsilon=1.0, mechanism=Plugin(outcome=WRONG[kind]), rng=0)
     assert "spent" in str(caught.value) and "7321" not in str(caught.value)
+
+
+def test_numbers_that_a_plugin_measured_are_released_and_answered_again() -> None:
+    problem = demands()
+    well = Outcome("optimal", X, None, None, measured=(NUMBERS_OF_B,), expected={"rows": 2.0})
+    problem.solve(epsilon=1.0, mechanism=Plugin(outcome=well), rng=0)
+    assert problem.release.measured == (NUMBERS_OF_B,) and problem.release.estimates["rows"] == 2
+    assert problem.resolve("centred") == pytest.approx(SECRET + 31)
 
 
 @pytest.mark.parametrize("wrong", [3, Plugin, "laplace-once", None])
