@@ -11,9 +11,11 @@ from pathlib import Path
 from string import Template
 from typing import Any, get_args
 
+import numpy as np
 from scipy.stats import binom
 
 import dpmodel as dpm
+from dpmodel.programs.prices import Laws
 from dpmodel.programs.remedies import statements
 from dpmodel.programs.theorems import lower_bound
 from dpmodel.requests import Feasibility
@@ -45,28 +47,34 @@ visits = cp.Variable(2, nonneg=True, name="visits")  # at home, in the clinic
 problem = dpm.Problem(cp.Maximize(worth @ visits), [cp.sum(visits) <= 8, visits <= 6])
 """,
 }
-FEASIBILITIES = get_args(Feasibility)  # the default first
+# "auto" takes one of them.
+FEASIBILITIES = tuple(mode for mode in get_args(Feasibility) if mode != "auto")
+# What an hour that nobody offers costs. An hour is worth 2 or 3: so one answer in 10, or in 7, takes too many.
+PRICE, WORTHS = 20.0, (2.0, 3.0)
 
 
 def plane() -> dict[str, Any]:
     """The polytope: what the noise of each budget is, how far the row moves, and what is said of the error."""
     rows = _run(PLANE["scalar"])
     costs = _run(PLANE["objective"])
-    moved = {
-        mode: [_row_noise(rows.plan(epsilon, DELTA, feasibility=mode, mechanism=_of(mode))) for epsilon in EPSILONS]
-        for mode in FEASIBILITIES
-    }
+    time = next(row for row in rows.constraints if row.label == "time")
+    moved: dict[str, list[dict[str, Any]]] = {}
+    for mode in FEASIBILITIES:
+        feasibility, noise_of = (dpm.Priced({time: PRICE}), _priced_noise) if mode == "priced" else (mode, _row_noise)
+        settings = {"feasibility": feasibility, "mechanism": MECHANISMS.get(mode, "laplace-once")}
+        moved[mode] = [noise_of(rows.plan(epsilon, DELTA, **settings)) for epsilon in EPSILONS]
     noised = [_cost_noise(costs.plan(epsilon, DELTA, mechanism="laplace-once")) for epsilon in EPSILONS]
     return {
         "code": PLANE,
+        "price": PRICE,
         "scalar": moved,
         "objective": noised,
         "without": {part: lower_bound(part, 1.0, DELTA, BETA).value for part in PLANE},
     }
 
 
-def _of(feasibility: str) -> str:
-    return "strict-truncated-laplace" if feasibility == "strict" else "laplace-once"
+# A page that draws with one law: the noise of the others is Laplace's too.
+MECHANISMS = {"strict": "strict-truncated-laplace"}
 
 
 def _row_noise(plan: Any) -> dict[str, Any]:
@@ -79,6 +87,26 @@ def _row_noise(plan: Any) -> dict[str, Any]:
         "shift": forecast.moved["constraints"]["time"][0],
         "violation": forecast.error.violation,
         "tightening": forecast.error.tightening,
+        "statement": forecast.statement,
+    }
+
+
+def _priced_noise(plan: Any) -> dict[str, Any]:
+    """``shift`` : how far beyond the released number the row goes where an hour is worth the one or the other of
+    ``WORTHS``; ``short`` : how probable it is, for the first of them, that this is too far."""
+    forecast = plan.chosen.forecast
+    scale = forecast.noise["scalar"]["distribution"]["scale"]
+    law = Laws(np.array([scale]), np.array([True]))
+    slopes, kinks = (part[0] for part in law.kinks())
+    # The hours are taken while a unit more costs less than it is worth: up to the kink before a dearer piece.
+    shift = kinks[[int(np.flatnonzero(PRICE * slopes > worth)[0]) - 1 for worth in WORTHS]]
+    return {
+        "mechanism": plan.chosen.mechanism,
+        "scale": scale,
+        "width": None,
+        "shift": shift.tolist(),
+        "short": float(law.chances(shift[:1])[0][0]),
+        "cost": forecast.error.cost,
         "statement": forecast.statement,
     }
 

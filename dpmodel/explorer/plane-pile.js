@@ -14,7 +14,7 @@ const PlanePile = (() => {
     const ticks = Plane.rows() ? [-8, -4, 0, 4, 8] : [0, range[1] / 2, range[1]].map(value => Number(value.toPrecision(2)));
     for (const tick of ticks) word(digits(tick), "tick", Math.min(place(tick), 380), 151);
     word(Plane.rows() ? "hours that the answer takes beyond the true ones" : "worth that the answer loses", "name", 200, 172);
-    mark(place, forecast, range, "forecast", "forecast");
+    if (forecast !== null) mark(place, forecast, range, "forecast", "forecast");
     const inside = Plane.noise().tightening ?? null;
     if (inside !== null) mark(place, -inside, range, "inside", "gives away");
     tell(errors, forecast);
@@ -42,12 +42,21 @@ const PlanePile = (() => {
     Svg.add(pile, "text", { x, y, class: kind, "text-anchor": anchor }, text);
 
   function tell(errors, forecast) {
+    if (Plane.priced()) return tellPriced(errors);
     const kept = errors.filter(value => value <= forecast + 1e-9).length;
     const promise = Plane.rows() && Plane.state.mode === "strict" ? "always" : "95%";
     const far = Plane.rows() ? "" : ", whatever people vote, and is far away for these votes";
     byId("plane-count").textContent = errors.length
       ? `${kept} of ${errors.length} private answers keep within the forecast ${digits(forecast)}; it promises ${promise}${far}.`
       : "Draw the noise: private answers pile up below the forecast.";
+  }
+
+  function tellPriced(errors) {
+    const { short, cost } = Plane.noise(), many = errors.filter(value => value > 1e-9).length;
+    const price = `an hour that nobody offers costs ${digits(Plane.numbers.price)}`;
+    byId("plane-count").textContent = errors.length
+      ? `${many} of ${errors.length} private answers take hours that nobody offers; ${Math.round(100 * short)}% are expected, as ${price}.`
+      : `Draw the noise: ${price}, and the least expected cost is sought. The noise is expected to cost ${digits(cost)} in worth.`;
   }
 
   return { draw };

@@ -21,7 +21,9 @@ const Plane = (() => {
   const optimum = () => Polygon.best(feasible(hours()), worth());
   const before = () => Polygon.best(feasible(HOURS), rows() ? PUBLIC_WORTH : WORTH);
   const noise = () => (rows() ? numbers.scalar[state.mode][state.epsilon] : numbers.objective[state.epsilon]);
-  const forecast = () => (rows() ? noise().violation : noise().objective);
+  const priced = () => rows() && state.mode === "priced";
+  // Null where no number is promised: of priced rows.
+  const forecast = () => (rows() ? noise().violation ?? null : noise().objective);
   const limits = () => models[state.part][state.level];
   const choices = {
     part: oneOf(Object.keys(models)), level: oneOf(["low", "high"]), epsilon: placeIn(epsilons), mode: oneOf(modes),
@@ -29,9 +31,14 @@ const Plane = (() => {
   };
 
   // The private answer for quantiles u of the noise: the released number is moved into its declared range, then the
-  // row gives way or is tightened, as the mechanism does it.
+  // row gives way or is tightened, as the mechanism does it. A priced row goes as far beyond the released number, which
+  // stays as it was drawn, as an hour is worth its risk: 3 before all visits at home are made, 2 after.
   function answer(u) {
     const { scale, width, shift } = noise(), range = models[state.part].range;
+    if (priced()) {
+      const drawn = hours() + Random.laplace(u[0], scale), [clinic, home] = shift.map(far => drawn + far);
+      return Polygon.best(feasible(Math.max(0, clinic > VISITS ? clinic : Math.min(home, VISITS))), PUBLIC_WORTH);
+    }
     if (rows()) {
       const released = clamp(hours() + Random.truncated(u[0], scale, width), range);
       return Polygon.best(feasible(clamp(released + shift, range)), PUBLIC_WORTH);
@@ -46,7 +53,7 @@ const Plane = (() => {
   }
 
   return {
-    numbers, epsilons, models, state, choices, rows, limits, hours, worth, noise, forecast, answer, error, optimum, before,
+    numbers, epsilons, models, state, choices, rows, priced, limits, hours, worth, noise, forecast, answer, error, optimum, before,
     start: { hours: HOURS, worth: WORTH }, feasible: () => feasible(hours()),
   };
 })();

@@ -77,24 +77,30 @@ def test_optima_before_and_after_one_record(page: Any, part: str) -> None:
         assert found == pytest.approx(visits.value, abs=1e-6)
 
 
-@pytest.mark.parametrize("mode", ["relaxed", "centred", "safe", "strict"])
+@pytest.mark.parametrize("mode", ["relaxed", "centred", "safe", "strict", "priced"])
 def test_noisy_optima_of_a_private_row(page: Any, mode: str) -> None:
     """The same quantiles of the noise give the package's release and the page's dot."""
     page.check(f"input[name=plane-mode][value={mode}]")
     epsilons = page.evaluate("DPMODEL.epsilons")
     scope, problem = model(page.evaluate("DPMODEL.plane.code.scalar"))
+    price = dpm.Priced({scope["time"]: page.evaluate("DPMODEL.plane.price")})
+    feasibility = price if mode == "priced" else mode
     for epsilon in (0.2, 1, 5):
         page.evaluate("k => { Plane.state.epsilon = k; Plane.show(); }", epsilons.index(epsilon))
-        plan = problem.plan(epsilon, 1e-6, feasibility=mode)
+        plan = problem.plan(epsilon, 1e-6, feasibility=feasibility)
         said = page.inner_text("#plane-statement")
         name = page.evaluate(f"DPMODEL.plane.scalar.{mode}[Plane.state.epsilon].mechanism")
         assert said.startswith(name)
-        named = problem.plan(epsilon, 1e-6, feasibility=mode, mechanism=name).chosen.forecast
-        assert page.evaluate("Plane.forecast()") == pytest.approx(named.error.violation, **CLOSE)
+        named = problem.plan(epsilon, 1e-6, feasibility=feasibility, mechanism=name).chosen.forecast
+        if mode == "priced":
+            assert page.evaluate("Plane.forecast()") is None
+            assert page.evaluate("Plane.noise().cost") == pytest.approx(named.error.cost, **CLOSE)
+        else:
+            assert page.evaluate("Plane.forecast()") == pytest.approx(named.error.violation, **CLOSE)
         if epsilon >= 1:
             assert plan.chosen.mechanism == name
         for u in QUANTILES:
-            asked = {"epsilon": epsilon, "delta": 1e-6, "feasibility": mode, "mechanism": name}
+            asked = {"epsilon": epsilon, "delta": 1e-6, "feasibility": feasibility, "mechanism": name}
             expected = released(problem, scope["visits"], rng=Drawn([u]), **asked)
             found = page.evaluate("u => Plane.answer([u, u])", u)
             assert found == pytest.approx(expected, abs=3e-2 if epsilon < 1 else 2e-3)

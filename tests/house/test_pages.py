@@ -17,7 +17,8 @@ pytestmark = pytest.mark.skipif(not (ROOT / "docs").exists(), reason="docs are n
 WORDS = """
 record, neighbors, unit, sensitivity, bounds, magnitude, privacy loss, guarantee, mechanism, release, post-processing,
 ledger, objective, right-hand side, row, column, standard form, cone, dual, feasible set, polytope, Lipschitz constant,
-gradient, step size, excess risk, violation, lower bound, part, level, cell, footprint, forecast, plan, statement
+gradient, step size, excess risk, violation, shortage and surplus, price, lower bound, part, level, cell, footprint,
+treatment, public level, forecast, plan, statement, certificate
 """
 
 
