@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers
 from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.numerics.array_program import Answer, ArrayProgram, ConeBlock, ConeKind, rows_of
-from dpmodel.numerics.solvers import SOLVER_ERROR, ask, patience
+from dpmodel.numerics.solvers import SOLVER_ERROR, SameRows, ask, patience
 
 
 @cache
@@ -88,6 +88,7 @@ def solve_cone_program(
     weights: Any = None,
     solver: str | None = None,
     options: Mapping[str, Any] | None = None,
+    same_rows: SameRows | None = None,
 ) -> ConeSolution:
     """Solve a cone program. Every answer of a solver is handled, and none raises: after one that has no answer (or an
     exception) the next of ``_solvers`` is asked, and at the end the status is ``SOLVER_ERROR``.
@@ -100,6 +101,7 @@ def solve_cone_program(
     weights : (m x n) sparse W; adds ``W @ |x|`` to the left side of the rows (robust rows).
     solver, options : as CVXPY's; by default HiGHS for linear programs, else what CVXPY chooses: SCS where matrices are
         semidefinite, Clarabel for other cones.
+    same_rows : of linear programs that differ in sides, costs and bounds, and are solved one after another.
     """
     lower, upper = program.lower, program.upper
     if (lower > upper + 1e-9 * (1 + np.abs(lower))).any():
@@ -111,7 +113,7 @@ def solve_cone_program(
     attempts[0] = attempts[0][0], dict(options or {})
     quick = None
     if attempts[0] == (cp.HIGHS, {}) and solver is None and arrays.program.continuous:
-        quick = _quick(arrays.program)
+        quick = _quick(arrays.program, same_rows)
     for each, own in attempts:
         answer, quick = quick or ask(arrays.program, each, own), None
         # A limit that the user set is kept; a solver's own is a reason to ask another.
@@ -131,10 +133,10 @@ def solve_cone_program(
     return ConeSolution(answer.status, value, point, arrays.dual(answer), seconds, used, notes)
 
 
-def _quick(program: ArrayProgram) -> Answer | None:
+def _quick(program: ArrayProgram, same_rows: SameRows | None = None) -> Answer | None:
     """What HiGHS says of a linear program within some steps, else the optimum from another solver. Nothing but that is
     taken from it: it calls empty sets with a ray unbounded, and programs of numbers of many sizes empty."""
-    answer = ask(program, cp.HIGHS, patience(program.R))
+    answer = ask(program, cp.HIGHS, patience(program.R)) if same_rows is None else same_rows.ask(program)
     if answer.status != cp.USER_LIMIT or answer.x is None:
         return answer
     answer = ask(program, cp.CLARABEL, {})

@@ -175,6 +175,38 @@ def _run_highs(program: ArrayProgram, options: Mapping[str, Any]) -> tuple[highs
     return highs, _HIGHS_SAYS.get(highs.getModelStatus().name, SOLVER_ERROR)
 
 
+class SameRows:
+    """Linear programs one after another: where the next one has the rows of the last, with other sides, costs or
+    bounds, HiGHS starts from its basis, which is a few steps away as a rule."""
+
+    def __init__(self) -> None:
+        self._rows: Any = None
+        self._highs: Any = None
+
+    def ask(self, program: ArrayProgram) -> Answer:
+        """As `ask` of HiGHS for some steps, four times as many as for one program."""
+        R, before = program.R, self._rows
+        if before is not None and R.nnz == before.nnz and R.shape == before.shape:
+            pairs = ((R.indptr, before.indptr), (R.indices, before.indices), (R.data, before.data))
+            if all(np.array_equal(*pair) for pair in pairs):
+                (m, n), highs = R.shape, self._highs
+                rows, columns = np.arange(m, dtype=np.int32), np.arange(n, dtype=np.int32)
+                highs.changeColsCost(n, columns, program.c)
+                highs.changeColsBounds(n, columns, program.lower, program.upper)
+                highs.changeRowsBounds(m, rows, program.low, program.high)
+                highs.run()
+                if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
+                    return _told(program, highs, cp.OPTIMAL)
+        self._rows = None
+        try:
+            self._highs, status = _run_highs(program, {_STEPS_LIMIT: 4 * patience(R)[_STEPS_LIMIT]})
+        except Exception:  # as in `ask`
+            return Answer(SOLVER_ERROR)
+        if status == cp.OPTIMAL:
+            self._rows = R
+        return _told(program, self._highs, status)
+
+
 def _passed(program: ArrayProgram) -> highspy.Highs:
     highs, lower, upper, whole = silent_highs(), program.lower, program.upper, None
     if not program.continuous:

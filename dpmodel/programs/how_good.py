@@ -22,8 +22,8 @@ from dpmodel.programs.noise_design import NoiseDesign
 from dpmodel.programs.noise_once import LAPLACE_ONCE, rebuilt
 from dpmodel.programs.optimum import Interval, cost_at, optimum, value_at
 from dpmodel.programs.priced import can_price, shortage
-from dpmodel.programs.prices import default_prices, usual_prices
-from dpmodel.programs.public import typical_numbers
+from dpmodel.programs.prices import usual_prices
+from dpmodel.programs.public import level
 from dpmodel.requests import Priced, Prices
 
 # Seeds of the draws: any constant but those that tests use for noise on private numbers.
@@ -45,13 +45,10 @@ def interval_of(
         Where a private number of ``model`` was not measured.
     """
     design, numbers = design_of(model, options, measured)
-    released, level = rebuilt(model, design, numbers, raw=True), typical_numbers(model)
-    public = options.prices is not None or level is not None
-    if options.prices is not None or level is None:
-        prices = usual_prices(model, options, *released)
-    else:
-        prices = default_prices(model, options.service, *level)
-    return optimum(model, design, options, *released, prices, level=level, coins=coins, box_only=not public)
+    released, at = rebuilt(model, design, numbers, raw=True), level(model)
+    prices = usual_prices(model, options, *released)
+    public, numbers_at = options.prices is not None or at is not None, None if at is None else at.numbers
+    return optimum(model, design, options, *released, prices, level=numbers_at, coins=coins, box_only=not public)
 
 
 def compared(

@@ -12,8 +12,8 @@ non-increasing in h, and ``V(h) <= V(h') + sum p_k (h'_k - h_k)^+``: the optimum
 Without integers V is convex. Below, alpha is the risk of one end; each is proved for every h, whatever the data are.
 
 *box.* With probability 1 - alpha all ``|h~ - h| <= tau``; then ``V(h~ + tau) <= V(h) <= V(h~ - tau)``, both ends in one
-event. Declared ranges of h cut both. If the point at the upper end is short in no row, it meets all true ones, and the
-end bounds OPT.
+event (in other cones along their interior direction, as ``margins.py`` proves). Declared ranges of h cut both. If the
+point at the upper end is short in no row, it meets all true ones, and the end bounds OPT.
 
 *tilt.* For any public t >= 0, ``V(h~ + t) - Q <= V(h) <= V(h~ - t) + Q`` with Q the (1 - alpha)-quantile of
 ``sum p_k (N'_k - t_k)^+``, N' = S N (symmetric, so one Q serves both ends): put h' = h~ -+ t into the inequality above.
@@ -58,7 +58,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -70,6 +70,7 @@ from dpmodel.compile.public_set import base_program
 from dpmodel.contract import Options
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
+from dpmodel.numerics.solvers import SameRows
 from dpmodel.privacy import Gaussian, Laplace, PublicGenerator, public_coins, public_generator
 from dpmodel.programs.feasibility import has_integers
 from dpmodel.programs.margins import interior_direction, margin
@@ -133,8 +134,10 @@ def optimum(
     """
     released = (c, b, entries)
     bounds = _Bounds.of(model, design, options, prices, coins)
-    plan = bounds.both if box_only else bounds.shared() if level is None else bounds.narrowest(level)
-    low, high = bounds.ends(plan, released)
+    plan, y = (bounds.both if box_only else bounds.shared()), None
+    if not box_only and level is not None:
+        plan, y = bounds.narrowest(level)
+    low, high = bounds.ends(plan, released, y)
     exact = bounds.exact(released) or (high.meets_rows and high.form == "box")
     lower, upper = low.value, high.value
     form = low.form if low.form == high.form else f"{low.form} below, {high.form} above"
@@ -247,6 +250,7 @@ class _Bounds:
     beta: float
     fixed_point: float
     coins: PublicGenerator | None
+    same_rows: SameRows = field(default_factory=SameRows)
 
     @staticmethod
     def of(
@@ -288,25 +292,18 @@ class _Bounds:
             return self.both
         return ends[0], ends[1]
 
-    def narrowest(self, level: Released) -> Plan:
-        """The pair of forms that is narrowest where the released numbers are the ``level``."""
-        both = self.both
+    def narrowest(self, level: Released) -> tuple[Plan, Floats | None]:
+        """The pair of forms that is narrowest where the released numbers are the ``level``, and multipliers there."""
         below, above = ({"box": self.beta / 2, **dict.fromkeys(each, self.beta / 2)} for each in self._forms)
         if len(below) == len(above) == 1:
-            return both
-        y = self._multipliers(level)
-        forecast = replace(self, coins=None)
-        low = max(below, key=lambda form: forecast._lower(form, self.beta / 2, level, y, still=True).value)
-        high = min(above, key=lambda form: forecast._upper(form, self.beta / 2, level, y).value)
-        pair: Plan = {low: self.beta / 2}, {high: self.beta / 2}
-        widths = []
-        for plan in (both, pair):
-            ends = self.ends(plan, level, y, still=True)
-            widths.append(ends[1].value - ends[0].value)
-        return both if widths[0] <= widths[1] or (low == high == "box") else pair
-
-    def _multipliers(self, level: Released) -> Floats | None:
-        return self.solve(level, 0.0, 0, None).y
+            return self.both, None
+        y = self.solve(level, 0.0, 0, None).y
+        low = max(below, key=lambda form: self._lower(form, self.beta / 2, level, y, still=True).value)
+        high = min(above, key=lambda form: self._upper(form, self.beta / 2, level, y).value)
+        plans: list[Plan] = [self.both, ({low: self.beta / 2}, {high: self.beta / 2})]
+        ends = [self.ends(plan, level, y, still=True) for plan in plans]
+        widths = [above.value - below.value for below, above in ends]
+        return plans[0 if widths[0] <= widths[1] or (low == high == "box") else 1], y
 
     def ends(self, plan: Plan, released: Released, y: Floats | None = None, still: bool = False) -> tuple[_End, _End]:
         """The best ends of ``plan``. ``still`` : a forecast, in which fission draws nothing."""
@@ -408,7 +405,7 @@ class _Bounds:
             cones = np.where(curved, margin(model.affine, np.where(curved, noise + in_cones, 0.0)), 0.0)
         base = base_program(form)
         program = base.with_(c=total_c, b=total_b - way * cones * direction, A=A)
-        return _elastic(model, self.options, program, sides, h, half, on_a, way)
+        return _elastic(model, self.options, program, sides, h, half, on_a, way, self.same_rows)
 
     def _costs(self, c: Floats | None, way: int) -> tuple[Floats | None, Floats]:
         """(n,) private costs and what they are off by: the middle and half the width of what noise and declared range
@@ -488,7 +485,7 @@ def _within(values: Floats, off: Floats, low: Floats, high: Floats) -> tuple[Flo
 
 def _elastic(
     model: Program, options: Options, program: ConeProgram, sides: _Sides, h: Floats, half: Floats,
-    on_a: sp.csr_array, way: int,
+    on_a: sp.csr_array, way: int, same_rows: SameRows | None = None,
 ) -> _End:  # fmt: skip
     """The optimum with ``sides`` at ``h`` (K,) in place of their rows: short at their prices, or hard.
 
@@ -539,7 +536,7 @@ def _elastic(
         lower=np.concatenate([program.lower, np.zeros(sizes + short)]),
         upper=np.concatenate([program.upper, np.full(sizes + short, np.inf)]),
     )
-    found = solve_cone_program(wide, solver=options.solver)
+    found = solve_cone_program(wide, solver=options.solver, same_rows=same_rows)
     if found.x is None or found.value is None or (way <= 0 and found.status != "optimal"):
         return _End(math.inf if way > 0 else -math.inf)
     room = (_GAP if has_integers(model) else _TOLERANCE) * (1 + abs(found.value))

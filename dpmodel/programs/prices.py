@@ -406,14 +406,13 @@ def usual_prices(
     if options.prices is not None:
         return options.prices
     at = level(model)
-    dual = multipliers(model, options, (c, b, entries)).dual if at is None else at.dual
-    return _made_of(model, options.service, dual)
+    return default_prices(model, options, c, b, entries) if at is None else _made_of(model, options.service, at.dual)
 
 
 def default_prices(
-    model: Program, service: float, c: Floats | None, b: Floats | None, entries: Floats | None
+    model: Program, options: Options, c: Floats | None, b: Floats | None, entries: Floats | None
 ) -> Prices:
-    """Prices at which a row is short with probability ``1 - service``: its multiplier y over ``1 - service``.
+    """Prices at which a row is short with probability ``1 - options.service``: its multiplier y over ``1 - service``.
 
     By the condition of optimality (``priced.py``) ``y = price F``, so that F is ``1 - service`` where y stays what it
     is. ``c`` (n,), ``b`` (m,), ``entries`` : private parts at a public level, or as released; None: public. Multipliers
@@ -423,7 +422,7 @@ def default_prices(
     Equalities: missing one on the side that saves cost has the price of a shortage, on the other side y. Equal prices
     would give back the released numbers as they are: ``F = (y + p) / 2 p`` is about a half.
     """
-    return _made_of(model, service, multipliers(model, Options(1.0), (c, b, entries)).dual)
+    return _made_of(model, options.service, multipliers(model, options, (c, b, entries)).dual)
 
 
 def multipliers(

@@ -96,8 +96,7 @@ class StrictTruncated(Mechanism[Program]):
         if high is not None:
             return high
         if options.feasibility != "strict":
-            given = "auto" if options.by_cost else options.feasibility
-            return Verdict(False, f'serves feasibility="strict"; "{given}" was asked for', "feasibility")
+            return Verdict(False, f'serves feasibility="strict"; "{options.feasibility}" was asked for', "feasibility")
         if options.delta == 0:
             why = (
                 "with certainty and delta=0 a release satisfies every database that is allowed, as a public point does"

@@ -17,7 +17,7 @@ from dpmodel.numerics import polyhedron, solvers
 from dpmodel.numerics.array_program import Answer, ArrayProgram, ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.numerics.polyhedron import LinearMinimiser, Polyhedron
-from dpmodel.numerics.solvers import SOLVER_ERROR, ask
+from dpmodel.numerics.solvers import SOLVER_ERROR, SameRows, ask
 
 NONE = np.zeros(0, dtype=np.int64)
 TIGHT: dict[str, dict[str, Any]] = {
@@ -354,6 +354,25 @@ def test_a_few_steps_of_the_primal_method_find_the_same_optimum(seed: int, most:
     again = LinearMinimiser(Polyhedron(*rows))
     assert [float(cost @ again.minimise(cost)) for cost in costs] == pytest.approx(truth)  # type: ignore[operator]
     assert again._near == (most > 1)  # given up once it is not enough
+
+
+def test_programs_with_the_same_rows_are_solved_as_from_scratch() -> None:
+    """Other sides, costs, bounds and rows; one without a point between them; and where the steps are too few."""
+    given, rng = wide(1), np.random.default_rng(2)
+    programs = [given, given.with_(b=np.array([2.0, 0.5])), given.with_(c=rng.normal(size=400))]
+    programs += [given.with_(b=np.array([-1.0, 1.0])), given.with_(upper=0.5 * given.upper), wide(2), given]
+    for steps in (4000, 0):
+        same = SameRows()
+        for program in programs:
+            with pytest.MonkeyPatch.context() as patch:
+                plain = solve_cone_program(program)
+                patch.setattr(solvers, "_FIRST_STEPS", steps)
+                patch.setattr(solvers, "_PATIENCE", 17e12 if steps else 0)
+                found = solve_cone_program(program, same_rows=same)
+            assert found.status == plain.status
+            if plain.x is not None:
+                assert found.value == pytest.approx(plain.value, rel=1e-6, abs=1e-6)
+                assert found.dual == pytest.approx(plain.dual, abs=1e-5)
 
 
 class LosesItsWay:

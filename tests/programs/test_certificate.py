@@ -9,13 +9,17 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+from blocks import Broken, features_of, labels_of
 from scipy.stats import beta as beta_law
 
 import dpmodel as dpm
-from dpmodel.errors import BudgetExceededError, NotPrivateWarning, SpecificationError
+from dpmodel.errors import BudgetExceededError, NotPrivateWarning, SourceError, SpecificationError
+from dpmodel.marks.row_sources import MemoryBlocks
+from dpmodel.marks.rows import SourceRows
 from dpmodel.privacy import SeededSource
 from dpmodel.programs import certificate as rows_certificate
 from dpmodel.programs.certificate import _quantile, certify, objective_at, rows_missed
+from dpmodel.programs.model import RecordsProgram
 from dpmodel.programs.rows import rows_per_record
 from dpmodel.regressions import certificate as risk_certificate
 
@@ -130,6 +134,59 @@ def test_one_record_moves_the_risk_by_what_is_declared(loss: str, neighbors: Any
     assert 0.99 * moved <= max(seen) <= moved and abs(worst - first) <= moved
     value = {"squared": lambda r: r @ r / 7, "absolute": lambda r: 3 * np.abs(r).sum()}[loss]
     assert model.scale * risk_certificate.losses(other, w, largest) == pytest.approx(value(X @ w - y))
+
+
+# ------------------------------------------------------------------ rows of records, in blocks of unequal size
+def in_blocks(values: Any, cuts: Any, neighbors: Any = "replace-one", kind: Any = MemoryBlocks) -> dpm.Problem:
+    """Two rows for every person, over sources; the second label bounds from below."""
+    people = dpm.Records("people", neighbors)
+    source = kind(np.split(values, cuts))
+    A = dpm.Private(SourceRows(source, features_of, 3), name="A", unit="row", bounds=(0, 1), records=people)
+    b = dpm.Private(SourceRows(source, labels_of, None), name="b", unit="entry", bounds=(0, 1), records=people)
+    x = cp.Variable(3, bounds=[0, 1], name="x")
+    return dpm.Problem(cp.Minimize(cp.sum(x)), [A @ x >= b, A[:, :2] @ x[1:] <= 1 - b])
+
+
+def beyond(count: int) -> Any:
+    """Numbers on the bounds, just beyond and far beyond them."""
+    rng = np.random.default_rng(6)
+    return rng.choice([-1e9, -1e-12, 0.0, 0.4, 0.7, 1.0, 1 + 1e-12, 1e9], size=(count, 4))
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("cuts", [[7], [1, 1, 20]])
+def test_one_record_in_blocks_moves_the_count_by_its_rows(cuts: Any, neighbors: Any) -> None:
+    x, values = np.array([0.5, 0.25, 1.0]), beyond(31)
+    model: Any = in_blocks(values, cuts, neighbors)._model(None)
+    first, moved = rows_missed(model, x), rows_per_record(model)
+    assert isinstance(model, RecordsProgram) and moved == 2 and rows_certificate._count(model) == 62
+    clipped = np.clip(values, 0, 1)
+    missed = clipped[:, :3] @ x < clipped[:, 3] - 1e-6, clipped[:, :2] @ x[1:] > 1 - clipped[:, 3] + 1e-6
+    assert first == sum(int(each.sum()) for each in missed)
+    changes = set()
+    for person in (0, 6, 7, 30):  # at the ends of blocks
+        for row in ([1, 1, 1, 0], [0, 0, 0, 1], [1, 1, 0, 1], [1e9, 1 + 1e-12, 1e9, 1e9], [-1e9, 0, 0, -1e-12]):
+            other = values.copy()
+            other[person] = row
+            changes.add(abs(rows_missed(in_blocks(other, cuts, neighbors)._model(None), x) - first))
+    assert max(changes) == moved
+
+
+def test_blocks_count_what_memory_counts_and_no_block_counts_twice() -> None:
+    x, values = np.array([0.5, 0.25, 1.0]), beyond(31)
+    counts = {rows_missed(in_blocks(values, cuts)._model(None), x) for cuts in ([], [7], [30], [1, 1, 20])}
+    assert len(counts) == 1
+    with pytest.raises(SourceError, match="twice"):
+        rows_missed(in_blocks(values, [7], kind=Broken)._model(None), x)
+
+
+def test_a_solve_over_blocks_has_a_certificate() -> None:
+    values = beyond(400)
+    problem = in_blocks(values, [150])
+    problem.solve(20.0, 1e-6, feasibility=dpm.AllBut(rows=300), certify=0.25, rng=2)
+    x, found = problem.release.variables["x"], problem.release.certificate
+    truth = 1 - rows_missed(problem._model(None), x) / 800
+    assert found.lower <= truth <= found.upper < found.lower + 0.05
 
 
 # ------------------------------------------------------------------ audit

@@ -184,6 +184,25 @@ def test_each_form_alone(name: str, kind: Any) -> None:
     assert max(missed.values()) <= binom.isf(FALSE_ALARM, count, risk), missed
 
 
+@pytest.mark.parametrize("name", ["second order", "squares", "squares with a private middle", "exponential"])
+def test_cones_take_the_box(name: str) -> None:
+    b, x = np.array([3.0, 4.0, 5.0]), cp.Variable(3, bounds=[-20, 20])
+    near = private(b, linf=0.1)
+    made, truth = {
+        "second order": (problem(x[0] + 2 * x[1], [cp.norm(x - near) <= 6]), 11 - 6 * np.sqrt(5)),
+        "squares": (problem(cp.sum_squares(x), [x >= near]), 50.0),
+        "squares with a private middle": (problem(cp.sum_squares(x - near), [cp.sum(x) <= 4]), 64 / 3),
+        "exponential": (problem(cp.sum(x), [cp.exp(-x) <= near]), -float(np.log(b).sum())),
+    }[name]
+    inside, count = 0, 12
+    for seed in range(count):
+        made.solve(1.0, rng=seed, feasibility="centred", beta=BETA, mechanism="laplace-once")
+        found = made.release.optimum
+        assert found.form == "box" and found.proved and np.isfinite([found.lower, found.upper]).all()
+        inside += found.lower <= truth <= found.upper
+    assert inside >= binom.ppf(FALSE_ALARM, count, 1 - BETA)
+
+
 def test_infeasible_draws_are_among_them() -> None:
     """The models leave no point in some draws, so that finite ends are no matter of course."""
     case = transport(False)

@@ -502,7 +502,7 @@ def test_default_prices_are_multipliers_over_the_share_short() -> None:
     truth = drawn(model, designed(model), None)
     dual = solve_cone_program(relaxed_program(model, *truth, np.zeros(model.affine.rows))).dual
     rows = priced_rows(model)
-    prices = default_prices(model, 0.9, *truth)
+    prices = default_prices(model, Options(1.0, service=0.9), *truth)
     size = np.abs(dual[rows])
     assert set(np.round(size, 6)) == {6.0, 8.0}
     short, surplus = np.maximum(prices.above, prices.below)[rows], np.minimum(prices.above, prices.below)[rows]
@@ -512,18 +512,20 @@ def test_default_prices_are_multipliers_over_the_share_short() -> None:
     # Inequalities; a row that does not bind gets the median of the others.
     x = cp.Variable(4, nonneg=True, name="x")
     loose = read(cp.Minimize(np.array([1.0, 2, 6, 0]) @ x), [x >= private([3.0, 4, 5, 6]), x[3] >= 10])
-    found = default_prices(loose, 0.8, *drawn(loose, designed(loose), None))
+    found = default_prices(loose, Options(1.0, service=0.8), *drawn(loose, designed(loose), None))
     assert np.allclose(found.above[priced_rows(loose)], [5, 10, 30, 10]) and not found.below.any()
     # Sides that contradict each other still tell.
     tight = transport()
     parts = drawn(tight, designed(tight), None)
-    assert (default_prices(tight, 0.9, None, 2 * parts[1], None).above[priced_rows(tight)] > 0).all()
+    assert (
+        default_prices(tight, Options(1.0, service=0.9), None, 2 * parts[1], None).above[priced_rows(tight)] > 0
+    ).all()
 
 
 def test_default_prices_of_integers_are_those_of_the_relaxation() -> None:
     x = cp.Variable(2, integer=True, name="x")
     model = read(cp.Minimize(x[0] + 2 * x[1]), [x >= private([4.3, 2.6])])
-    prices = default_prices(model, 0.9, *drawn(model, designed(model), None))
+    prices = default_prices(model, Options(1.0, service=0.9), *drawn(model, designed(model), None))
     assert np.allclose(prices.above[priced_rows(model)], [10, 20])
 
 
@@ -552,7 +554,7 @@ def test_service_is_kept() -> None:
     x, need = cp.Variable(60, name="x"), np.random.default_rng(7).uniform(0, 3000, 60)
     model = read(cp.Minimize(np.linspace(1, 9, 60) @ x), [x >= private(need)])
     noise, short = designed(model), []
-    prices = default_prices(model, 0.9, *drawn(model, noise, None))
+    prices = default_prices(model, Options(1.0, service=0.9), *drawn(model, noise, None))
     for seed in range(30):
         out = solve_priced(model, options(prices), noise, *drawn(model, noise, seed))
         short.append((out.x < need).mean())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import cvxpy as cp
@@ -162,6 +163,33 @@ def test_no_neighbour_moves_a_factor_further(name: str) -> None:
     # A record's entry stands in many rows of S.
     with pytest.raises(ExceededError):
         brute_force(model, private, declared, [without_reuse(m)], draws=60)
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_values_beyond_their_bounds_move_no_measured_number_further(kind: str) -> None:
+    """Running sums of numbers on, just beyond and far beyond their bounds; two parameters of unequal size."""
+    people = Records("people")
+    odd = np.array([-1e9, -1e-12, 0.0, 7.0, 30.0, 30 + 1e-9, 1e9])
+
+    def model(first: Floats, last: Floats) -> Program:
+        b = Private(first, name="b", unit="entry", bounds=[0, 30], records=people)
+        d = Private(last, name="d", unit="entry", bounds=[-2, 2], records=people)
+        x = cp.Variable(8, bounds=[0, 900], name="x")
+        made = dpm.Problem(cp.Minimize(cp.sum(x)), [cp.cumsum(x) >= cp.cumsum(b), x[:3] >= d])._model(None)
+        assert isinstance(made, Program)
+        return made
+
+    first, last, seen = np.append(odd, 1.0), np.array([-3.0, 2.0, 1e9]), 0.0
+    m = best_measurement(model(first, last), "scalar", kind)  # type: ignore[arg-type]
+    assert (m.strategy == "factor") == (kind == "gaussian")
+    order, most = (2, m.l2) if kind == "gaussian" else (1, m.l1)
+    for i, j, low, high in itertools.product(range(8), range(3), (-1e9, 2.0), odd[3:]):
+        numbers = []
+        for one, other in ((low, high), (high, low)):  # a record has an entry of each
+            first[i], last[j] = one, other
+            numbers.append(m.values(model(first, last).read_private()))
+        seen = max(seen, float(np.linalg.norm(np.asarray(numbers[1] - numbers[0]), order)))
+    assert 0.98 * most < seen <= most
 
 
 @pytest.mark.parametrize(("T", "noise"), [(12, 1.851), (52, 2.323), (365, 2.943)])
