@@ -176,8 +176,9 @@ class NoiseOnce(Mechanism[Program]):
             delta=design.delta,
             beta=options.beta,
             proved=not split,
-            caveats=caveats(model, design, split=split)
-            + (() if expected or not can_price(model).eligible else _UNKNOWN),
+            # A screen has room for the first ones.
+            caveats=(() if expected or not can_price(model).eligible else _UNKNOWN)
+            + caveats(model, design, split=split),
             rows=treatment.words(model),
             work=design.work,
             noise=design.to_dict(),

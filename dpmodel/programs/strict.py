@@ -96,7 +96,8 @@ class StrictTruncated(Mechanism[Program]):
         if high is not None:
             return high
         if options.feasibility != "strict":
-            return Verdict(False, f'serves feasibility="strict"; "{options.feasibility}" was asked for', "feasibility")
+            given = "auto" if options.by_cost else options.feasibility
+            return Verdict(False, f'serves feasibility="strict"; "{given}" was asked for', "feasibility")
         if options.delta == 0:
             why = (
                 "with certainty and delta=0 a release satisfies every database that is allowed, as a public point does"
