@@ -61,6 +61,10 @@ class Error(ABC):
         first, second = self.numbers(proved)
         return number(first), number(second)
 
+    def expectation(self) -> dict[str, float]:
+        """What plans compare by besides the ``columns``, by name: no bound."""
+        return {}
+
     def order(self, forecast: Forecast, options: Options | None) -> Order:
         """Smaller is better; vacuous forecasts come last."""
         return forecast.vacuous, _rounded(self.rank)
@@ -105,26 +109,36 @@ class Error(ABC):
 @dataclass(frozen=True)
 class Expected:
     """What an answer is expected to be like, in the mean over the noise: an estimate at a public level of the private
-    numbers.
+       numbers.
 
-    ``cost`` : how much more it costs than the best answer, shortages at their prices, in the objective's units;
-    ``share`` : the same as a share of the best cost. ``short`` : share of the rows with a price that are short, and
-    ``amount`` : by how much these are, on average.
+       ``cost`` : how much more it costs than the best answer, shortages at their prices, in the objective's units;
+       ``share`` : the same as a share of the best cost. ``short`` : share of the rows with a price that are short, and
+       ``amount`` : by how much these are, on average.
+    ``maximised`` : the
+       objective is, so that the cost lowers it.
     """
 
     cost: float
     share: float
     short: float
     amount: float
+    maximised: bool = False
 
     @property
     def cost_words(self) -> str:
-        """The cost, as a share where there is one."""
-        return f"{float(f'{100 * self.share:.2g}'):+g} %" if math.isfinite(self.share) else number(self.cost)
+        """How far the objective is moved, as a share where there is one."""
+        sign = -1.0 if self.maximised else 1.0
+        if math.isfinite(self.share):
+            return f"{float(f'{100 * sign * self.share:.2g}') + 0.0:+g} %"
+        return ("" if self.cost < 0 else "-" if self.maximised else "+") + number(self.cost)
 
     def __str__(self) -> str:
-        rows = "" if not self.short > 0 else f", {number(round(100 * self.short, 1))} % of the private rows short"
-        return f"cost {self.cost_words}{rows}{f', by {number(self.amount)} each' if rows else ''}"
+        share = float(f"{100 * self.short:.2g}")
+        if share >= 0.1:
+            rows = f", {share:g} % of the private rows short, by {number(self.amount)} each"
+        else:
+            rows = ", under 0.1 % of the private rows short" if share > 0 else ""
+        return f"{'value' if self.maximised else 'cost'} {self.cost_words}{rows}"
 
 
 @dataclass(frozen=True)
@@ -193,6 +207,13 @@ class Violation(Error):
 
     def drawn(self, proved: bool) -> dict[str, float]:
         return {**super().drawn(proved), "tightened by": self.tightening}
+
+    def expectation(self) -> dict[str, float]:
+        """The expected cost; without one, and where neither number is stated, what prices start from."""
+        if math.isfinite(self.cost):
+            return {"expected extra cost": self.cost} if self.cost > 0 else {}
+        stated = math.isfinite(self.violation) or math.isfinite(self.objective) or math.isnan(self.expected)
+        return {} if stated else {"missed on average before pricing": self.expected}
 
     @classmethod
     def best(cls, served: Sequence[Forecast], options: Options | None) -> Forecast:
@@ -379,7 +400,8 @@ class Forecast:
     data on the noise of each part and the split of the budget. ``caveats`` : what the statement leaves out.
     ``rows`` : what is done to each private constraint, in words, and ``moved`` : by how much, for figures.
     ``expected`` : treatment of private constraints -> what the answer is expected to be like, its own first; empty
-    where no public level tells.
+    where no public level tells. ``remark`` : on this, in words: why it is unknown, or why one that is expected to cost
+    less was not taken.
     """
 
     statement: str
@@ -395,6 +417,7 @@ class Forecast:
     rows: tuple[str, ...] = ()
     moved: Mapping[str, Any] = field(default_factory=dict)
     expected: Mapping[str, Expected] = field(default_factory=dict)
+    remark: str = ""
 
     @property
     def unbeatable(self) -> bool:
@@ -426,6 +449,7 @@ class Forecast:
             "rows": list(self.rows),
             "moved": dict(self.moved),
             "expected": {name: plain_fields(each) for name, each in self.expected.items()},
+            "remark": self.remark,
         }
 
 

@@ -53,13 +53,17 @@ def basic_options(
             f"feasibility={feasibility.__name__}", why="it is a class", remedy=f"dpm.{feasibility.__name__}(...)"
         )
     if not isinstance(feasibility, str) or feasibility not in _WORDS:
+        priced = feasibility if isinstance(feasibility, int | float) and not isinstance(feasibility, bool) else ""
+        priced = "{constraint: price}" if isinstance(feasibility, Mapping) else str(priced)
         raise SpecificationError(
             f"feasibility={feasibility!r}" if isinstance(feasibility, str | float | int) else f"feasibility={kind}",
             why="private constraints are treated as is expected to cost least (auto), centred (taken as released), "
             "relaxed so that the true optimum stays feasible, "
             "or made harder so that all hold: safe (with probability 1 - beta, but those that the release "
             "lists) or strict (with certainty)",
-            remedy=f"{nearest(feasibility, _WORDS)}'auto', 'centred', 'relaxed', 'safe', 'strict', dpm.Priced(prices), "
+            remedy=f"feasibility=dpm.Priced({priced}), if prices were meant; else "
+            * bool(priced)
+            + f"{nearest(feasibility, _WORDS)}'auto', 'centred', 'relaxed', 'safe', 'strict', dpm.Priced(prices), "
             "dpm.AllBut(rows=, alpha=) or dpm.Exact(margin=)",
         )
     if solver is not None and solver not in installed_solvers():

@@ -419,7 +419,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         planned = time.perf_counter()
         forecast, outcome = model.answer(source.measured, options)
         chosen = Candidate(source.mechanism, "", True, "", forecast)
-        plan = Plan((chosen,), chosen, options)
+        plan = Plan((chosen,), chosen, model.treated(options, forecast))
         seconds = {"plan": planned - started, "solve": time.perf_counter() - planned}
         ran = Ran(source.mechanism, forecast, plan.to_dict(), model.checked(outcome), seconds, private=True)
         self._forget()

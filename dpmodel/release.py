@@ -248,8 +248,9 @@ class Release:
         rows, short = self.estimates.get("rows", 0.0), self.estimates.get("short", 0.0)
         if not rows:
             return ""
-        share = f"{number(round(short, 1))} of {number(rows)} private rows short"
-        return f"{share}, by {number(self.estimates['shortage'])} in all (an estimate)"
+        amount = self.estimates["shortage"]
+        few, each = float(f"{short:.2g}"), f" ({number(amount / short)} each)" if short > 0 else ""
+        return f"{few:g} of {number(rows)} private rows short, by {number(amount)} in all{each}, an estimate"
 
     def to_frame(self, name: str | None = None, *, backend: str = "pandas") -> Any:
         """A variable or dual as a data frame: a column for every axis with its names, and ``value``.
@@ -367,11 +368,11 @@ class Release:
                 remedy="problem.release.compare() after a solve, or problem.resolve(feasibility, release=release)",
             )
         compared = model.compared(self.measured, beta, None if options is None else options.prices)
-        columns = ("feasibility", *next(iter(compared.values()), {}))
-        rows = [(name, *row.values()) for name, row in compared.items()]
-        return TextTable(
-            columns, rows, "The same released numbers, treated otherwise: estimates, at no cost in privacy"
-        )
+        columns = ("", "feasibility", *next(iter(compared.values()), {}))
+        own = self.plan.get("feasibility")  # what was chosen, where "auto" was asked for
+        rows = [("->" if name == own else "", name, *row.values()) for name, row in compared.items()]
+        title = "The same released numbers, treated otherwise: estimates, at no cost in privacy (->: this release)"
+        return TextTable(columns, rows, title, marked=list(compared).index(own) if own in compared else None)
 
     # ------------------------------------------------------------------ figures (extra [plot]) and the report
     @property

@@ -213,18 +213,21 @@ def warn_of_leaves(problem: Any, *, by_record: bool) -> None:
             and getattr(leaf, "_name", None) is None
             and _varies(leaf.value)
         ):
-            _hint(leaf, private, by_record)
+            _hint(problem, leaf, private, by_record)
 
 
-def _hint(leaf: cp.Constant, private: list[Private], by_record: bool) -> None:
+def _hint(problem: Any, leaf: cp.Constant, private: list[Private], by_record: bool) -> None:
     global _hinted
     for parameter in private:
         if leaf.shape == parameter.shape or (by_record and leaf.shape[:1] == parameter.shape[:1]):
             _hinted = True
             how = "the shape of" if leaf.shape == parameter.shape else "as many rows as"
+            parts = [("the objective", problem.objective)]
+            parts += [(constraint_label(each, number), each) for number, each in enumerate(problem.constraints)]
+            where = next((label for label, part in parts if any(c is leaf for c in part.constants())), "the model")
             _warn(
-                f"a plain constant of shape {leaf.shape} has {how} private parameter {parameter.name()!r}. If it was "
-                "computed from the same records, it must enter as a Private; if it is public, all is well "
+                f"in {where}: a plain constant of shape {leaf.shape} has {how} private parameter {parameter.name()!r}. "
+                "If it was computed from the same records, it must enter as a Private; if it is public, all is well "
                 '(cp.Constant(..., name="...") says so). This is said once a process'
             )
             return

@@ -107,7 +107,7 @@ class PrivateLinearModel(Counted):
         the mapped labels.
         """
         features = self._features(X)
-        records = Records("rows of X", neighbors=self.neighbors)
+        records = Records(neighbors=self.neighbors)
         rows = features.private(X, records)
         outputs = np.shape(sealed)[1:]
         owned: Unit = "row" if outputs else "entry"

@@ -231,6 +231,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
         self._typical = None if typical is None else self._guess(typical)
         if value is not None:
             self.value = value
+            self._refuse_as_guess(value, typical)
 
     # ------------------------------------------------------------------ what was declared (public)
     @property
@@ -299,12 +300,38 @@ class Private(cp.Parameter):  # type: ignore[misc]
         if self._in_blocks or self._hides_positions:
             why = "a guess has a number for every entry, and these are not all in one array"
             raise SpecificationError(f"{where}=", why=why, remedy="leave it out")
-        number = isinstance(typical, numbers.Real) and math.isfinite(typical)
+        number = isinstance(typical, numbers.Real) and not isinstance(typical, bool)
+        shape = self.shape if number or sp.issparse(typical) else None
+        try:
+            finite = bool(np.isfinite(typical.data if sp.issparse(typical) else np.asarray(typical)).all())
+            shape = np.shape(typical) if shape is None else shape
+        except (TypeError, ValueError):
+            shape = None
+        if shape != self.shape or not finite:
+            form = f"of shape {shape}" if shape is not None else f"of type {type(typical).__name__}"
+            raise SpecificationError(
+                f"{where} {form if shape != self.shape else 'with NaN or infinite numbers'}",
+                why="a guess is a finite number for every entry, or one for all",
+                remedy=f"typical=200, say, or an array of shape {self.shape} that is not computed from the data",
+            )
         guess = np.full(self._layout.size, typical) if number else checked_entries(self, typical, where)
         entries = PrivateArray(np.array(guess, dtype=np.float64))
         limit_entries(entries, self._entry_clips, self._layout, self._magnitude)
         entries.setflags(write=False)
         return entries
+
+    def _refuse_as_guess(self, value: Any, typical: Any) -> None:
+        """Raise where the guess is the private array itself, which plans and default prices would show.
+
+        By identity and memory alone: whether numbers are equal would tell something to whoever guesses them. (Python
+        has one object for equal small integers.)"""
+        same = typical is value and not np.isscalar(typical)
+        if typical is not None and (same or self.shares_memory(typical)):
+            raise SpecificationError(
+                f"{self._where}: typical is the private array itself",
+                why="a guess is public: plans and default prices depend on it without noise",
+                remedy="a guess that is not computed from the data: last year's published numbers, one number for all",
+            )
 
     @property
     def positions(self) -> Positions:

@@ -58,9 +58,11 @@ def why_not(model: Program, epsilon: float, beta: float) -> str:
         return "the public constraints do not bound x, and rows lie in parts"
     count, moved = _count(model), rows_per_record(model)
     if _quantile(moved / epsilon, beta) >= count:
+        names = [b.name for b in model.affine.private_blocks if b.parameter.unit == "all" and b.size > 1]
+        all_of = f", because one may move every entry of {', '.join(names[:3])} (unit='all')" if names else ""
         return (
-            f"one record moves {moved} of the {count} private constraints: noise for epsilon {number(epsilon)} would "
-            "leave nothing of a count"
+            f"counted would be how many of the {count} private constraints hold, and one record may change that by "
+            f"{moved}{all_of}: noise for epsilon {number(epsilon)} would leave nothing of the count"
         )
     return ""
 

@@ -100,7 +100,7 @@ class Treatment:
         ``amount`` : where the released point tells more."""
         amount = self.amount if amount is None else amount
         if released is not None:
-            return _row_words(model, self, amount, np.abs(released), "as released")
+            return _row_words(model, self, amount, np.abs(released), "the released number")
         low, high = model.form.side_range
         with np.errstate(invalid="ignore"):  # nan where none is declared
             return _row_words(model, self, amount, np.abs((low + high) / 2), "the middle of the declared range")
@@ -284,6 +284,7 @@ def _done(done: Treatment, kind: str, amount: str, besides: str) -> str:
     if done.mode == "centred":
         missed = "is off" if kind == "zero" else "that binds is short"
         average = f"by {amount} on average" if amount != "unbounded" else "by noise times the size of x"
+        average += " (0 where it holds)" if kind != "zero" and amount != "unbounded" else ""
         return f"solved with the released numbers as they are (centred); a row {missed} {average}"
     along = ", along the cone's interior direction" if kind == "cone" else ""
     verb = "made harder by"
@@ -298,7 +299,8 @@ def _share(amount: Floats, size: Floats, what: str) -> str:
     if not known.any():
         return ""
     typical = float(size[known].mean())
-    return f"; {float(f'{100 * float(amount[known].mean()) / typical:.2g}'):g} % of {number(typical)}, {what}"
+    share = float(f"{100 * float(amount[known].mean()) / typical:.2g}")
+    return f"; {share:g} % of {what} ({number(typical)}{' on average' if known.sum() > 1 else ''})"
 
 
 def _range(values: Floats) -> str:

@@ -187,11 +187,21 @@ class Program(Model):
         expected = chosen.expected
         if not options.by_cost or "priced" not in expected or options.goal != "auto" or chosen.vacuous:
             return options
-        # Integer programs with prices may take minutes where the released one takes seconds, and so do very many rows.
-        integers = self.affine.boolean.size or self.affine.integer.size
-        large = self.form.private_rows.sum() > (60 if integers else 2000)
-        better = not large and expected["priced"].cost < expected["centred"].cost * (1 - 1e-9)
+        better = not self.slow_to_price and expected["priced"].cost < expected["centred"].cost * (1 - 1e-9)
         return replace(options, feasibility="priced") if better else options
+
+    @property
+    def slow_to_price(self) -> str:
+        """Why prices are left to those who ask for them; "" where they are not. Integer programs with prices may take
+        minutes where the released one takes seconds, and so do very many rows."""
+        integers = " and integers" * bool(self.affine.boolean.size or self.affine.integer.size)
+        rows = int(self.form.private_rows.sum())
+        if rows <= (60 if integers else 2000):
+            return ""
+        return (
+            f"priced is not taken by itself, because it may take minutes with {rows} private rows{integers}: "
+            "feasibility=dpm.Priced() asks for it"
+        )
 
     def capped(self, options: Options, candidate: Candidate) -> Candidate:
         from dpmodel.programs.public import held_against_public_points

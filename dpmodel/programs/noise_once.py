@@ -34,14 +34,16 @@ from dpmodel.programs.feasibility import (
 from dpmodel.programs.margins import reach_on_b, row_margins
 from dpmodel.programs.model import Program, refuse_high
 from dpmodel.programs.noise_design import Kind, NoiseDesign, NoisyPart, design_noise, x_bound
-from dpmodel.programs.priced import can_price, expected_cost, shortage, solve_priced
+from dpmodel.programs.priced import can_price, expected_cost, lost_to_noise_on_costs, shortage, solve_priced
 from dpmodel.programs.prices import priced_rows, usual_prices
 from dpmodel.programs.public import (
     certain_point,
+    costs_are_guessed,
     declared_range,
     largest_violation,
     leaves_a_point,
     level,
+    no_level,
     objective_span,
 )
 from dpmodel.requests import Prices
@@ -167,7 +169,7 @@ class NoiseOnce(Mechanism[Program]):
         if options.feasibility == "priced":
             return self._forecast_priced(model, options, design)
         treatment, rows = treat(model, options, design), bool(model.form.private_rows.any())
-        expected = expectations(model, options, design)
+        expected, remark = expectations(model, options, design)
         safe = options.feasibility == "safe" and rows
         split = model.splits_objective if safe else model.split_rows > 0
         return Forecast(
@@ -176,9 +178,7 @@ class NoiseOnce(Mechanism[Program]):
             delta=design.delta,
             beta=options.beta,
             proved=not split,
-            # A screen has room for the first ones.
-            caveats=(() if expected or not can_price(model).eligible else _UNKNOWN)
-            + caveats(model, design, split=split),
+            caveats=caveats(model, design, split=split),
             rows=treatment.words(model),
             work=design.work,
             noise=design.to_dict(),
@@ -194,10 +194,11 @@ class NoiseOnce(Mechanism[Program]):
                 cost=expected[options.feasibility].cost if expected else math.nan,
             ),
             expected=expected,
+            remark=remark,
         )
 
     def _forecast_priced(self, model: Program, options: Options, design: NoiseDesign) -> Forecast:
-        expected, against = expectations(model, options, design), noise_against_ignorance(model, design)
+        (expected, remark), against = expectations(model, options, design), noise_against_ignorance(model, design)
         objective = objective_loss(model, design)
         return Forecast(
             statement=f"with probability {number(1 - options.beta)}, no private constraint is missed by more than the "
@@ -217,6 +218,7 @@ class NoiseOnce(Mechanism[Program]):
                 expected=float(missed_on_average(model, design)[model.form.private_rows].mean()),
             ),
             expected=expected,
+            remark=remark,
         )
 
     def _answer_priced(
@@ -326,24 +328,41 @@ def expected_at(
     return {"rows": float(rows.sum()), "short": float(missed.chance_above.sum()), "shortage": float(missed.above.sum())}
 
 
-def expectations(model: Program, options: Options, design: NoiseDesign) -> dict[str, Expected]:
+# Solvers hold rows to this, and a cost below this share of the optimum is none.
+_EQUAL = 1e-7
+
+
+def expectations(model: Program, options: Options, design: NoiseDesign) -> tuple[dict[str, Expected], str]:
     """Treatment -> what it is expected to cost at the public level, the one of ``options`` first; empty where there is
-    no level, or no row that can have a price."""
-    at = level(model) if can_price(model).eligible and model.affine.is_linear() else None
-    if at is None:
-        return {}
+    no level, or neither a row that can have a price nor noise on costs. And a remark on it (``Forecast.remark``)."""
+    rows, costs = can_price(model).eligible, "objective" in design.parts
+    if not (rows or costs):
+        return {}, ""
+    if not model.affine.is_linear():
+        return {}, "unknown before the release: it is estimated for linear programs"
+    at, guessed = level(model), costs_are_guessed(model)
+    if at is None or (costs and not guessed and not rows):
+        why = no_level(model) or "the middle of declared bounds tells no costs apart; Private(typical=) would tell"
+        return {}, f"unknown before the release: {why}"
+    lost = lost_to_noise_on_costs(model, design, at) if costs and guessed else 0.0
+    remark = "without what noise on costs loses: Private(typical=) would tell it" if costs and not guessed else ""
+    size, found, modes = abs(at.value), dict[str, Expected](), [options.feasibility]
     prices = usual_prices(model, options, *at.numbers)
-    size, count = abs(at.value), int(prices.rows.sum())
-    found: dict[str, Expected] = {}
-    for mode in dict.fromkeys((options.feasibility, "priced", "centred", "safe", "relaxed")):
+    for mode in dict.fromkeys((*modes, "priced", "centred", "safe", "relaxed") if rows else modes):
         equal = model.affine.equalities() & model.form.private_rows
         if mode == "strict" or (mode == "safe" and equal.any()):
             continue
         moved = None if mode == "priced" else _moved(model, options, design, mode, at.x)
         cost, short, amount = expected_cost(model, design, prices, at.dual, moved, at.x)
+        cost, count = cost + lost, max(int(prices.rows.sum()), 1)
+        cost = cost if abs(cost) > _EQUAL * size else 0.0
         share = cost / size if size > 0 else math.nan
-        found[mode] = Expected(cost, share, short / max(count, 1), amount / short if short > 0 else 0.0)
-    return found
+        each = amount / short if short > 0 else 0.0
+        found[mode] = Expected(cost, share, short / count, each, model.affine.maximize)
+    if options.by_cost and options.feasibility == "centred" and "priced" in found and model.slow_to_price:
+        cheaper = found["priced"].cost < found["centred"].cost
+        remark = "; ".join(filter(None, (remark, model.slow_to_price if cheaper else "")))
+    return found, remark
 
 
 def _moved(model: Program, options: Options, design: NoiseDesign, mode: Any, x: Floats) -> Floats:
@@ -352,12 +371,6 @@ def _moved(model: Program, options: Options, design: NoiseDesign, mode: Any, x: 
         return np.zeros(model.affine.rows)
     treatment = treat(model, replace(options, feasibility=mode), design)
     return treatment.relax - (0.0 if treatment.weights is None else treatment.weights @ np.abs(x))
-
-
-_UNKNOWN = (
-    "expected cost: unknown before the release, because no public level of the private numbers is known; "
-    "Private(typical=), or bounds whose middle leaves a point, would tell",
-)
 
 
 def _price_words(options: Options) -> str:
@@ -520,7 +533,9 @@ def _at_most(model: Program, design: NoiseDesign, treatment: Treatment) -> str:
     alone, most = min(treatment.alone, known), min(treatment.violation, known)
     if most <= alone:
         return number(alone)
-    return f"{number(alone)} where the released numbers leave a point, {number(most)} where only the true ones do"
+    return (
+        f"{number(alone)}, or {number(most)} where no point meets the released constraints but one meets the true ones"
+    )
 
 
 def caveats(model: Program, design: NoiseDesign, *, split: bool) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ rows no wider than the noise it forgets that the true data leave a point.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers, Mask
+from dpmodel.compile.public_set import base_program
 from dpmodel.contract import YES, Options, Outcome, Verdict
 from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
@@ -42,6 +44,7 @@ from dpmodel.programs.margins import interior_direction
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign
 from dpmodel.programs.prices import Laws, laws_of, noise_terms, priced_rows, unserved, usual_prices
+from dpmodel.programs.public import Level, declared_range
 from dpmodel.requests import Prices
 from dpmodel.text import number
 
@@ -358,17 +361,20 @@ def words(model: Program, prices: Prices, missed: Shortage) -> tuple[str, ...]:
     given_up = unserved(prices, prices.above * missed.chance_above - prices.below * missed.chance_below)
     for (label, equal), rows in groups.items():
         chance, above, below = missed.chance_above[rows], missed.above[rows], missed.below[rows]
+        many = rows.size > 1
         count = f"{rows.size} rows" if rows.size > 1 else "1 row"
         if equal:
             lines.append(
-                f"{label}: {count}, off by {number(float((above + below).mean()))} on average "
+                f"{label}: {count}, off by {number(float((above + below).mean()))}{' each' * many} on average "
                 f"({number(float(above.sum()))} above and {number(float(below.sum()))} below in all), expected"
             )
         else:
-            most = f" (at most {number(float(chance.max()))})" if rows.size > 1 else ""
+            most = f" (at most {number(float(chance.max()))})" if many else ""
+            short, amount = float(chance.sum()), float(above.sum())
+            each = f", by {number(amount / short)}{' each' * many} where short" if short > 0 else ""
             lines.append(
-                f"{label}: {count}, short with probability {number(float(chance.mean()))}{most}, "
-                f"by {number(float(above.mean()))} on average and {number(float(above.sum()))} in all, expected"
+                f"{label}: {count}, short with probability {number(float(chance.mean()))}{most}{each}; "
+                f"by {number(amount)}{' in all' * many}, expected"
             )
         if given_up[rows].any():
             lines.append(
@@ -429,3 +435,35 @@ def expected_cost(
         short += float(np.where(dear, *laws.chances(gap)).sum())
         amount += float(np.where(dear, over, under).sum())
     return Cost(cost, short, amount)
+
+
+# Draws of the noise on costs in a forecast.
+_COST_DRAWS = 8
+
+
+def lost_to_noise_on_costs(model: Program, design: NoiseDesign, at: Level) -> float:
+    """Mean of ``c'x(c + N) - c'x(c)``, where x(c) is optimal for the costs c: an estimate, at the public level of all
+    private numbers, without integrality. nan where no draw has an answer. The draws are public and the same for all
+    that are compared."""
+    part = design.parts["objective"]
+    if part.distribution is None:
+        return 0.0
+    law, measured = part.distribution, part.measurement
+
+    def build() -> float:
+        none, found = np.zeros(0, dtype=np.int64), []
+        c, b, A = model.form.with_noise(*at.numbers)
+        generator, (low, high) = public_generator(0), declared_range(model, "objective")
+        for _ in range(_COST_DRAWS):
+            private = at.numbers[0].copy()
+            noise = measured.recover @ law.sample((measured.count,), generator)
+            private[measured.positions] = np.clip(private[measured.positions] + noise, low, high)
+            noised = model.form.with_noise(private, *at.numbers[1:])[0]
+            program = base_program(model.form).with_(c=noised, b=b, A=A, boolean=none, integer=none)
+            x = solve_cone_program(program, solver=model.public.solver).x
+            if x is not None:
+                found.append(float(c @ x - c @ at.x))
+        return max(float(np.mean(found)), 0.0) if found else math.nan
+
+    lost: float = model.cached(("lost to noise on costs", type(law), float(law.scale), measured.strategy), build)
+    return lost

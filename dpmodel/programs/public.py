@@ -292,19 +292,53 @@ class Level:
     value: float
 
 
-@cached
 def level(model: Program) -> Level | None:
     """None where no public level is known, or the program has no optimum there."""
+    found = _level(model)
+    return found if isinstance(found, Level) else None
+
+
+def costs_are_guessed(model: Program) -> bool:
+    """Whether the public level tells private costs apart: ``Private(typical=)`` is a guess of them, ranges that are all
+    the same are none, and at their middle any answer is as good."""
+    column = model.form.objective.column
+    for block in model.affine.private_blocks:
+        if block.parameter.typical is None and ((column >= block.offset) & (column < block.offset + block.size)).any():
+            low, high = block.parameter.entry_range
+            if not (np.isfinite(low).all() and np.isfinite(high).all() and np.ptp(low + high) > 0):
+                return False
+    return True
+
+
+def no_level(model: Program) -> str:
+    """Why there is no ``level``, and what would tell it; public."""
+    found = _level(model)
+    return found if isinstance(found, str) else ""
+
+
+@cached
+def _level(model: Program) -> Level | str:
     numbers = typical_numbers(model)
+    blocks = model.affine.private_blocks
     if numbers is None:
-        return None
+        open_ends = (b for b in blocks if not np.isfinite(b.parameter.entry_range).all())
+        names = [block.name for block in open_ends if block.parameter.typical is None]
+        return f"no public level of {_few(names)} is declared; Private(typical=) would tell"
     c, b, A = model.form.with_noise(*numbers)
     none = np.zeros(0, dtype=np.int64)
     program = base_program(model.form).with_(c=c, b=b, A=A, boolean=none, integer=none)
     solution = solve_cone_program(program, solver=model.public.solver)
     if solution.x is None or solution.dual is None or solution.value is None:
-        return None
+        guessed = [block.name for block in blocks if block.parameter.typical is not None]
+        at = f"Private(typical=) of {_few(guessed)}" if guessed else "the middle of the declared bounds"
+        why = "no point" if "infeasible" in solution.status else f"no optimum ({solution.status})"
+        would = "another typical=" if guessed else "Private(typical=)"
+        return f"at {at} the program has {why}; {would} would tell"
     return Level(numbers, solution.x, solution.dual, solution.value)
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + f" and {len(names) - 3} more" * (len(names) > 3)
 
 
 def robust_program(model: Program) -> tuple[ConeProgram, sp.csr_array | None] | None:

@@ -103,6 +103,13 @@ class Postprocessing(Model):
             ran = replace(ran, outcome=replace(outcome, value=evaluate_objective(self.problem)))
         return self.release(ran, values_of(self.problem) if values else {})
 
+    @property
+    def _noise(self) -> str:
+        """How far the numbers are off that the optimum is one of: an optimum alone says nothing of the truth."""
+        sizes = [np.asarray(noisy.standard_deviation) for noisy in self.measurements]
+        ends = dict.fromkeys(map(number, (min(map(np.min, sizes)), max(map(np.max, sizes)))))
+        return f"; the published numbers have noise of standard deviation {' to '.join(ends)}"
+
     def release(self, ran: Ran, variables: Mapping[str, Any], notes: Sequence[str] = ()) -> Release:
         """The release of a solved model: guarantee (0, 0), and what the published numbers cost as far as they tell."""
         forecast, outcome = ran.forecast, ran.outcome
@@ -110,7 +117,7 @@ class Postprocessing(Model):
         if self.form is not None and bool((self.form.lower >= 0).any()) and self.form.absolute.any():
             said.append(_BIASED)
         exact = outcome.status == "optimal"
-        statement = forecast.statement if exact else f"the solver stopped early ({outcome.status})"
+        statement = f"{forecast.statement if exact else f'the solver stopped early ({outcome.status})'}{self._noise}"
         if outcome.x is None:
             statement = "no solution: the likelihood and the constraints leave the objective without a minimum"
         return Release(

@@ -465,8 +465,8 @@ def _words(measurements: tuple[Noisy, ...], form: LikelihoodForm | None, size: i
     kinds = [name for name, used in (("absolute", form.absolute.any()), ("squared", form.square.any())) if used]
     errors = f"{' and '.join(kinds)} errors" if kinds else "a linear objective"
     parts = [
-        f"{count} {name}"
-        for count, name in ((form.equality.shape[0], "equalities"), (form.inequality.shape[0], "inequalities"))
+        f"{count} {name}{'ies' if count > 1 else 'y'}"
+        for count, name in ((form.equality.shape[0], "equalit"), (form.inequality.shape[0], "inequalit"))
         if count
     ]
     bounded = int((np.isfinite(form.lower) | np.isfinite(form.upper)).sum())

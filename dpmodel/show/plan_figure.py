@@ -74,7 +74,7 @@ def picture(plan: Plan, values: Any, against: str, simulated: Simulated | None, 
     if not panels:
         raise SpecificationError(
             f"plot: no forecast at these {_NAMES[against]} says more than is known without data",
-            why=plan.answer or "and is above 0",
+            why=plan.answer or "; ".join(plan._expected) or "every error that is stated is 0",
             remedy="larger epsilons; print(plan) says what would help",
         )
     left = [panel.label for panel in panels[1:]] if ax is not None else []

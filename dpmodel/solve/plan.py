@@ -86,6 +86,7 @@ def error_words(forecast: Forecast, average: bool = False) -> str:
             parts[-1] = f"{error.columns[-1]} {number(error.alone)} ({number(error.violation)})"
         # Plans compare by the average, which may be the smaller one where the bound is the larger one.
         parts += [f"{number(error.expected)} on average"] if average and error.expected > 0 else []
+        parts += [f"{name} {number(value)}" for name, value in error.expectation().items()]
         parts += [f"tightened by {number(error.tightening)}"] if error.tightening > 0 else []
         parts += [f"{error.slack_rows} constraints left out"] if error.slack_rows else []
     words = ", ".join(parts)
@@ -235,7 +236,7 @@ class Plan:
         tail, second = [], self._named(self.runner_up)
         if second is not None and second.forecast is not None:
             said = "says nothing here" if second.forecast.vacuous else error_words(second.forecast)
-            tail.append(wrapped(f"runner-up: {second.mechanism}, {said}"))
+            tail.append(wrapped(", ".join(filter(None, (f"runner-up: {second.mechanism}", said)))))
         tail += [wrapped(f"better: {self._better}")] if self._better else []
         tail += [wrapped(f"{c.mechanism} {c.reason}") for c in self.candidates if c.code == "failed"]
         others = [c for c in self.candidates if c not in (chosen, second)]
@@ -251,23 +252,27 @@ class Plan:
 
     @property
     def _expected(self) -> list[str]:
-        """What the answer is expected to be like, and what other treatments would give."""
+        """What the answer is expected to be like, and what other treatments would give; or why that is not known."""
+        remark = self._forecast.remark
         if not self._forecast.expected:
-            return []
+            return [f"expected: {remark}"] if remark else []
         (_, own), *others = self._forecast.expected.items()
         more = "; ".join(f"{name}: {each.cost_words}" for name, each in others)
-        return [f"expected: {own}" + (f" ({more})" if more else "")]
+        return [f"expected: {own}" + f" ({more})" * bool(more) + f"; {remark}" * bool(remark)]
 
     def table(self) -> TextTable:
         """The comparison of all: every forecast with its statement, and why each of the others does not serve."""
         said = [each for each in self.candidates if each.forecast is not None]
         rows, statements = [], []
+        forecasts = [each.forecast for each in said if each.forecast is not None]
+        besides = list(dict.fromkeys(name for each in forecasts for name in each.error.expectation()))
         for candidate in said:
             forecast = candidate.forecast
             assert forecast is not None
             mark, name = "->" if candidate is self.chosen else "", candidate.mechanism
             spends = number(forecast.epsilon), number(forecast.delta)
-            rows.append((mark, name, *forecast.error.cells(forecast.proved), *spends))
+            more = (number(forecast.error.expectation().get(each, math.nan)) for each in besides)
+            rows.append((mark, name, *forecast.error.cells(forecast.proved), *more, *spends))
             # Below the table: a column of them is long where lines are short.
             statements.append(f"{name}: {forecast.statement}; {forecast.work}")
         stopped: dict[str, list[str]] = {}  # each reason once, with the mechanisms it stops
@@ -275,9 +280,9 @@ class Plan:
             if candidate.forecast is None:
                 stopped.setdefault(candidate.reason, []).append(candidate.mechanism)
         forecast = self._forecast
-        footer = (*statements, *forecast.rows, *self._split(), *forecast.caveats, *self.lower_bounds)
+        footer = (*self._expected, *statements, *forecast.rows, *self._split(), *forecast.caveats, *self.lower_bounds)
         others = (f"not {', '.join(names)}: {reason}" for reason, names in stopped.items())
-        columns = "", "mechanism", *forecast.error.columns, "epsilon", "delta"
+        columns = "", "mechanism", *forecast.error.columns, *besides, "epsilon", "delta"
         title = f"{self.answer}\n{self._title}" if self.answer else self._title
         return TextTable(columns, rows, title, (*footer, *others), said.index(self.chosen))
 

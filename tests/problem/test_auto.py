@@ -45,7 +45,7 @@ def test_what_is_expected_is_least_for_the_choice_and_falls_with_epsilon() -> No
 
 def test_expected_cost_is_what_is_realised() -> None:
     """Level of the data; the mean of 300 seeds, whose deviation is below the cost itself: within 25 %."""
-    problem, _ = transport(typical=DEMAND)
+    problem, _ = transport(typical=DEMAND.copy())
     forecast = problem.plan(1).chosen.forecast.expected["priced"].cost
     best, prices = float(DEMAND @ [3, 3, 2, 5]), 10 * np.array([3.0, 3.0, 2.0, 5.0])
     found = []

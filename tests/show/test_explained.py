@@ -48,6 +48,7 @@ def test_what_would_do_better_is_what_a_plan_of_that_problem_says() -> None:
     }
     for change, error in expected.items():
         told = f"objective within {error.objective:.4g}, violation within {error.alone:.4g} ({error.violation:.4g})"
+        told += f", expected extra cost {error.cost:.4g}"
         assert found[change] == told, change
     assert found["need public"].endswith("violation within 0") and "violation within 0" not in found["cost public"]
     assert found["cost public"].startswith("objective within 0")

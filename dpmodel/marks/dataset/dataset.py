@@ -321,7 +321,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         people = self._people
-        said = [f"{len(people.declared.columns)} columns"]
+        count = len(people.declared.columns)
+        said = [f"{count} column{'s' * (count != 1)}"]
         said += [f"privacy_id={people.person!r}"] * (people.person is not None)
         said += [f"max_rows={people.max_rows}"] * (people.max_rows is not None)
         return f"Dataset({', '.join(said)}, neighbors={people.records.neighbors!r})"
