@@ -223,4 +223,4 @@ def test_what_an_answer_costs_above_the_optimum_is_estimated_when_it_is_read() -
 def model_row(release: dpm.Release, treatment: str) -> float:
     table = release.compare()
     place = list(table.columns).index("regret")
-    return float(next(row[place] for row in table.rows if row[0] == treatment))
+    return float(next(row[place] for row in table.rows if row[1] == treatment))
