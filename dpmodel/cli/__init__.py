@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan.add_argument("--epsilon", type=float, required=True)
     plan.add_argument("--delta", type=float, default=0.0)
     plan.add_argument("--beta", type=float, default=0.05)
-    plan.add_argument("--feasibility", choices=("centred", "relaxed", "safe", "strict"), default="centred")
+    plan.add_argument("--feasibility", choices=("auto", "centred", "relaxed", "safe", "strict"), default="auto")
     for command in (explain, plan):
         command.add_argument(
             "file",

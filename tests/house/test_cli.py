@@ -128,6 +128,9 @@ def test_a_model_in_a_file_is_explained_and_planned(capsys: pytest.CaptureFixtur
     assert "one record moves it by" in capsys.readouterr().out
     assert main(["plan", str(file), "--epsilon", "1", "--feasibility", "safe", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["chosen"] == "laplace-once"
+    file.write_text(MODEL.replace("linf=1)", "linf=1, typical=2)"))
+    assert main(["plan", str(file), "--epsilon", "1"]) == 0  # as plans are by default: by what is expected
+    assert capsys.readouterr().out.splitlines()[1].startswith("  expected: cost")
     for wrong, said in (
         (f"{file}:nothing", "one of problem, other"),
         (str(tmp_path / "none.py"), "no file"),
