@@ -93,6 +93,10 @@ def test_the_planner_takes_the_least(name: str, epsilon: float, delta: float) ->
     assert chosen is not None and math.isfinite(chosen.alpha)
     telling = [c.forecast for c in plan.candidates if c.forecast is not None and not c.forecast.vacuous]
     assert chosen.vacuous == (not telling)
-    proved = [forecast.error.rank for forecast in telling if forecast.proved]
-    assert not proved or (chosen.proved and chosen.error.rank <= min(proved) * (1 + 1e-5))
+    costs = [forecast.error.cost for forecast in telling if math.isfinite(forecast.error.cost)]
+    if costs and math.isfinite(chosen.error.cost):  # what the answer is expected to cost comes first
+        assert chosen.error.cost <= min(costs) * (1 + 1e-5)
+    else:
+        proved = [forecast.error.rank for forecast in telling if forecast.proved]
+        assert not proved or (chosen.proved and chosen.error.rank <= min(proved) * (1 + 1e-5))
     assert plan.chosen.forecast.epsilon <= epsilon and plan.chosen.forecast.delta <= delta
