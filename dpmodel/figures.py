@@ -338,7 +338,8 @@ def released_values(
     if intervals is not None:
         low, high = (np.asarray(end, dtype=float).ravel() for end in intervals)
         if not low.size == high.size == count:
-            raise SpecificationError(f"intervals for {low.size} numbers, and there are {count}")
+            what = f"intervals for {low.size} numbers, and there are {count}"
+            raise SpecificationError(what, remedy="(low, high), two arrays with an end for every number")
         draw = axes.hlines if beside else axes.vlines
         sides = [np.where(np.isfinite(end), end, np.nan) for end in (low, high)]
         draw(places, *sides, color=COLOURS[1], lw=3 if beside else 1, alpha=0.7)

@@ -23,7 +23,7 @@ from dpmodel.audit.neighbors import Data, System, clipped, opened
 from dpmodel.audit.transcript import Transcript
 from dpmodel.contract import Candidate, Serves
 from dpmodel.errors import DPModelError, SpecificationError
-from dpmodel.forecast import Forecast
+from dpmodel.forecast import Forecast, Violation
 from dpmodel.marks.layout import free_entries
 from dpmodel.privacy import Budget
 from dpmodel.privacy.noise import public_generator
@@ -341,7 +341,8 @@ def statement(
 
     A run fails if the objective loses more, or private constraints are violated by more, than the statement says. Each
     may fail with probability ``beta``: more failures than an honest statement has with probability 1e-6 are a fault.
-    Losses are compared with proved bounds alone: forecasts are of means.
+    Losses are compared with proved bounds alone: forecasts are of means. Where a release bounds violations by its
+    point, the forecast's bound is tried too: the true model has an optimum.
     """
     subject = opened(model)
     if not isinstance(subject, Data):
@@ -354,13 +355,15 @@ def statement(
     if not math.isfinite(optimum):
         return Finding("statement", subject.name, "not tried: the true model has no optimum that CVXPY finds")
 
+    forecast = subject.problem.plan(epsilon, delta, mechanism=mechanism, **subject.options).chosen.forecast
+
     def failures(factor: float) -> tuple[int, str]:
         failed, said = 0, ""
         for number in range(runs):
             released(subject, mechanism, epsilon, delta, Transcript(seed + number, factor=factor))
             release = last(subject)
             said = said or ("" if release.accuracy.vacuous else release.accuracy.statement)
-            failed += bool(release.variables) and fails(subject, release, optimum)
+            failed += bool(release.variables) and fails(subject, release, optimum, forecast)
         return failed, said
 
     failed, said = failures(1.0)
@@ -373,8 +376,8 @@ def statement(
     return Finding("statement", subject.name, f"{runs} runs, {failed} beyond it", tuple(fault), (planted,))
 
 
-def fails(subject: Data, release: Any, optimum: float) -> bool:
-    """Whether the point of ``release`` loses more, or violates more, than its statement says."""
+def fails(subject: Data, release: Any, optimum: float, forecast: Forecast | None) -> bool:
+    """Whether the point of ``release`` loses more, or violates more, than its statement or the ``forecast`` says."""
     truth, accuracy = subject.truth, release.accuracy
     for variable in truth.variables():
         variable.save_value(release.variables[variable.name()])
@@ -385,8 +388,11 @@ def fails(subject: Data, release: Any, optimum: float) -> bool:
     ]
     violations = np.concatenate([np.zeros(0), *(np.ravel(constraint.violation()) for constraint in private)])
     size = 1 + max((float(np.abs(value).max(initial=0.0)) for value in release.variables.values()), default=0.0)
-    if accuracy.violation_alpha is not None:
-        beyond = int((violations > accuracy.violation_alpha * (1 + _ROUNDING) + _SOLVER * size).sum())
+    stated, error = accuracy.violation_alpha, None if forecast is None or not forecast.proved else forecast.error
+    if isinstance(error, Violation) and error.centred and stated is not None:
+        stated = min(stated, error.violation)
+    if stated is not None:
+        beyond = int((violations > stated * (1 + _ROUNDING) + _SOLVER * size).sum())
         if beyond > (accuracy.slack_rows or 0):
             return True
     if accuracy.objective_alpha is None or not accuracy.proved:

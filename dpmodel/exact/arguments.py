@@ -276,7 +276,9 @@ def on_grid(values: npt.NDArray[Any], step: Fraction, what: str) -> Array:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             rounded = np.rint(wide * float(step.denominator) / float(step.numerator))
     except OverflowError:
-        raise SpecificationError("grid is out of the range of floating-point numbers") from None
+        raise SpecificationError(
+            "grid is out of the range of floating-point numbers", remedy="numbers and a grid in other units"
+        ) from None
     if not bool(np.isfinite(rounded).all()):
         raise refused(what, "numbers are too large for the grid", "a coarser grid")
     if rounded.size == 0 or float(np.abs(rounded).max()) < EXACT_INTEGERS:

@@ -323,5 +323,9 @@ def _values(column: str, values: Any) -> tuple[int, tuple[Any, ...] | None]:
     if not all(isinstance(v, Hashable) for v in listed):
         raise SpecificationError(f"domain[{column!r}] lists values that cannot be told apart", remedy="text or numbers")
     if not listed or len({key(v) for v in listed}) != len(listed):
-        raise SpecificationError(f"domain[{column!r}]: {'no' if not listed else 'repeated'} categories")
+        raise SpecificationError(
+            f"domain[{column!r}]: {'no' if not listed else 'repeated'} categories",
+            why="every value of the column has one place in the list (3, 3.0 and '3' are the same)",
+            remedy="each category once",
+        )
     return len(listed), listed

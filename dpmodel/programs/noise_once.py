@@ -435,6 +435,7 @@ def noise_against_ignorance(model: Program, design: NoiseDesign) -> float:
     Private numbers are taken to be uniform on their declared ranges: the middle of a range has a root mean square error
     of ``range / sqrt(12)``, a noised number that of the noise. Above 1, the guess, which costs nothing, is better. 0
     where some range is not declared.
+    Errors in A count times the size of x; where x has no bound, in its open directions.
     """
     shares = []
     lower, upper = model.public.box
@@ -445,6 +446,8 @@ def noise_against_ignorance(model: Program, design: NoiseDesign) -> float:
             size = (upper - lower)[part.measurement.positions]
         elif name == "matrix":
             size = model.public.magnitudes()[model.form.matrix_positions()[1]]
+            open_ends = np.isinf(size)
+            size = np.where(open_ends.any(), open_ends, size)
         shares.append(against_ignorance(part.sigma, high - low, size))
     return math.sqrt(sum(share**2 for share in shares) / max(len(shares), 1))
 

@@ -21,7 +21,7 @@ from dpmodel.compile.affine_map import LinearMap, joined
 from dpmodel.compile.form import entry_ends, value_range, widened
 from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.errors import InfeasibleError
-from dpmodel.forecast import Forecast, Known, Violation, capped
+from dpmodel.forecast import Forecast, Known, Violation, capped, says_nothing
 from dpmodel.marks.layout import each, same_for_all
 from dpmodel.memo import cached
 from dpmodel.numerics.cone_program import ConeProgram, SolverFailure, solve_cone_program
@@ -125,7 +125,10 @@ def held_against_public_points(model: Program, forecast: Forecast) -> Forecast:
     error = forecast.error
     assert isinstance(error, Violation)
     if error.centred and math.isinf(error.violation) and not math.isfinite(x_bound(model)):
-        return capped(forecast, Known())  # it is stated as a multiple of x
+        # It is stated as a multiple of x. At every x, the declared ranges say more than noise that is wider.
+        if error.against_public > 1 and not forecast.vacuous:
+            return replace(forecast, vacuous=True, statement=says_nothing(forecast.statement))
+        return capped(forecast, Known())
     loses = not math.isnan(error.objective)
     known = known_without_data(model, centred=error.centred, loses=loses)
     if forecast.spends_nothing or (sides_are_open(model) and not math.isinf(error.violation)):

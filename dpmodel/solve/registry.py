@@ -270,9 +270,9 @@ def by_name(name: str, kind: type | None = None) -> AnyMechanism:
         if mechanism.name == name:
             return mechanism
     fitting = fitting if kind else [mechanism for each in KINDS.values() for mechanism in each.mechanisms]
-    names = ", ".join(repr(mechanism.name) for mechanism in fitting)
-    near = nearest(name, [mechanism.name for mechanism in fitting])
-    raise SpecificationError(f"mechanism={name!r}", why="no such mechanism", remedy=f"{near}'auto', {names}")
+    names = list(dict.fromkeys(mechanism.name for mechanism in fitting))
+    remedy = f"{nearest(name, names)}'auto', {', '.join(map(repr, names))}"
+    raise SpecificationError(f"mechanism={name!r}", why="no such mechanism", remedy=remedy)
 
 
 def named(mechanism: str | AnyMechanism, kind: type | None = None) -> AnyMechanism:

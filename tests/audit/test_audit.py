@@ -46,7 +46,7 @@ class Other(Mechanism[Any]):
 
     def forecast(self, model: Any, options: Any) -> Any:
         forecast = LAPLACE_ONCE.forecast(model, options)
-        if self.fault == "statement":
+        if self.fault in ("statement", "forecast"):
             error = replace(forecast.error, violation=forecast.error.violation / 1e3)
             return replace(forecast, error=error, statement="within much less than is true")
         return forecast
@@ -96,6 +96,7 @@ class Thinner:
         ("note", audit.replay),
         ("status", audit.replay),
         ("statement", audit.statement),
+        ("forecast", audit.statement),
         ("bound", audit.bound),
         ("note", audit.trace),
         ("breaks down twice", audit.trace),

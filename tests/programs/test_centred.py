@@ -103,6 +103,18 @@ def test_coefficients_need_no_bound_on_x() -> None:
         problem.plan(1.0, feasibility="relaxed")
 
 
+def test_a_multiple_of_x_says_nothing_where_the_declared_ranges_say_more() -> None:
+    rng, w, people = np.random.default_rng(0), cp.Variable(3, name="w"), dpm.Records("people")
+    X = dpm.Private(rng.uniform(-1, 1, (40, 3)), name="X", unit="row", bounds=[-1, 1], records=people)
+    y = dpm.Private(rng.uniform(-1, 1, 40), name="y", unit="entry", bounds=[-1, 1], records=people)
+    problem = dpm.Problem(cp.Minimize(cp.max(cp.abs(X @ w - y))))
+    assert problem.plan(1.0, mechanism="laplace-once").chosen.forecast.vacuous
+    assert not problem.plan(200.0, mechanism="laplace-once").chosen.forecast.vacuous
+    with pytest.warns(dpm.errors.NoGuaranteeWarning):
+        problem.solve(1.0)
+    assert problem.release.guarantee.epsilon == 0
+
+
 # ---------------------------------------------------------------------------------- no choice does worse
 
 

@@ -25,6 +25,7 @@ class Dataset:
     Its methods return ``Private`` parameters of the same ``Records``: sensitivities follow from what is declared here,
     rows and columns keep their names, and nothing is read off the data, shapes and types of columns included (the
     number of rows of ``rows`` and ``incidence`` is public). Every cell is read by itself, as its column was declared.
+    A pickle of it holds the table.
 
     Parameters
     ----------

@@ -111,7 +111,9 @@ def _codes(given: Noisy, axes: list[Axis], domain: Domain, said: str) -> dict[st
         view[axis] = -1
         if labels is None and given.shape[axis] != domain.size(columns):
             raise SpecificationError(
-                f"{said}: {given.shape[axis]} values of {columns[0]!r}, not {domain.size(columns)}"
+                f"{said}: {given.shape[axis]} values of {columns[0]!r}, not {domain.size(columns)}",
+                why="without labels, numbers are put into cells by their places",
+                remedy="one number for every category of the domain, or a pandas Series with labels",
             )
         for place, column in enumerate(columns):
             if labels is None:
@@ -380,7 +382,7 @@ def _margins(known: Mapping[Any, Any], domain: Domain) -> dict[Marginal, tuple[I
     for given, value in known.items():
         marginal = marginal_named(domain, given, "known")
         if marginal in out:
-            raise SpecificationError(f"known[{given!r}] is given twice")
+            raise SpecificationError(f"known[{given!r}] is given twice", remedy="each set of columns once")
         public_array(value, f"known[{given!r}]")
         exact = Noisy(value, noise=Laplace(1.0))  # for its labels: known numbers bear no noise
         order, cells = placed(exact, given, marginal, domain)

@@ -59,7 +59,7 @@ def from_parents(table: Any, parents: Any, name: str, parent: str) -> tuple[Name
             )
         up[i] = number[each]
     if not names:
-        raise SpecificationError("a hierarchy without nodes")
+        raise SpecificationError("a hierarchy without nodes", remedy="at least one name")
     tree, order, _ = Tree.of_parents(up, names)
     return tuple(names[i] for i in order.tolist()), tree
 
@@ -88,7 +88,7 @@ def from_columns(table: Any, columns: tuple[str, ...]) -> tuple[Names, Tree]:
             above = found
     listed = list(paths)
     if not listed:
-        raise SpecificationError("a hierarchy without nodes")
+        raise SpecificationError("a hierarchy without nodes", remedy="at least one name")
     tree, order, _ = Tree.of_parents(up)
     inner = next((listed[i] for i, child in zip(order.tolist(), tree.children.tolist(), strict=True)
                   if child and listed[i] in leaves), None)  # fmt: skip
@@ -232,7 +232,8 @@ class Hierarchy(TreeOfSums):
             nodes = self._nodes(key)
             values = public_array(value, f"known[{key!r}]")
             if values.size != nodes.size:
-                raise SpecificationError(f"known[{key!r}]: {values.size} numbers for {nodes.size} nodes")
+                what = f"known[{key!r}]: {values.size} numbers for {nodes.size} nodes"
+                raise SpecificationError(what, remedy="one number for every node")
             for node, number in zip(nodes.tolist(), values.tolist(), strict=True):
                 if fixed.setdefault(node, number) != number:
                     raise SpecificationError(
@@ -254,7 +255,10 @@ class Hierarchy(TreeOfSums):
             said = [self.index(label) for label in labels]
             outside = sorted(set(said) - set(nodes.tolist()))
             if outside:
-                raise SpecificationError(f"{what} has {self.names[outside[0]]!r}, which is not in {key!r}")
+                raise SpecificationError(
+                    f"{what} has {self.names[outside[0]]!r}, which is not in {key!r}",
+                    remedy="labels among those nodes, or another key",
+                )
             if len(set(said)) != len(said):
                 raise SpecificationError(f"{what} names a node twice", remedy="a list of two measurements")
             nodes = np.array(said, dtype=np.int64)

@@ -341,7 +341,11 @@ def _measured(
         marginal = marginal_named(domain, given, "weights")
         good = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
         if not good or not 2.0**-20 <= float(weight) <= 2.0**20:
-            raise SpecificationError(f"weights: that of {marginal} is not a number between 2^-20 and 2^20")
+            raise SpecificationError(
+                f"weights: that of {marginal} is not a number between 2^-20 and 2^20",
+                why="weights say how many times an error counts",
+                remedy="1 for most, 4 for one that matters more",
+            )
         if marginal in chosen:
             raise SpecificationError(f"weights: {marginal} is there twice", remedy="each set of columns once")
         chosen[marginal] = float(weight)

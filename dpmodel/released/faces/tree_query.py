@@ -264,7 +264,10 @@ class TreeQuery(TreeOfSums):
 
     def _summed(self, values: Floats, start: Any, stop: Any) -> Any:
         if values.size != self.size:
-            raise SpecificationError(f"{values.size} noisy numbers for a tree of {self.size} nodes")
+            raise SpecificationError(
+                f"{values.size} noisy numbers for a tree of {self.size} nodes",
+                remedy="a number for every node, from the top level down",
+            )
         first, last = self._checked(start, stop)
         before = np.concatenate([[0.0], np.cumsum(values.ravel())])
         total = np.zeros(first.size)
@@ -350,7 +353,8 @@ class TreeQuery(TreeOfSums):
             flat = flattened(checked_noisy(each, f"level {level}"), name=f"level {place}")
             nodes = np.arange(bounds[place], bounds[place + 1])
             if flat.size != nodes.size:
-                raise SpecificationError(f"{flat.size} noisy numbers for the {nodes.size} nodes of level {place}")
+                what = f"{flat.size} noisy numbers for the {nodes.size} nodes of level {place}"
+                raise SpecificationError(what, remedy="one for every node of the level")
             out.append((flat, nodes))
         return out
 
