@@ -57,31 +57,33 @@ _MOST_WHOLE = 200.0
 # ------------------------------------------------------------------ laws
 @dataclass(frozen=True)
 class Table:
-    """Z takes ``values`` (g,), increasing, with ``masses`` (p, g) in p rows, or (1, g) in all of them; ``rows`` (p,) :
-    which of ``Laws`` they are."""
+    """Z takes ``values`` (g,), increasing, plus ``shift`` (p,), with ``masses`` (p, g) in p rows, or (1, g) in all of
+    them; ``rows`` (p,) : which of ``Laws`` they are."""
 
     rows: Integers
     values: Floats
     masses: Floats
+    shift: Floats | float = 0.0
 
     def tails(self) -> tuple[Floats, Floats]:
         """(p, g), (p, g): mass of, and mean over, each value and all larger ones."""
-        above, mean = (np.cumsum(each[:, ::-1], axis=1)[:, ::-1] for each in (self.masses, self.masses * self.values))
+        means = self.masses * (self.values + np.reshape(self.shift, (-1, 1)))
+        above, mean = (np.cumsum(each[:, ::-1], axis=1)[:, ::-1] for each in (self.masses, means))
         shape = (self.rows.size, self.values.size)
         return np.broadcast_to(above, shape), np.broadcast_to(mean, shape)
 
     def first_above(self, r: Floats) -> Integers:
         """(p,) the first value v with ``r + v > 0``; g where there is none."""
         # Solvers end near kinks, which is where whole numbers lie.
-        return np.searchsorted(self.values, -r + 1e-7 * (1 + np.abs(r)), side="right")
+        return np.searchsorted(self.values, -r - self.shift + 1e-7 * (1 + np.abs(r)), side="right")
 
     def at(self, r: Floats) -> tuple[Floats, Floats, Floats]:
         """(p,) each: ``E(r + Z)^+``, ``P(r + Z > 0)`` and ``P(r + Z < 0)``."""
         above, mean = (np.concatenate([each, np.zeros((each.shape[0], 1))], axis=1) for each in self.tails())
         first, line = self.first_above(r), np.arange(self.rows.size)
-        below = np.searchsorted(self.values, -r - 1e-7 * (1 + np.abs(r)), side="left")
+        below = np.searchsorted(self.values, -r - self.shift - 1e-7 * (1 + np.abs(r)), side="left")
         # With the larger of two lines near a kink: the tail of the values above -r, exactly.
-        exact = np.searchsorted(self.values, -r, side="right")
+        exact = np.searchsorted(self.values, -r - self.shift, side="right")
         amount = r * above[line, exact] + mean[line, exact]
         return amount, above[line, first], above[line, 0] - above[line, below]
 
@@ -89,7 +91,7 @@ class Table:
         """(p,) the least r with ``P(r + Z >= 0) >= share``."""
         above = self.tails()[0]
         last = np.maximum((above >= share[:, None] - 1e-12).sum(axis=1) - 1, 0)
-        found: Floats = -self.values[last]
+        found: Floats = -self.values[last] - self.shift
         return found
 
     def lines(self, count: int) -> tuple[Floats, Floats]:
@@ -232,6 +234,9 @@ def _whole(rows: Integers, law: Any) -> Table:
 # number, the true one has the posterior, prior times the law of the noise; everything above stays as it is, with
 # that in place of the law of the noise. It is free, as post-processing.
 #
+# A parameter of whole numbers has its mass there alone, with a prior and without one: the posterior of a whole number k
+# is in proportion to the density of the noise at the released number less k, times the prior's mass within 1/2 of k.
+#
 # Off where there are few numbers, where noise is small beside the spread (nothing to win), and where the released
 # numbers contradict it: shares of the fitted law below each of them have to be spread evenly (the Kolmogorov distance).
 # A few numbers far from all others would fail that, and a gamma of their variance cost half as much again as none. The
@@ -240,6 +245,8 @@ _FEWEST, _MOST_LEARNT = 12, 5000
 _SMALL = 0.03
 _CELLS = 320
 _FAR = 16.0
+# Up to this scale whole numbers lie further from each other than cells do.
+_MOST_APART = 10.0
 
 
 def _learnt(
@@ -270,12 +277,21 @@ def _learnt(
         once = mine[np.unique(entry[number][mine], return_index=True)[1]]
         low = float(np.min(block.parameter.entry_range[0], initial=np.inf))
         prior = _fitted(theta[once], scale[once], sigma[once], laplace[some[once]], low)
-        if prior is None or mine.size > _MOST_LEARNT:
+        size = float(np.max(scale[mine], initial=0.0))
+        whole = not block.why_not_integer and size <= _MOST_APART and bool((scale[mine] > (1 - 1e-9) * size).all())
+        if not (prior or whole) or not 0 < mine.size <= _MOST_LEARNT:
             continue
-        posterior = _posterior(theta[mine], scale[mine], laplace[some[mine]], prior)
         # The row's noise is the released number less the true one, times the factor.
-        masses = np.where(gain[mine, None] > 0, posterior[:, ::-1], posterior)
-        tables.append(Table(some[mine], _cells(), masses))
+        sign = np.where(gain[mine] > 0, -1.0, 1.0)
+        if whole:
+            places, posterior = _on_whole_numbers(theta[mine], size, laplace[some[mine]], prior)
+            values, shift = places / size, sign * (np.rint(theta[mine]) - theta[mine]) / size
+        else:
+            assert prior is not None
+            posterior, values, shift = _posterior(theta[mine], scale[mine], laplace[some[mine]], prior), _cells(), 0.0
+        tables.append(Table(some[mine], values, np.where(sign[:, None] < 0, posterior[:, ::-1], posterior), shift))
+        if prior is None:
+            continue
         notes.append(f"{block.name}: {prior.words} was learnt from the released numbers")
     return tuple(tables), tuple(notes)
 
@@ -344,6 +360,21 @@ def _posterior(theta: Floats, scale: Floats, laplace: Mask, prior: _Prior) -> Fl
     total = masses.sum(axis=1, keepdims=True)
     flat = noise / noise.sum(axis=1, keepdims=True)
     return np.where(total > 1e-200, masses / np.where(total > 1e-200, total, 1.0), flat)
+
+
+def _on_whole_numbers(theta: Floats, scale: float, laplace: Mask, prior: _Prior | None) -> tuple[Floats, Floats]:
+    """(g,) whole numbers i, and (p, g) masses of the true number at the whole number next to ``theta`` plus i, each row
+    adding up to one."""
+    far = math.ceil(_FAR * scale) + 1
+    places, nearest = np.arange(-far, far + 1.0), np.rint(theta)[:, None]
+    z = (nearest + places - theta[:, None]) / scale
+    noise = np.where(laplace[:, None], np.exp(-np.abs(z)), np.exp(-0.5 * z * z))
+    masses = (
+        noise if prior is None else noise * np.diff(prior.below(nearest + np.append(places, far + 1) - 0.5), axis=1)
+    )
+    total = masses.sum(axis=1, keepdims=True)
+    masses = np.where(total > 1e-200, masses, noise)
+    return places, masses / masses.sum(axis=1, keepdims=True)
 
 
 # ------------------------------------------------------------------ noise in rows with private coefficients

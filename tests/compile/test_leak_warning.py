@@ -113,7 +113,7 @@ def test_memory_that_is_no_more_is_nobodys() -> None:
 def test_one_hint_a_process(first_hint: None) -> None:
     problems = [beside(np.array([1.0, 2.0, 3.0]), DATA.copy()) for _ in range(3)]
     (text,) = [text for problem in problems for text in warned(problem.classify)]
-    assert text.startswith("a plain constant of shape (3,) has the shape of private parameter 'b'")
+    assert text.startswith("in ") and ": a plain constant of shape (3,) has the shape of private parameter 'b'" in text
     assert "once a process" in text and not re.search(r"\d\.", text)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+from scipy.special import gammainc
 from scipy.stats import gamma, norm
 
 import dpmodel as dpm
@@ -701,3 +702,54 @@ def test_gaussian_noise_of_sums_is_exact() -> None:
     assert isinstance(designed(transport(), "gaussian").parts["scalar"].distribution, Gaussian)
     law = laws_of(transport(), designed(transport(), "gaussian"), np.flatnonzero(priced_rows(transport())))
     assert not law.laplace.any() and not law.tables
+
+
+# ---------------------------------------------------------------------------------- parameters of whole numbers
+@pytest.mark.parametrize("spread", [3.0, 500.0], ids=["a prior", "no prior"])
+def test_whole_numbers_have_their_mass_there(spread: float) -> None:
+    """Rows of both signs and of a factor: masses by enumeration of the true whole numbers."""
+    rng = np.random.default_rng(5)
+    need = np.rint(rng.gamma(4, spread, 40))
+    x = cp.Variable(80, name="x")
+    made = private(need, "need", integer=True, nonneg=True)
+    model = read(cp.Minimize(cp.sum(x)), [x[:40] >= made, 3 * x[40:] <= 2 * made + 0.5])
+    noise, rows = designed(model), np.flatnonzero(priced_rows(model))
+    scale = float(noise.parts["scalar"].distribution.scale)  # type: ignore[union-attr]
+    drawn = need + scale * rng.laplace(size=40)
+    b, released = np.concatenate([-drawn, 2 * drawn]), np.concatenate([drawn, drawn])
+    law = laws_of(model, noise, rows, b)
+    assert bool(law.notes) is (spread == 3.0) and len(law.tables) == 1
+    whole = np.arange(-60, 20_001.0)
+    gap = rng.normal(size=80) - 0.5
+    for row, z in enumerate(gap):
+        weight = np.exp(-np.abs(whole - released[row]) / scale)
+        if law.notes:
+            words = re.search(r"gamma prior \(mean ([\d.]+), deviation ([\d.]+)\)", law.notes[0])
+            assert words is not None
+            shape = (float(words[1]) / float(words[2])) ** 2
+            edges = np.append(whole - 0.5, whole[-1] + 0.5)
+            weight = weight * np.diff(gammainc(shape, np.maximum(edges, 0) * shape / float(words[1])))
+        true = z + np.where(row < 40, 1.0, -2.0) * (whole - released[row])  # the true gap at each whole number
+        weight = weight / weight.sum()
+        seen = [float(weight @ each) for each in (np.maximum(true, 0), np.maximum(-true, 0), true > 0, true < 0)]
+        told = [float(each[row]) for each in (*law.amounts(gap), *law.chances(gap))]
+        assert told == pytest.approx(seen, rel=2e-3, abs=2e-3), row
+    share = np.full(80, 0.2)
+    at = law.gaps(share)
+    assert (law.chances(at + 1e-3)[0] >= 0.2).all() and (law.chances(at - 1e-3)[0] <= 0.2).all()
+    slopes, kinks = law.kinks()
+    assert (np.diff(kinks, axis=1) >= 0).all() and np.allclose(slopes[:, -1], 1)
+
+
+def test_whole_rows_are_short_as_often_as_is_said() -> None:
+    """Whole staff for whole needs: of 2,000 rows .22 are short, and .32 would be if needs could lie between. Deviations
+    of the count are below 19; the bound is passed with probability below 1e-6."""
+    need = np.random.default_rng(3).integers(10, 400, 2000).astype(float)
+    staff = cp.Variable(2000, integer=True, name="staff")
+    problem = dpm.Problem(cp.Minimize(cp.sum(staff)), [staff >= private(need, "need", integer=True)])
+    problem.solve(1.0, feasibility="centred", rng=0)
+    assert problem.release is not None
+    told, short = problem.release.expected["short"], (staff.value < need - 1e-6).sum()
+    assert abs(told - short) < 100 and abs(short - 440) < 100
+    missed = np.maximum(need - staff.value, 0).sum()
+    assert problem.release.expected["shortage"] == pytest.approx(missed, rel=0.25)

@@ -22,7 +22,7 @@ NUMBER = r"(-?[\d.]+(?:e[-+]?\d+)?)(?! times)"
 # What a statement may say: pattern -> the public range that bounds its numbers.
 SAID = {
     rf"violated by (?:more than|at most) {NUMBER}": "violation",
-    rf"{NUMBER} where only the true ones do": "violation",
+    rf"{NUMBER} where no point meets the released": "violation",
     rf"lie at most {NUMBER} inside": "sides",
     rf"tightened by at most {NUMBER}": "sides",
     rf"objective is (?:within {NUMBER} of|at most {NUMBER} worse than)": "objective",
