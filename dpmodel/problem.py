@@ -286,8 +286,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
             reached), ``Search()`` (bisection, paid for), ``Penalty(weight)`` (added to the violation); "auto": the best
             forecast.
         certify : the share of epsilon (0.1, say) that measures how good the answer is, within the same charge: the
-            share of private constraints that hold, the true objective where it is private, the risk on the data of a
-            regression. ``release.certificate`` is an interval with its level.
+            share of private constraints that hold, or what they are short by in all, the true objective where it is
+            private, the risk on the data of a regression. ``release.certificate`` is an interval with its level.
         budget : a ``Budget`` to charge before any data is read.
         verbose : print classification, plan and release. ``progress`` : None for a bar in terminals and notebooks once
             work has taken a second; False for none; True for stages as lines elsewhere too; or a function (stage,

@@ -1,4 +1,5 @@
-"""What a part of the budget measures of a released answer: the share of private constraints that hold, or its cost.
+"""What a part of the budget measures of a released answer: the share of private constraints that hold, what they are
+short by in all, or its cost.
 
 Why it is private. The point x has been released by a mechanism that is (epsilon_1, delta)-DP; here x is a constant.
 What is measured of it has an exact sensitivity, for that x:
@@ -8,6 +9,13 @@ What is measured of it has an exact sensitivity, for that x:
   numbers alone, so the count moves by K at most, whatever the numbers are: also where they have no bounds, and where
   add-remove makes a row appear. It gets Laplace noise of scale ``K / epsilon_2``, which every source can draw, and is
   rounded to a whole number: post-processing.
+* *shortage*, where so many rows hold a record's numbers that noise would drown their count: the sum over private rows
+  of ``(r_i)^+``, of ``|r_i|`` in equalities, where ``r = q + p``: q is a linear function of the private numbers, with
+  public coefficients given x, and p is public. Both functions move by no more than r_i does, so the sum moves by at
+  most ``sum |q_i - q'_i|``, the 1-norm sensitivity of q (``footprint.sensitivity_of``, with the allowance and the clamp
+  of ``noise_design.py``). ``q_i + p_i`` is rounded by at most 2^-53 of ``|q_i| + |p_i|``, and their sum (``math.fsum``)
+  once, by 2^-53 of itself; four times that, for two neighbours, is in D too. Not where add-remove makes a row appear:
+  its public numbers come with it. It gets Laplace noise of scale ``D / epsilon_2``.
 * *objective*: ``c'x`` and the objective's constant are one linear function of the private numbers, with public
   coefficients given x. ``footprint.sensitivity_of`` says how far one record moves it (D, with the allowance for
   rounding and the clamp of ``noise_design.py``). It gets Laplace noise of scale ``D / epsilon_2``.
@@ -56,25 +64,35 @@ def why_not(model: Program, epsilon: float, beta: float) -> str:
         return "constraints are counted that are linear as they are written"
     if isinstance(model, RecordsProgram) and plain_linear(model) is not None:
         return "the public constraints do not bound x, and rows lie in parts"
-    count, moved = _count(model), rows_per_record(model)
-    if _quantile(moved / epsilon, beta) >= count:
-        names = [b.name for b in model.affine.private_blocks if b.parameter.unit == "all" and b.size > 1]
-        all_of = f", because one may move every entry of {', '.join(names[:3])} (unit='all')" if names else ""
-        return (
-            f"counted would be how many of the {count} private constraints hold, and one record may change that by "
-            f"{moved}{all_of}: noise for epsilon {number(epsilon)} would leave nothing of the count"
-        )
-    return ""
+    if not _drowns(model, epsilon, beta):
+        return ""
+    here = not isinstance(model, RecordsProgram) and not rows_vanish(model)
+    if here and math.isfinite(shortage_at(model, np.ones(model.affine.variables))[2]):
+        return ""
+    names = [b.name for b in model.affine.private_blocks if b.parameter.unit == "all" and b.size > 1]
+    all_of = f", because one may move every entry of {', '.join(names[:3])} (unit='all')" if names else ""
+    return (
+        f"counted would be how many of the {_count(model)} private constraints hold, and one record may change that by "
+        f"{rows_per_record(model)}{all_of}: noise for epsilon {number(epsilon)} would leave nothing of the count, and "
+        "nothing bounds how far it moves what they are short by"
+    )
 
 
 def measures(model: Program) -> Literal["objective", "rows"]:
-    """What is measured: the objective where private numbers enter it, else how many private rows hold."""
+    """What is measured: the objective where private numbers enter it, else private rows."""
     return "objective" if "objective" in model.private_parts() or model.form.offset.nnz else "rows"
+
+
+def _drowns(model: Program, epsilon: float, beta: float) -> bool:
+    """Whether noise leaves nothing of a count of rows."""
+    return _quantile(rows_per_record(model) / epsilon, beta) >= _count(model)
 
 
 def certify(model: Program, epsilon: float, beta: float, x: Floats, noise: NoiseSource) -> Certificate:
     """The certificate of the released ``x`` (n,). Within a solve's charge only: it reads private values."""
-    return (_objective if measures(model) == "objective" else _rows)(model, x, epsilon, beta, noise)
+    if measures(model) == "objective":
+        return _objective(model, x, epsilon, beta, noise)
+    return (_shortage if _drowns(model, epsilon, beta) else _rows)(model, x, epsilon, beta, noise)
 
 
 # ------------------------------------------------------------------ rows that hold
@@ -121,6 +139,56 @@ def _count(model: Program) -> int:
 def _quantile(scale: float, beta: float) -> int:
     """The least whole t with ``P(|R| > t) <= beta`` for rounded Laplace noise: ``exp(-(t + 1/2) / scale)``."""
     return max(math.ceil(scale * math.log(1 / beta) - 0.5 - 1e-9), 0)
+
+
+# ------------------------------------------------------------------ what rows are short by
+def _shortage(model: Program, x: Floats, epsilon: float, beta: float, noise: NoiseSource) -> Certificate:
+    query, public, moved = shortage_at(model, x)
+    exact = shortage(model, query, public, PrivateArray(model.read_private()))
+    distribution = Laplace(moved / epsilon) if moved > 0 else None
+    released = exact if distribution is None else float(distribution.add_to(np.array([exact]), noise)[0])
+    far = 0.0 if distribution is None else distribution.max_abs_quantile(1, beta)
+    estimate, lower, upper = (max(each, 0.0) for each in (released, released - far, released + far))
+    beyond = f", for private sums up to {number(query.limit)} in size" if query.furthest > query.limit else ""
+    return Certificate(
+        "what private constraints are short by in all",
+        estimate,
+        lower,
+        upper,
+        1 - beta,
+        f"with probability {number(1 - beta)}, the {_count(model)} private constraints are short by between "
+        f"{number(lower)} and {number(upper)} in all{beyond}",
+        epsilon,
+        0.0,
+    )
+
+
+def shortage_at(model: Program, x: Floats) -> tuple[Measurement, Floats, float]:
+    """At ``x`` (n,): q of the private rows (k,), p, and D."""
+    form, index = model.form, np.flatnonzero(model.form.private_rows)
+    row, column = form.matrix_coordinates()
+    place = np.zeros(model.affine.rows, dtype=np.int64)
+    place[index] = np.arange(index.size)
+    query = LinearMap.of(
+        place[np.concatenate([row, form.scalar.row])],
+        np.concatenate([form.matrix.column, form.scalar.column]),
+        np.concatenate([form.matrix.coefficient * x[column], -form.scalar.coefficient]),
+        index.size,
+    )
+    each, one = np.arange(index.size), sp.eye_array(index.size, format="csr")
+    found = scaled(model, "scalar", "certificate", query, sp.csr_array(one), each, np.ones(index.size))
+    public = (form.A0 @ x - form.b0)[index]
+    if found.l1 == 0:
+        return found, public, 0.0
+    size = np.minimum(np.maximum(np.abs(found.lower), np.abs(found.upper)), found.limit) + np.abs(public)
+    return found, public, found.l1 * (1 + 1e-12) + 8 * 2.0**-53 * float(size.sum())
+
+
+def shortage(model: Program, query: Measurement, public: Floats, theta: PrivateArray) -> float:
+    """Private: what the rows are short by. Under a certificate's noise only."""
+    over = query.values(theta) + public
+    equal = model.affine.equalities()[np.flatnonzero(model.form.private_rows)]
+    return math.fsum(np.where(equal, np.abs(over), np.maximum(over, 0.0)))
 
 
 # ------------------------------------------------------------------ the true objective

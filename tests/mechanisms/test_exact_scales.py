@@ -59,6 +59,7 @@ DRAWS = {
     "programs/points.py:point": "test_the_exact_privacy_loss",
     "programs/vertex.py:run": "objective-vertex-exponential",
     "programs/certificate.py:_objective": "test_one_record_moves_the_objective_by_what_is_declared",
+    "programs/certificate.py:_shortage": "test_one_record_moves_what_rows_are_short_by_as_far_as_is_declared",
     "programs/certificate.py:_rows": "test_one_record_moves_the_count_of_rows_by_what_is_declared",
     "regressions/certificate.py:certify": "test_one_record_moves_the_risk_by_what_is_declared",
     "as_printed/adassp.py:run": "test_adassp_draws_what_its_paper_and_the_relation_demand",

@@ -13,6 +13,8 @@ from blocks import Broken, features_of, labels_of
 from scipy.stats import beta as beta_law
 
 import dpmodel as dpm
+from dpmodel import audit
+from dpmodel.audit.neighbors import Data
 from dpmodel.errors import BudgetExceededError, NotPrivateWarning, SourceError, SpecificationError
 from dpmodel.marks.row_sources import MemoryBlocks
 from dpmodel.marks.rows import SourceRows
@@ -134,6 +136,72 @@ def test_one_record_moves_the_risk_by_what_is_declared(loss: str, neighbors: Any
     assert 0.99 * moved <= max(seen) <= moved and abs(worst - first) <= moved
     value = {"squared": lambda r: r @ r / 7, "absolute": lambda r: 3 * np.abs(r).sum()}[loss]
     assert model.scale * risk_certificate.losses(other, w, largest) == pytest.approx(value(X @ w - y))
+
+
+# ------------------------------------------------------------------ what rows are short by, where a record moves all
+def counts(values: Any, **declared: Any) -> dpm.Problem:
+    """A record moves any of the numbers; each stands in three rows, with both signs, one of them an equality."""
+    need = dpm.Private(values, name="need", **{"unit": "all", "l1": 2.0, "linf": 1.0, "bounds": [0, 9], **declared})
+    share = dpm.Private([0.5, 1.0], name="share", unit="entry", linf=0.25, bounds=[0, 2], records=need.records)
+    x = cp.Variable(3, bounds=[0, 20], name="x")
+    rows = [x >= need, x <= 6.5 - 0.5 * need, x == 2 * need - 3, cp.multiply(share, x[:2]) <= 4]
+    return dpm.Problem(cp.Minimize(cp.sum(x)), rows)
+
+
+def test_one_record_moves_what_rows_are_short_by_as_far_as_is_declared() -> None:
+    """All of a record's number of the first kind and all of the second: rows that are short, or off, move fully."""
+    x = np.array([4.0, 7.0, 1.0])
+    model: Any = counts(NEED)._model(None)
+    query, public, moved = rows_certificate.shortage_at(model, x)
+    assert rows_certificate._drowns(model, 0.1, BETA)
+
+    def short(values: Any, share: Any = (0.5, 1.0)) -> float:
+        made = counts(values)
+        next(p for p in made.parameters() if p.name() == "share").value = share
+        found = rows_certificate.shortage(model, query, public, made._model(None).read_private())
+        need, part = np.clip(values, 0, 9), np.clip(share, 0, 2)
+        rows = [need - x, x - 6.5 + 0.5 * need, part * x[:2] - 4]
+        truth = sum(np.maximum(each, 0).sum() for each in rows) + np.abs(x - 2 * need + 3).sum()
+        assert found == pytest.approx(truth)
+        return found
+
+    seen = 0.0
+    for base in ([8.0, 8.0, 8.0], NEED, [9.0, 9.0, 9 + 1e-12], [1e9, -1e9, 9.0]):
+        for i, j in ((0, 1), (1, 2), (0, 2)):
+            for a, b in ((-1, -1), (-1, 0.5), (1, 1)):
+                other = np.clip(base, 0, 9)
+                other[i] += a
+                other[j] += b
+                for shares in (([2.0, 2.0], [2.0, 1.75]), ([0.5, 1e9], [0.5, 1.75])):
+                    seen = max(seen, abs(short(np.array(base), shares[0]) - short(other, shares[1])))
+    assert 0.98 * moved < seen <= moved
+
+
+def test_intervals_of_what_rows_are_short_by_cover() -> None:
+    x = np.array([4.0, 7.0, 1.0])
+    truth = np.maximum(NEED - x, 0).sum() + np.maximum(x - 6.5 + 0.5 * NEED, 0).sum() + np.abs(x - 2 * NEED + 3).sum()
+    truth += max(7.0 - 4, 0) + max(0.5 * 4 - 4, 0)
+    assert covering(counts(NEED)._model(None), x, truth) >= LEAST
+
+
+def test_counts_that_every_record_moves_have_a_certificate() -> None:
+    problem = counts(NEED, l1=0.2, linf=0.1)
+    problem.solve(4.0, certify=0.25, feasibility="centred", mechanism="laplace-once", rng=3)
+    found = problem.release.certificate
+    assert "short by between" in found.statement and found.upper > found.lower >= 0
+
+
+def test_the_audit_finds_half_the_noise_of_a_shortage(monkeypatch: Any) -> None:
+    def model(private: Any) -> Any:
+        made = private(np.full(6, 8.0), name="need", unit="all", l1=2.0, linf=1.0, bounds=[0, 9])
+        x = cp.Variable(6, bounds=[0, 3], name="x")  # every row is short, so that all moves are seen
+        return cp.Minimize(cp.sum(x)), [x >= made]
+
+    data = Data(model, {"feasibility": "centred", "certify": 0.5}, name="short")
+    assert not audit.replay(data, "laplace-once").faults
+    whole = rows_certificate.shortage_at
+    monkeypatch.setattr(rows_certificate, "shortage_at", lambda m, x: (*whole(m, x)[:2], whole(m, x)[2] / 2))
+    assert any("times what was charged" in fault for fault in audit.replay(data, "laplace-once").faults)
 
 
 # ------------------------------------------------------------------ rows of records, in blocks of unequal size
@@ -344,7 +412,7 @@ def test_a_constant_term_without_a_bound_is_refused_before_the_charge() -> None:
 
 def test_what_cannot_be_measured_is_refused_before_the_charge() -> None:
     budget = dpm.Budget(10.0)
-    three = dpm.Private(NEED, name="need", unit="all", linf=1)
+    three = dpm.Private(NEED, name="need", unit="entry")
     x = cp.Variable(3, nonneg=True)
     few = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= three])
     with pytest.raises(SpecificationError, match="noise for epsilon"):
