@@ -274,7 +274,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
             object with the methods of a mechanism, such as one of ``dpm.mechanisms`` with settings of its own.
         feasibility : what is done to private constraints. "auto" takes what is expected to cost least, at prices that
             leave a row short in a tenth of the cases, where a public level of the private numbers is known
-            (``Private(typical=)``, bounds), else "centred". "centred" takes the released numbers as they are; "relaxed"
+            (``Private(typical=)``, bounds); without one it prices inequalities alike, and takes equalities as released.
+            "centred" takes the released numbers as they are; "relaxed"
             makes them easier by a bound on the noise, which leaves every one that binds short, so that the true optimum
             stays feasible: to bound it, or to compare with other programs; "safe" makes them harder, so that with
             probability 1 - beta every true one holds but those that the release lists (none where a point is left);

@@ -286,6 +286,10 @@ def _done(done: Treatment, kind: str, amount: str, besides: str) -> str:
         average = f"by {amount} on average" if amount != "unbounded" else "by noise times the size of x"
         average += " (0 where it holds)" if kind != "zero" and amount != "unbounded" else ""
         return f"solved with the released numbers as they are (centred); a row {missed} {average}"
+    if done.mode == "priced" and kind == "cone":
+        return "solved with the released numbers as they are"
+    if done.mode == "priced":
+        return f"what noise makes a row {'off' if kind == 'zero' else 'short'} by is weighed against the cost (priced)"
     along = ", along the cone's interior direction" if kind == "cone" else ""
     verb = "made harder by"
     if done.mode == "relaxed":

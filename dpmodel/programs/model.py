@@ -183,11 +183,19 @@ class Program(Model):
         return YES
 
     def treated(self, options: Options, chosen: Forecast) -> Options:
-        """Priced, where the ``chosen`` one can price rows, a public level is known, and it is expected to cost less."""
-        expected = chosen.expected
-        if not options.by_cost or "priced" not in expected or options.goal != "auto" or chosen.vacuous:
+        """Priced, where the ``chosen`` one can price rows and that is expected to cost less at the public level;
+        without a level, where every private row is an inequality and the objective tells what a unit of it costs
+        (tests/benchmarks/programs/without_level.py). Equalities stay as released: of redundant ones, released numbers
+        leave no point, and then multipliers say nothing of money."""
+        rows, affine, expected = self.form.private_rows, self.affine, chosen.expected
+        if not options.by_cost or options.goal != "auto" or not rows.any() or self.slow_to_price:
             return options
-        better = not self.slow_to_price and expected["priced"].cost < expected["centred"].cost * (1 - 1e-9)
+        if "priced" in expected:
+            better = expected["priced"].cost < expected["centred"].cost * (1 - 1e-9)
+        else:
+            costs, error = self.form.c0.any() or "objective" in self.private_parts(), chosen.error
+            plain = affine.is_linear() and affine.inequalities()[rows].all() and not self.split_rows
+            better = bool(costs and plain and isinstance(error, Violation) and error.centred)
         return replace(options, feasibility="priced") if better else options
 
     @property
@@ -334,9 +342,10 @@ class Program(Model):
         design, numbers = design_of(self, options, measured)
         forecast = held_against_public_points(self, LAPLACE_ONCE.forecast_of(self, options, design))
         treated = self.treated(options, forecast)
-        if treated is not options:
-            forecast = held_against_public_points(self, LAPLACE_ONCE.forecast_of(self, treated, design))
-        return forecast, LAPLACE_ONCE.answer(self, treated, design, numbers)
+        if treated is not options and LAPLACE_ONCE.eligible(self, treated).eligible:
+            options = treated
+            forecast = held_against_public_points(self, LAPLACE_ONCE.forecast_of(self, options, design))
+        return forecast, LAPLACE_ONCE.answer(self, options, design, numbers)
 
     def optimum(self, measured: tuple[Measured, ...], options: Options) -> Interval:
         from dpmodel.programs.how_good import interval_of

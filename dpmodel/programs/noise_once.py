@@ -199,7 +199,7 @@ class NoiseOnce(Mechanism[Program]):
 
     def _forecast_priced(self, model: Program, options: Options, design: NoiseDesign) -> Forecast:
         (expected, remark), against = expectations(model, options, design), noise_against_ignorance(model, design)
-        objective = objective_loss(model, design)
+        objective, none = objective_loss(model, design), np.zeros(model.affine.rows)
         return Forecast(
             statement=f"with probability {number(1 - options.beta)}, no private constraint is missed by more than the "
             f"release says; the least expected cost at {_price_words(options)}",
@@ -209,6 +209,7 @@ class NoiseOnce(Mechanism[Program]):
             proved=model.split_rows == 0,
             vacuous=against > 1,
             caveats=caveats(model, design, split=model.split_rows > 0),
+            rows=Treatment("priced", "", none, none + np.inf, none).words(model),
             work=design.work,
             noise=design.to_dict(),
             error=Violation(

@@ -12,7 +12,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from dpmodel._types import Floats, Integers, Mask
+from dpmodel._types import Floats, Integers
 from dpmodel.collect import named_constraints, private_parameters
 from dpmodel.compile.form import require_private_values
 from dpmodel.contract import NOTHING_FOUND, Candidate, Options, Outcome, Ran, Serves
@@ -23,11 +23,11 @@ from dpmodel.numerics.array_program import ConeBlock
 from dpmodel.options import basic_options, finite_number, listed, unknown_goal
 from dpmodel.programs.equations import exact_inequalities, why_not_inequalities
 from dpmodel.programs.model import Program
-from dpmodel.programs.prices import priced_rows, unserved
+from dpmodel.programs.prices import priced_rows, short_below, unserved
 from dpmodel.programs.public import level
 from dpmodel.programs.rows import plain_linear, private_rows, public_polyhedron
 from dpmodel.release import Release
-from dpmodel.requests import AllBut, Exact, Penalty, Priced, Prices, Search, Target
+from dpmodel.requests import AllBut, Exact, Feasibility, Penalty, Priced, Prices, Search, Target
 from dpmodel.text import number
 
 
@@ -99,13 +99,22 @@ def _priced(options: Options, problem: cp.Problem, model: Program, requested: Pr
         if not 0 < service < 1:
             why = "it is the share of cases in which a row is not short"
             raise SpecificationError(f"service={number(service)}", why=why, remedy="service=0.9, say")
-        return replace(options, feasibility="priced", service=service)
+        return replace(options, feasibility=_at(model), service=service)
     if requested.service is not None:
         why = "a service level makes the prices: row by row the multiplier over 1 - service"
         raise SpecificationError("Priced(prices, service=)", why=why, remedy="one of the two")
     prices = _prices(problem, model, requested.prices)
     _refuse_unserved(model, prices)
-    return replace(options, feasibility="priced", prices=prices)
+    return replace(options, feasibility=_at(model, prices), prices=prices)
+
+
+def _at(model: Program, prices: Prices | None = None) -> Feasibility:
+    """Priced; but where one person owns one constraint, nothing else costs and all have one price, the least cost is
+    the least shortage in all, which every mechanism that leaves constraints out looks for."""
+    rows = model.form.private_rows
+    free = not (model.form.c0.any() or "objective" in model.private_parts())
+    alike = prices is None or np.ptp(prices.above[rows]) == 0
+    return "centred" if free and alike and model.affine.inequalities()[rows].all() and _one_each(model) else "priced"
 
 
 def _refuse_unserved(model: Program, prices: Prices) -> None:
@@ -157,17 +166,9 @@ def _prices(problem: cp.Problem, model: Program, given: Any) -> Prices:
                 continue
             short, surplus = price if isinstance(price, tuple) and len(price) == 2 else (price, price)
             short, surplus = (_price(each, block, rows, label) for each in (short, surplus))
-            more = _required(model, rows)
+            more = short_below(model)[rows]
             below[rows], above[rows] = np.where(more, short, surplus), np.where(more, surplus, short)
     return Prices(above, below)
-
-
-def _required(model: Program, rows: Integers) -> Mask:
-    """Of equalities ``A_i x = b_i`` whether they are short where ``A_i x`` is below b_i: where private numbers count
-    positively in b_i, or in none."""
-    scalar = model.form.scalar
-    weight = np.bincount(scalar.row, weights=scalar.coefficient, minlength=model.affine.rows)
-    return np.asarray(weight[rows] >= 0)
 
 
 def _price(price: Any, block: ConeBlock, rows: Integers, label: str) -> Floats:

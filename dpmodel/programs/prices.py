@@ -450,8 +450,9 @@ def default_prices(
     are those of the program without integrality, with private rows giving way where they leave no point. A row without
     a multiplier gets the median of the others.
 
-    Equalities: missing one on the side that saves cost has the price of a shortage, on the other side y. Equal prices
-    would give back the released numbers as they are: ``F = (y + p) / 2 p`` is about a half.
+    Equalities: missing one on the side that saves cost has the price of a shortage, on the other side y; without a
+    multiplier, that side is where it is ``short_below``. Equal prices would give back the released numbers as they are:
+    ``F = (y + p) / 2 p`` is about a half.
     """
     return _made_of(model, options.service, multipliers(model, options, (c, b, entries)).dual)
 
@@ -475,11 +476,16 @@ def _made_of(model: Program, service: float, found: Floats | None) -> Prices:
         size, some = np.where(rows, max(float(np.abs(model.form.c0).max(initial=0.0)), 1.0), 0.0), rows
     usual = float(np.median(size[some])) if some.any() else 0.0
     size = np.where(rows & ~some, usual, size)
-    # An equality without a multiplier is missed where most others would be.
-    way = np.where(some, np.sign(dual), np.sign(dual[equal].sum()) or 1.0)
     short, surplus = size / (1 - service), np.where(equal, size, 0.0)
-    saves_above = ~equal | (way > 0)
+    saves_above = ~equal | np.where(some, dual > 0, ~short_below(model))
     return Prices(np.where(saves_above, short, surplus), np.where(saves_above, surplus, short))
+
+
+def short_below(model: Program) -> Mask:
+    """(m,) equalities ``A_i x = b_i`` that are short where ``A_i x`` is below b_i: those in which private numbers count
+    positively in b_i, or in none."""
+    scalar = model.form.scalar
+    return np.bincount(scalar.row, weights=scalar.coefficient, minlength=model.affine.rows) >= 0
 
 
 def priced_rows(model: Program) -> Mask:

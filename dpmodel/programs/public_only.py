@@ -109,9 +109,10 @@ class PublicOnly(Mechanism[Program]):
 @cached
 def choose(model: Program, mode: Feasibility) -> PublicPoint | None:
     """The point of a request: under "safe" and "strict" one that is feasible for every allowed database; under
-    "centred" with an objective the one for the middle of all ranges (nothing is shifted); else the feasible one if it
-    exists, or the least larger share of the objective's span lost or of the width violated."""
+    "centred" and "priced" with an objective the one for the middle of all ranges (nothing is shifted); else the
+    feasible one if it exists, or the least larger share of the objective's span lost or of the width violated."""
     points, strict = list(islice(public_points(model), 2)), mode in ("safe", "strict")
+    mode = "centred" if mode == "priced" else mode
     # The safest costs least on average of all that violate nothing, and so does not lose more under a public objective.
     if mode == "centred" or private_objective(model) or all(point.violation > 0 for point in points):
         points = list(public_points(model))

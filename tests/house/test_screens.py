@@ -161,7 +161,8 @@ def test_what_is_done_to_the_rows_is_always_told_first(rows: int, width: int, mo
     for line in plan.chosen.forecast.rows:
         assert line in printed and printed.index(line) < printed.index("with probability")
     told = " ".join(" ".join(line.replace("note", "", 1).split()) for line in str(release).splitlines())
-    assert "as they are (centred)" in told and told.index("(centred)") < told.index("with probability")
+    done = "short with probability"
+    assert done in told and told.index(done) < told.index("accuracy")
 
 
 def test_what_was_left_out_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def test_an_unbounded_objective_is_refused_before_the_charge(x):
 def test_infeasible_on_released_data_is_a_status(x):
     b = private([-50.25, -60.5], unit="entry", linf=1)
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x <= b, x >= 0])
-    value = problem.solve(epsilon=1, rng=0)
+    value = problem.solve(epsilon=1, rng=0, feasibility="centred")
     assert problem.release.status == "least_violation"
     assert problem.status == "optimal_inaccurate"
     assert value == pytest.approx(0, abs=1e-5)
@@ -104,7 +104,8 @@ def breaking(monkeypatch, error):
     def fail(*args, **options):
         raise error
 
-    monkeypatch.setattr(noise_once, "solve_released", fail)
+    for solve in ("solve_released", "solve_priced"):
+        monkeypatch.setattr(noise_once, solve, fail)
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,14 @@ def transport(supply: float = 300.0, **declared: Any) -> tuple[dpm.Problem, Any]
     return dpm.Problem(cp.Minimize(cp.sum(cp.multiply(cost, x))), [cp.sum(x, axis=1) <= supply, served]), served
 
 
-def test_priced_where_a_level_is_known_and_centred_where_none_is() -> None:
-    for declared, priced in [({"typical": 60}, True), ({"bounds": [0, 100]}, True), ({}, False)]:
+def test_inequalities_are_priced_and_what_is_expected_is_told_where_a_level_is_known() -> None:
+    for declared, level in [({"typical": 60}, True), ({"bounds": [0, 100]}, True), ({}, False)]:
         problem, _ = transport(**declared)
         plan = problem.plan(1)
-        assert plan.options.feasibility == ("priced" if priced else "centred")
-        assert bool(plan.chosen.forecast.expected) == priced == ("expected: cost +" in str(plan))
+        assert plan.options.feasibility == "priced"
+        assert bool(plan.chosen.forecast.expected) == level == ("expected: cost +" in str(plan))
     problem, _ = transport(supply=90.0, bounds=[0, 100])  # its middle, 50 each, leaves no point
-    assert problem.plan(1).options.feasibility == "centred"
+    assert not problem.plan(1).chosen.forecast.expected
 
 
 def test_what_is_expected_is_least_for_the_choice_and_falls_with_epsilon() -> None:

@@ -165,13 +165,13 @@ def test_public_parameters_are_read_at_each_solve():
     problem = dpm.Problem(cp.Minimize(price @ x), [x >= b, x <= cap])
     for new_price, new_cap in (([1.0, 2.0], 10.0), ([5.0, 1.0], 10.0), ([5.0, 1.0], 4.0)):
         price.value, cap.value = np.array(new_price), new_cap
-        value = problem.solve(epsilon=1, rng=1)
+        value = problem.solve(epsilon=1, rng=1, feasibility="centred")
         assert value == pytest.approx(2 * new_price[0] + 3 * new_price[1], abs=1e-3)
     cap.value = 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", dpm.errors.NotPrivateWarning)
-        assert problem.solve(epsilon=1, rng=1) == problem.release.value
+        assert problem.solve(epsilon=1, rng=1, feasibility="centred") == problem.release.value
     assert problem.release.status == "least_violation"
     assert problem.status == "optimal_inaccurate"
 

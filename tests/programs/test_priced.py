@@ -41,6 +41,7 @@ from dpmodel.programs.prices import (
     laws_of,
     noise_terms,
     priced_rows,
+    short_below,
     unserved,
     usual_prices,
 )
@@ -521,6 +522,22 @@ def test_default_prices_are_multipliers_over_the_share_short() -> None:
     assert (
         default_prices(tight, Options(1.0, service=0.9), None, 2 * parts[1], None).above[priced_rows(tight)] > 0
     ).all()
+
+
+def test_equalities_are_short_below_their_numbers_where_no_multiplier_tells() -> None:
+    """x_0 binds from below (missing it there saves cost), x_1 from above; x_2 costs nothing, written either way."""
+    x = cp.Variable(3, bounds=[0, 9], name="x")
+    need = private([1.0, 2.0, 3.0])
+    for sign in (1, -1):
+        rows = [x[:2] == need[:2], sign * x[2] == sign * need[2]]
+        model = read(cp.Minimize(x[0] - 2 * x[1]), rows)
+        prices = default_prices(model, Options(1.0), *drawn(model, designed(model), None))
+        assert prices.below[0] == pytest.approx(10) and prices.above[0] == pytest.approx(1)
+        assert prices.above[1] == pytest.approx(20) and prices.below[1] == pytest.approx(2)
+        short, surplus = (prices.below, prices.above)[::sign]
+        assert short[2] == pytest.approx(10 * surplus[2]) and np.array_equal(
+            short_below(model)[:3], [True, True, sign > 0]
+        )
 
 
 def test_default_prices_of_integers_are_those_of_the_relaxation() -> None:

@@ -232,3 +232,63 @@ def test_right_hand_sides_end_no_further_inside_than_stated(sides: bool, bounds:
 
 
 NOISE = {"safe": "laplace-once", "strict": "strict-truncated-laplace"}
+
+
+def auto_cases() -> dict[str, tuple[dpm.Problem, str]]:
+    """What "auto" takes at epsilon 2."""
+    x, y = cp.Variable(3, bounds=[0, 9], name="x"), cp.Variable(3, bounds=[0, 9], integer=True, name="y")
+    t = cp.Variable(70, integer=True, name="t")
+    cost, A = np.array([1.0, 2, 4]), private([[1.0, 2, 3], [3, 1, 2]], linf=0.1)
+    coarse = private([[1.0, 2, 3], [3, 1, 2]], bounds=[0, 4], linf=0.7)
+    ballot = private([[1.0, 1, 0], [0, 1, 0], [0, 1, 1]], unit="row", linf=None, bounds=[0, 1])
+    return {
+        "inequalities": (dpm.Problem(cp.Minimize(cost @ x), [x >= private([1.0, 2, 3])]), "priced"),
+        "integers": (dpm.Problem(cp.Minimize(cost @ y), [y >= private([1.0, 2, 3])]), "priced"),
+        "many integers": (dpm.Problem(cp.Minimize(cp.sum(t)), [t >= private(np.arange(70.0))]), "centred"),
+        "coefficients": (dpm.Problem(cp.Minimize(cost @ x), [A @ x >= 2]), "priced"),
+        "coefficients that noise hides": (dpm.Problem(cp.Minimize(cost @ x), [coarse @ x >= 2]), "priced"),
+        "an equality": (
+            dpm.Problem(cp.Minimize(cost @ x), [x[:2] >= private([1.0, 2]), x[2] == private(3)]),
+            "centred",
+        ),
+        "an equality and a level": (
+            dpm.Problem(cp.Minimize(cost @ x), [x == private([1.0, 2, 3], typical=2)]),
+            "priced",
+        ),
+        "no objective": (dpm.Problem(cp.Minimize(0), [x >= private([1.0, 2, 3])]), "centred"),
+        "a private objective": (dpm.Problem(cp.Minimize(private([1.0, 2, 3]) @ x), [cp.sum(x) == 9]), "centred"),
+        "a norm": (dpm.Problem(cp.Minimize(cost @ x), [cp.norm1(x - private([1.0, 2, 3])) <= 4]), "centred"),
+        "ballots": (dpm.Problem(cp.Minimize(0), [ballot @ x >= 1, cp.sum(x) <= 1]), "centred"),
+    }
+
+
+@pytest.mark.filterwarnings("ignore::dpmodel.errors.NoGuaranteeWarning")
+@pytest.mark.parametrize("name", auto_cases())
+def test_auto_prices_inequalities_without_a_level_and_says_what_it_does_not_know(name: str) -> None:
+    problem, treatment = auto_cases()[name]
+    plan = problem.plan(epsilon=2, delta=1e-6)
+    assert plan.options.feasibility == treatment and plan.chosen.reads, plan
+    if treatment == "priced" and not plan.chosen.forecast.expected:  # type: ignore[union-attr]
+        assert "unknown before the release" in " ".join(str(plan).split())
+    problem.solve(epsilon=2, delta=1e-6, rng=0)
+    assert problem.release.variables
+    if problem.release.measured and treatment == "priced":
+        first = problem.release.variables
+        problem.resolve()
+        assert all(np.array_equal(first[each], problem.release.variables[each]) for each in first)
+
+
+def test_at_one_price_ballots_are_those_that_are_short_least() -> None:
+    rng = np.random.default_rng(0)
+    votes = private(rng.random((60, 4)) < 0.4, unit="row", linf=None, bounds=[0, 1])
+    x = cp.Variable(4, bounds=[0, 1], name="x")
+    heard = votes @ x >= 1
+    problem = dpm.Problem(cp.Minimize(0), [heard, cp.sum(x) <= 2])
+    prices = (dpm.Priced(3), dpm.Priced(), dpm.Priced({heard: 1 + np.arange(60.0)}))
+    assert [problem.plan(2, 1e-6, feasibility=each).options.feasibility for each in prices] == [
+        "centred",
+        "centred",
+        "priced",
+    ]
+    costly = dpm.Problem(cp.Minimize(cp.sum(x)), problem.constraints)
+    assert costly.plan(2, 1e-6, feasibility=prices[0]).options.feasibility == "priced"

@@ -153,10 +153,10 @@ def test_another_epsilon_solves_the_released_program_alone(name: str, monkeypatc
     counted(polyhedron.LinearMinimiser, "minimise")
     model = next(each for each in MODELS if each.name == name)
     problem = Case(model, "small").problem
-    problem.solve(1.0, 1e-6, rng=0, **model.asked)
+    problem.solve(1.0, 1e-6, rng=0, feasibility="centred", **model.asked)
     assert asked
     asked.clear()
-    problem.solve(1.1, 1e-6, rng=0, **model.asked)
+    problem.solve(1.1, 1e-6, rng=0, feasibility="centred", **model.asked)
     assert asked == ["ask"]
 
 
@@ -177,10 +177,12 @@ def test_nothing_is_simulated_where_a_public_point_misses_nothing(monkeypatch: A
 
 def test_a_full_comparison_chooses_alike_where_data_are_predicted_to_help() -> None:
     case = Case(next(model for model in MODELS if model.name == "battery"), "small")
-    plan = case.problem.plan(1.0)
+    plan = case.problem.plan(1.0, feasibility="centred")
     chosen = plan.chosen.forecast
     assert chosen is not None and chosen.vacuous and chosen.error.against_public < 0.999
-    assert case.problem.plan(1.0, compare="all").chosen.mechanism == plan.chosen.mechanism
+    for feasibility in ("centred", "auto"):
+        whole = case.problem.plan(1.0, compare="all", feasibility=feasibility)
+        assert whole.chosen.mechanism == plan.chosen.mechanism
 
 
 def test_a_statement_that_leaves_something_open_can_be_beaten() -> None:
@@ -194,7 +196,7 @@ def test_a_statement_that_leaves_something_open_can_be_beaten() -> None:
 def test_what_leaves_rows_out_is_not_compared_where_nobody_owns_one() -> None:
     """No statement says anything, and noise is predicted to help."""
     case = Case(next(model for model in MODELS if model.name == "chebyshev_centre"), "small")
-    plans = {compare: case.problem.plan(10.0, compare=compare) for compare in ("needed", "all")}
+    plans = {compare: case.problem.plan(10.0, compare=compare, feasibility="centred") for compare in ("needed", "all")}
     for plan in plans.values():
         chosen = plan.chosen.forecast
         assert plan.chosen.mechanism == "laplace-once" and chosen is not None and chosen.vacuous and chosen.error.helps

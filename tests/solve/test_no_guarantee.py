@@ -190,7 +190,7 @@ def test_no_amount_is_promised_where_the_true_constraints_cannot_be_met() -> Non
     need = dpm.Private([30.0, 20.0, 40.0], name="need", unit="entry", linf=1)
     x = cp.Variable(3, nonneg=True, name="x")
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= need, cp.sum(x) <= 10])
-    statement = problem.plan(1.0).chosen.forecast.statement
+    statement = problem.plan(1.0, feasibility="centred").chosen.forecast.statement
     assert "where no point meets the released constraints but one meets the true ones" in statement
-    problem.solve(1.0, rng=0)
+    problem.solve(1.0, rng=0, feasibility="centred")
     assert "because no point meets the released numbers" in problem.release.accuracy.statement

@@ -130,7 +130,7 @@ def test_the_decision_table(build, options, winner):
 
 def test_laplace_on_b_by_hand():
     # Six draws of scale 1, each below ln(6 / beta); rows give way by that and are violated by twice it.
-    plan = scalar_problem().plan(epsilon=1, beta=0.05, mechanism="laplace-once")
+    plan = scalar_problem().plan(epsilon=1, beta=0.05, mechanism="laplace-once", feasibility="centred")
     assert plan.chosen.forecast.alpha == pytest.approx(2 * math.log(6 / 0.05), rel=0.01)
 
 
@@ -223,7 +223,7 @@ def test_every_reason_and_statement_is_printed():
 
 def test_more_budget_is_told_in_the_numbers_of_the_statement():
     """Twice the epsilon halves both: told by the larger alone, it read like what one epsilon gives already."""
-    plan = scalar_problem().plan(epsilon=1)
+    plan = scalar_problem().plan(epsilon=1, feasibility="centred")
     number = r"([\d.]+)"
     stated = re.search(rf"violated by more than {number} where .*?, {number} where", plan.chosen.forecast.statement)
     better = re.search(rf"with twice the epsilon, violation within {number} \({number}\)", plan._better)
