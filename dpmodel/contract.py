@@ -481,8 +481,9 @@ class Model(PublicFacts, ABC):
         """An answer from numbers that were released before, with its statement: post-processing."""
         raise SpecificationError(f"resolve: no {self.words} is answered again", remedy="solve(epsilon=...)")
 
-    def optimum(self, measured: tuple[Measured, ...], options: Options) -> Any:
-        """An interval for the true optimum, from numbers that were released before: post-processing."""
+    def optimum(self, measured: tuple[Measured, ...], options: Options, looked: bool = False) -> Any:
+        """An interval for the true optimum, from numbers that were released before: post-processing. ``looked`` :
+        whether prices may have been chosen after the numbers were seen."""
         raise SpecificationError(f"optimum: no {self.words} has an interval for it", remedy="release.accuracy")
 
     def regret(self, measured: tuple[Measured, ...], options: Options) -> float:

@@ -385,7 +385,9 @@ class Problem(cp.Problem):  # type: ignore[misc]
         """Answer again from the numbers of a release: it costs no privacy, because it reads no private value.
 
         Public parameters may have other values by now, and another problem over the same private parameters may have
-        other public rows, bounds, integers and costs.
+        other public rows, bounds, integers and costs. All of these, and prices, may be chosen after the numbers were
+        seen: what is proved then is proved for every program at once. ``beta`` may not, and of several treatments each
+        has its statement with probability 1 - beta by itself.
 
         Parameters
         ----------

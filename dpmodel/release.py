@@ -325,8 +325,7 @@ class Release:
 
         It is found when first asked for, a few programs like the one that was solved, and costs no privacy. ``lower``,
         ``upper``, ``level``, ``of`` ("the optimum", or "the optimum at the prices": a constraint may be missed at its
-        price, by default the one of the service level), ``form``, ``proved``, ``statement``. Prices have to be chosen
-        without looking at the numbers.
+        price, by default the one of the service level), ``form``, ``proved``, ``statement``.
 
         Raises
         ------
@@ -341,7 +340,8 @@ class Release:
                 why="the interval is found by programs over released numbers",
                 remedy="problem.release.optimum after a solve with mechanism='laplace-once', or a resolve",
             )
-        return model.optimum(self.measured, options)
+        # An answer to numbers that were released before spends nothing: its prices may have been chosen after them.
+        return model.optimum(self.measured, options, looked=self.spent == (0.0, 0.0))
 
     def compare(self, *, beta: float = 0.05) -> TextTable:
         """The treatments of private constraints beside each other, from the released numbers: it costs nothing.

@@ -27,7 +27,7 @@ class Measured:
     ``half_width`` where it has a bound. Coefficient
     ``coefficient[i]`` of number ``row[i]`` is on free entry ``entry[i]`` (columns first) of the parameter that
     ``parameters[parameter[i]]`` names; ``sizes`` : free entries of each. ``epsilon``, ``delta`` : of all numbers of the
-    release together.
+    release together. ``program`` : a digest of the public facts of the program that they were measured for.
     """
 
     values: Floats
@@ -42,6 +42,7 @@ class Measured:
     epsilon: float = 0.0
     delta: float = 0.0
     half_width: float = 0.0
+    program: str = ""
 
     def __post_init__(self) -> None:
         for name, kind in (("values", float), ("coefficient", float), ("row", int), ("parameter", int), ("entry", int)):

@@ -5,12 +5,19 @@ these numbers, public facts and nothing else has the guarantee of their release 
 other prices, other public costs, rows, bounds and integers, and new rows that are linear in what was measured. For
 these, with part ``P theta`` of a program, the public R with ``R S = P`` gives ``R (S theta + N) = P theta + R N``.
 What is not linear in S theta was not measured, and is refused.
+
+What is proved of such an answer. Of the program that the numbers were measured for, what was proved before. Another one
+may have been chosen after they were seen: a row whose noise is large, or costs that make it dear. So its statements
+rest on one event over all of the release, whatever of it the program uses: with probability 1 - beta no draw N_j of the
+r laws in it is beyond the quantile at which one of all draws of its law is with probability beta / r (union bound). In
+it ``|R N| <= sum |R_j| max |N_j|`` for every R, so for every program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import sha256
 from itertools import chain
 from typing import cast
 
@@ -24,6 +31,7 @@ from dpmodel.compile.form import value_range
 from dpmodel.contract import Options
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.measured import Law, Measured
+from dpmodel.memo import cached
 from dpmodel.privacy import Truncated
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import Measurement, NoiseDesign, choices, part_of, sharing
@@ -48,8 +56,27 @@ def measured_numbers(model: Program, design: NoiseDesign, numbers: Mapping[str, 
         entry = queries.column - starts[block]
         facts = names, queries.row, parameter, entry, queries.coefficient, tuple(int(blocks[k].size) for k in used)
         width = distribution.half_width if isinstance(distribution, Truncated) else 0.0
-        out.append(Measured(numbers[name], law, scale, *facts, design.epsilon, design.delta, width))
+        out.append(Measured(numbers[name], law, scale, *facts, design.epsilon, design.delta, width, digest(model)))
     return tuple(out)
+
+
+@cached
+def digest(model: Program) -> str:
+    """Of all that is public of the program: its arrays, cones, integers, and what is declared of private numbers."""
+    form, affine, out = model.form, model.affine, sha256()
+    maps = form.objective, form.offset, form.scalar, form.matrix
+    arrays = [form.c0, np.float64(form.d0), form.b0, form.A0.data, form.A0.indices, form.A0.indptr]
+    arrays += [each for one in maps for each in (one.row, one.column, one.coefficient)]
+    for block in affine.private_blocks:
+        guess = block.parameter.typical
+        arrays += [*block.parameter.entry_range, np.zeros(0) if guess is None else guess]
+    for array in (*arrays, affine.boolean, affine.integer):
+        plain = np.ascontiguousarray(array)
+        out.update(f"{plain.dtype.kind} {plain.shape} ".encode() + plain.astype(plain.dtype.kind + "8").tobytes())
+    names = [(block.name, block.size) for block in affine.private_blocks]
+    cones = [(cone.kind, cone.start, cone.size, cone.sizes, cone.alphas) for cone in affine.cones]
+    out.update(repr((affine.rows, affine.variables, cones, affine.maximize, names)).encode())
+    return out.hexdigest()
 
 
 def design_of(model: Program, options: Options, found: tuple[Measured, ...]) -> tuple[NoiseDesign, dict[str, Floats]]:
@@ -62,7 +89,9 @@ def design_of(model: Program, options: Options, found: tuple[Measured, ...]) -> 
     """
     parts, numbers = {}, {}
     released = [(each, *_queries(model, each)) for each in found]
-    beta = options.beta / max(1, len(model.private_parts()))
+    noised = [each for each in found if each.distribution is not None]
+    other = any(each.program != digest(model) for each in noised)
+    beta = options.beta / max(1, len(noised) if other else len(model.private_parts()))
     for name in model.private_parts():
         rebuilt = ((each, complete, _measurement(model, name, queries)) for each, complete, queries in released)
         each, complete, measurement = next((found for found in rebuilt if found[2] is not None), (None, None, None))
@@ -74,7 +103,8 @@ def design_of(model: Program, options: Options, found: tuple[Measured, ...]) -> 
                 why="it is no linear function of the numbers that were measured, so it would have to be measured first",
                 remedy="problem.solve(epsilon=...), which measures it",
             )
-        parts[name] = part_of(model, measurement, each.distribution, 1.0, beta)
+        draws = each.values.size if other else 0
+        parts[name] = part_of(model, measurement, each.distribution, 1.0, beta, draws)
         numbers[name] = each.values[complete]
     return NoiseDesign(parts, found[0].epsilon, found[0].delta), numbers
 

@@ -31,13 +31,18 @@ _SEED = 31_000
 
 
 def interval_of(
-    model: Program, options: Options, measured: tuple[Measured, ...], coins: PublicGenerator | None = None
+    model: Program,
+    options: Options,
+    measured: tuple[Measured, ...],
+    coins: PublicGenerator | None = None,
+    looked: bool = False,
 ) -> Interval:
     """The interval for the true optimum of ``model`` under the numbers that a release ``measured``.
 
-    Prices are ``options.prices``, which have to be chosen without looking at the numbers; else those of the service
-    level at the public level of the private parameters; else those at the released numbers. These depend on the noise,
-    so only box is left of the forms: its event is about the noise alone, and holds for all prices at once.
+    Prices are ``options.prices``; else those of the service level at the public level of the private parameters; else
+    those at the released numbers. These depend on the noise, as given ones may where somebody ``looked`` at the numbers
+    before, and a program other than the one that the numbers were measured for: so only box is left of the forms. Its
+    event is about the noise alone, and holds for all prices at once.
 
     Raises
     ------
@@ -47,8 +52,10 @@ def interval_of(
     design, numbers = design_of(model, options, measured)
     released, at = rebuilt(model, design, numbers, raw=True), level(model)
     prices = usual_prices(model, options, *released)
+    looked = looked or any(part.draws for part in design.parts.values())
     public, numbers_at = options.prices is not None or at is not None, None if at is None else at.numbers
-    return optimum(model, design, options, *released, prices, level=numbers_at, coins=coins, box_only=not public)
+    box_only = looked or not public
+    return optimum(model, design, options, *released, prices, level=numbers_at, coins=coins, box_only=box_only)
 
 
 def compared(

@@ -50,9 +50,9 @@ _BEYOND, _LEAST_BEYOND, _WORK, _BLOCK = 1000, 100, 2e8, 2_000_000
 
 def inwards(model: Program, part: NoisyPart) -> Floats:
     """(h,) t of the module's docstring for the entries of b; the two-sided ``reach`` where rows lie in other cones than
-    inequalities."""
+    inequalities, or the program may have been chosen after the noise."""
     law, m = part.distribution, part.measurement
-    if law is None or not model.affine.inequalities()[m.positions].all():
+    if law is None or part.draws or not model.affine.inequalities()[m.positions].all():
         return part.reach
     gain, event = m.gain(2), np.arange(m.recover.shape[0])
     if m.one_each:

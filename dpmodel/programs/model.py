@@ -347,10 +347,10 @@ class Program(Model):
             forecast = held_against_public_points(self, LAPLACE_ONCE.forecast_of(self, options, design))
         return forecast, LAPLACE_ONCE.answer(self, options, design, numbers)
 
-    def optimum(self, measured: tuple[Measured, ...], options: Options) -> Interval:
+    def optimum(self, measured: tuple[Measured, ...], options: Options, looked: bool = False) -> Interval:
         from dpmodel.programs.how_good import interval_of
 
-        return interval_of(self, options, measured)
+        return interval_of(self, options, measured, looked=looked)
 
     def compared(
         self, measured: tuple[Measured, ...], beta: float, prices: Prices | None

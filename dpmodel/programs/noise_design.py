@@ -297,6 +297,9 @@ class NoisyPart:
     ``clip`` : whether released numbers are moved into their public range. That never enlarges the error of one
     number, but it can move many of them the same way, so it is left out where the bound on a sum of draws relies on
     their independence and zero mean.
+    ``draws`` : 0, or how many numbers were released by the law together, where the program may have been chosen after
+    they were seen. Then one event, in which no draw of the release is beyond its quantile, bounds every combination of
+    them, so those of every program, and no sum is taken for independent of the program's choice.
     """
 
     measurement: Measurement
@@ -305,6 +308,7 @@ class NoisyPart:
     beta: float
     reach: Floats
     clip: bool = True
+    draws: int = 0
 
     @property
     def sigma(self) -> Floats:
@@ -420,9 +424,13 @@ def _grouped(
     return NoiseDesign({p: parts[p] for p in kinds}, options.epsilon, options.delta if uses_delta else 0.0)
 
 
-def part_of(model: Program, m: Measurement, distribution: Distribution | None, share: float, beta: float) -> NoisyPart:
-    """The part that is rebuilt from these numbers under this noise."""
+def part_of(
+    model: Program, m: Measurement, distribution: Distribution | None, share: float, beta: float, draws: int = 0
+) -> NoisyPart:
+    """The part that is rebuilt from these numbers under this noise. ``draws`` : see ``NoisyPart``."""
     reach, sums = _reach(m, distribution, beta)
+    if draws and isinstance(distribution, Laplace | Gaussian):
+        return NoisyPart(m, distribution, share, beta, m.gain(1) * distribution.max_abs_quantile(draws, beta), True, draws)
     noisy = NoisyPart(m, distribution, share, beta, reach)
     if m.part == "matrix":
         sums = sums or row_reach(model, noisy) is not None

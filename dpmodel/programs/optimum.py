@@ -258,7 +258,8 @@ class _Bounds:
     ) -> _Bounds:
         part = design.parts.get("scalar")
         part = None if part is None or part.distribution is None else part
-        sides, beta = _Sides.of(model, part, prices), options.beta / max(len(design.parts), 1)
+        sides = _Sides.of(model, part, prices)
+        beta = min((each.beta for each in design.parts.values()), default=options.beta)
         fixed_point = _fixed_point(model, design, beta / 2, bool(np.isfinite(sides.price).any()))
         return _Bounds(model, design, options, sides, part, beta, fixed_point, coins)
 
@@ -473,7 +474,7 @@ class _Bounds:
 
 def _largest_noise(model: Program, part: NoisyPart, risk: float) -> Floats:
     """(h,) bounds on the noise of the part's entries that all hold but with probability ``risk``."""
-    return part_of(model, part.measurement, part.distribution, part.share, risk).reach
+    return part_of(model, part.measurement, part.distribution, part.share, risk, part.draws).reach
 
 
 def _within(values: Floats, off: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
@@ -575,7 +576,7 @@ def _fixed_point(model: Program, design: NoiseDesign, risk: float, soft: bool) -
     """q of the fixed point: public; 0 where c is not noised, or the box is narrower. ``soft`` : whether private rows
     have prices, so that they bound no x."""
     part = design.parts.get("objective")
-    if part is None or not isinstance(part.distribution, Laplace | Gaussian):
+    if part is None or part.draws or not isinstance(part.distribution, Laplace | Gaussian):
         return 0.0
     m = part.measurement
     if not (m.one_each and m.used == m.recover.nnz):
