@@ -430,7 +430,9 @@ def part_of(
     """The part that is rebuilt from these numbers under this noise. ``draws`` : see ``NoisyPart``."""
     reach, sums = _reach(m, distribution, beta)
     if draws and isinstance(distribution, Laplace | Gaussian):
-        return NoisyPart(m, distribution, share, beta, m.gain(1) * distribution.max_abs_quantile(draws, beta), True, draws)
+        return NoisyPart(
+            m, distribution, share, beta, m.gain(1) * distribution.max_abs_quantile(draws, beta), True, draws
+        )
     noisy = NoisyPart(m, distribution, share, beta, reach)
     if m.part == "matrix":
         sums = sums or row_reach(model, noisy) is not None
