@@ -31,7 +31,6 @@ from dpmodel.compile.form import value_range
 from dpmodel.contract import Options
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.measured import Law, Measured
-from dpmodel.memo import cached
 from dpmodel.privacy import Truncated
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import Measurement, NoiseDesign, choices, part_of, sharing
@@ -42,7 +41,7 @@ _EXACT = 1e-9
 
 def measured_numbers(model: Program, design: NoiseDesign, numbers: Mapping[str, Floats]) -> tuple[Measured, ...]:
     """What was released, in terms of the private parameters."""
-    blocks = model.affine.private_blocks
+    blocks, program = model.affine.private_blocks, digest(model)
     starts = np.array([block.offset for block in blocks])
     out = []
     for name, *_ in design.numbers:
@@ -56,11 +55,10 @@ def measured_numbers(model: Program, design: NoiseDesign, numbers: Mapping[str, 
         entry = queries.column - starts[block]
         facts = names, queries.row, parameter, entry, queries.coefficient, tuple(int(blocks[k].size) for k in used)
         width = distribution.half_width if isinstance(distribution, Truncated) else 0.0
-        out.append(Measured(numbers[name], law, scale, *facts, design.epsilon, design.delta, width, digest(model)))
+        out.append(Measured(numbers[name], law, scale, *facts, design.epsilon, design.delta, width, program))
     return tuple(out)
 
 
-@cached
 def digest(model: Program) -> str:
     """Of all that is public of the program: its arrays, cones, integers, and what is declared of private numbers."""
     form, affine, out = model.form, model.affine, sha256()
@@ -90,7 +88,7 @@ def design_of(model: Program, options: Options, found: tuple[Measured, ...]) -> 
     parts, numbers = {}, {}
     released = [(each, *_queries(model, each)) for each in found]
     noised = [each for each in found if each.distribution is not None]
-    other = any(each.program != digest(model) for each in noised)
+    other = bool({each.program for each in noised} - {digest(model)})
     beta = options.beta / max(1, len(noised) if other else len(model.private_parts()))
     for name in model.private_parts():
         rebuilt = ((each, complete, _measurement(model, name, queries)) for each, complete, queries in released)

@@ -265,8 +265,9 @@ def test_what_no_scale_shows_is_found() -> None:
     assert not audit.replay(prices, vertex).faults
     assert any("times" in fault for fault in audit.replay(prices, Spoiled(vertex, Thinner)).faults)
     assert any("differs" in fault for fault in audit.replay(prices, Spoiled(LAPLACE_ONCE, OneForAll)).faults)
-    assert not audit.replay(tight, LAPLACE_ONCE).faults
-    assert any("differs" in fault for fault in audit.replay(tight, Spoiled(LAPLACE_ONCE, end=peeking)).faults)
+    infeasible = Data(tight, {"feasibility": "centred"}, name="tight")
+    assert not audit.replay(infeasible, LAPLACE_ONCE).faults
+    assert any("differs" in fault for fault in audit.replay(infeasible, Spoiled(LAPLACE_ONCE, end=peeking)).faults)
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,8 @@ def test_a_prediction_beats_a_better_statement(large: dpm.Problem, monkeypatch: 
         )
         plan = covering(rows=2000).plan(20.0, 1e-6)
         assert plan.chosen.mechanism == winner and plan.chosen.forecast is not None
-        assert plan.chosen.forecast.statement == told[winner].statement
+        statement = plan.chosen.forecast.statement
+        assert statement == told[winner].statement or (told[winner].vacuous and statement.startswith("no guarantee"))
 
 
 @pytest.mark.parametrize("share", [30.0, 3.0])

@@ -225,7 +225,7 @@ def test_more_budget_is_told_in_the_numbers_of_the_statement():
     """Twice the epsilon halves both: told by the larger alone, it read like what one epsilon gives already."""
     plan = scalar_problem().plan(epsilon=1, feasibility="centred")
     number = r"([\d.]+)"
-    stated = re.search(rf"violated by more than {number} where .*?, {number} where", plan.chosen.forecast.statement)
+    stated = re.search(rf"violated by more than {number}, or {number} where", plan.chosen.forecast.statement)
     better = re.search(rf"with twice the epsilon, violation within {number} \({number}\)", plan._better)
     assert stated and better
     for now, then in zip(stated.groups(), better.groups(), strict=True):
@@ -239,7 +239,7 @@ def test_a_plan_prints_in_a_few_lines_the_choice_first(width, monkeypatch):
     for problem in (scalar_problem(), simplex_problem(), two_parts(True)):
         plan = problem.plan(epsilon=1, delta=1e-6)
         lines = str(plan).splitlines()
-        assert len(lines) <= 16 and max(map(len, lines)) <= width
+        assert len(lines) <= 20 and max(map(len, lines)) <= width
         assert lines[0].endswith(f": {plan.chosen.mechanism}") and "low sensitivity" in str(plan)
         assert problem is not scalar_problem or "(centred)" in lines[1]
         assert any("with twice the epsilon" in line for line in lines) and "plan.table()" in lines[-1]
