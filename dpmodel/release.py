@@ -245,10 +245,9 @@ class Release:
     @property
     def _expected(self) -> str:
         """The estimates in words."""
-        rows, short = self.estimates.get("rows", 0.0), self.estimates.get("short", 0.0)
+        rows, short, amount = (self.estimates.get(name, 0.0) for name in ("rows", "short", "shortage"))
         if not rows:
             return ""
-        amount = self.estimates["shortage"]
         few, each = float(f"{short:.2g}"), f" ({number(amount / short)} each)" if short > 0 else ""
         return f"{few:g} of {number(rows)} private rows short, by {number(amount)} in all{each}, an estimate"
 

@@ -349,7 +349,7 @@ def test_rows_that_contradict_nothing_do_not_give_way() -> None:
     b, x = Private([4.0, 3.0], name="b", unit="entry", linf=0.1), cp.Variable(2, nonneg=True, name="x")
     problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= b, x[0] <= 5, x[1] <= 100])
     push = 50.0
-    problem.solve(epsilon=1.0, mechanism="laplace-once", rng=PushingSource(push))
+    problem.solve(epsilon=1.0, mechanism="laplace-once", feasibility="centred", rng=PushingSource(push))
     assert problem.release is not None and problem.release.status == LEAST_VIOLATION
     assert np.allclose(x.value, [5.0, 3.0 + push], atol=1e-3)
 
