@@ -82,6 +82,8 @@ class Private(cp.Parameter):  # type: ignore[misc]
     ----------
     labels : per axis its name and its categories, which are public: from ``Dataset``, and the column names of a frame
         (not its index, which may name people). () without names.
+    cut_by : the declarations that may change the value as it was given: bounds, magnitudes, of ``Dataset`` also rows
+        that do not count. Public; whether anything was cut is private.
 
     Notes
     -----
@@ -174,6 +176,8 @@ class Private(cp.Parameter):  # type: ignore[misc]
         self._where = f"Private({self.name()!r})"
         names = names_of(value) if len(self.shape) == 2 else None
         self.labels: Labels = ((None, ()), ("column", names)) if names else ()
+        cuts = ("bounds", "max_l1", "max_l2", "max_linf")
+        self.cut_by: tuple[str, ...] = tuple(name for name in cuts if self._declared[name] is not None)
         self._unit: Unit = unit
         self._records = records if records is not None else DEFAULT_RECORDS
         self._layout = layout_of(self, unit, where)
@@ -367,7 +371,9 @@ class Private(cp.Parameter):  # type: ignore[misc]
 
     def with_rows(self, count: int) -> Private:
         """A parameter without a value, declared like this one, of ``count`` rows; of one with ``has_alike_rows``."""
-        return Private(shape=(count, *self.shape[1:]), name=self.name(), records=self._records, **self._declared)
+        new = Private(shape=(count, *self.shape[1:]), name=self.name(), records=self._records, **self._declared)
+        new.cut_by = self.cut_by
+        return new
 
     def twin(self, *, sealed: bool = True, **changes: Any) -> Private:
         """A parameter with this one's name, records and value, declared as ``changes`` say and else like this one.
@@ -385,6 +391,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
             return Private(vault.unseal(self), **given, **{**self._declared, **changes})
         new = Private(**given, **{**self._declared, **changes})
         new.labels = self.labels
+        new.cut_by = tuple(dict.fromkeys((*self.cut_by, *new.cut_by)))
         entries = vault.unseal(self) if sealed else None
         if entries is not None:
             entries = entries.copy()

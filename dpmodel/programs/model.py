@@ -403,6 +403,12 @@ class Program(Model):
         if value is not None and self.splits_objective:
             value = None
             notes.append("the objective was split into rows with noise in them: no objective value is released")
+        cut = {p.name(): " and ".join(p.cut_by) for p in self.private if p.cut_by}
+        if cut:
+            after = "; ".join(
+                f"{', '.join(name for name in cut if cut[name] == by)} after {by}" for by in dict.fromkeys(cut.values())
+            )
+            notes.append(f"statements are about {after}: what is beyond is cut (how much is private)")
         if value is not None and "objective" in self.private_parts():
             notes.append(
                 "the value is that of the released costs, and looks better than what the answer costs: noise makes "

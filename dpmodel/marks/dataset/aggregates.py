@@ -75,7 +75,7 @@ def sums(people: People, column: str, by: By, name: str | None) -> Private:
     steps = _rows_and_steps(people, column, names, grid, most)[1]
     move = moves.of_sums(most, grid.low * grid.step, grid.high * grid.step, size, people.records.neighbors)
     called = name or _called(f"sum of {column}", names)
-    return _private(people, steps * grid.step, shape, labels, move, called, integer=grid.integer)
+    return _private(people, steps * grid.step, shape, labels, move, called, integer=grid.integer, bounded=True)
 
 
 def mean(people: People, column: str, by: By, name: str | None) -> Private | Means:
@@ -92,7 +92,9 @@ def mean(people: People, column: str, by: By, name: str | None) -> Private | Mea
         count = max(int(rows[0]), 1)  # the number of rows, which is public: all are counted
         # The quotient rounds by 2^-53 of the larger end, for both neighbors; that is no small part of width / count.
         width = (high - low) / count + 2.0**-51 * max(abs(low), abs(high))
-        return _private(people, steps * grid.step / count, shape, labels, Move(width, width, width), called)
+        return _private(
+            people, steps * grid.step / count, shape, labels, Move(width, width, width), called, bounded=True
+        )
     ends = np.stack([steps - grid.low * rows, grid.high * rows - steps]) * grid.step  # exact: integers below 2^53
     move = moves.of_shares(most, high - low, size, people.records.neighbors)
     private = _private(people, ends, (2, size), (), move, called)
@@ -179,7 +181,15 @@ def _grid(people: People, column: str, low: float, high: float) -> Grid:
 
 
 def _private(
-    people: People, values: Any, shape: tuple[int, ...], labels: Labels, move: Move, name: str, *, integer: bool = False
+    people: People,
+    values: Any,
+    shape: tuple[int, ...],
+    labels: Labels,
+    move: Move,
+    name: str,
+    *,
+    integer: bool = False,
+    bounded: bool = False,
 ) -> Private:
     private = Private(
         np.asarray(values, dtype=np.float64).reshape(shape),
@@ -192,6 +202,7 @@ def _private(
         integer=integer,
     )
     private.labels = labels
+    private.cut_by = (*(("bounds",) if bounded else ()), *people.cut_by)
     return private
 
 

@@ -315,7 +315,8 @@ def incidence(
         flags = Flags(place, len(listed), people.max_rows)
         # Of every person, also of those without items.
         source = by_item.used([]).distinct([WHO, place]).flagged(flags).blocks(flags.names)
-        return _with_labels(Private(SourceRows(source, flags.numbers, len(listed)), **declared), person, item, listed)
+        private = Private(SourceRows(source, flags.numbers, len(listed)), **declared)
+        return _with_labels(private, people, person, item, listed)
     if people.max_rows is not None:
         visits = by_item.bounded(visits, people.max_rows)
     pairs = visits.eager([WHO, place])
@@ -324,11 +325,11 @@ def incidence(
     count, number = computed(lambda: _numbering(people.one_row_each[WHO]))
     places = computed(lambda: (number(pairs[WHO]), pairs[place].to_numpy()))
     matrix = sp.csr_array((np.ones(len(pairs)), places), shape=(count, len(listed)))
-    return _with_labels(Private(matrix, positions="private", **declared), person, item, listed)
+    return _with_labels(Private(matrix, positions="private", **declared), people, person, item, listed)
 
 
-def _with_labels(private: Private, person: str, item: str, listed: tuple[Any, ...]) -> Private:
-    private.labels = ((person, ()), (item, listed))
+def _with_labels(private: Private, people: People, person: str, item: str, listed: tuple[Any, ...]) -> Private:
+    private.labels, private.cut_by = ((person, ()), (item, listed)), people.cut_by
     return private
 
 

@@ -281,6 +281,12 @@ class People:
             )
         return int(self.max_rows)
 
+    @property
+    def cut_by(self) -> tuple[str, ...]:
+        """What may leave rows out (``Private.cut_by``)."""
+        most = (f"max_rows={self.max_rows}",) if self.person is not None and self.max_rows is not None else ()
+        return (*most, *(("outside='drop'",) if self.outside == "drop" else ()))
+
     def used(self, columns: Sequence[str]) -> Table:
         """The rows that may count, before people's rows are bounded."""
         if self.outside == "error":
