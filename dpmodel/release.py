@@ -145,6 +145,9 @@ class Certificate:
     epsilon: float
     delta: float
 
+    def __str__(self) -> str:
+        return self.statement
+
     def to_dict(self) -> dict[str, Any]:
         """The fields in JSON types."""
         return plain_fields(self)
@@ -324,7 +327,8 @@ class Release:
 
         It is found when first asked for, a few programs like the one that was solved, and costs no privacy. ``lower``,
         ``upper``, ``level``, ``of`` ("the optimum", or "the optimum at the prices": a constraint may be missed at its
-        price, by default the one of the service level), ``form``, ``proved``, ``statement``.
+        price, by default the one of the service level; it says where a private constant term is left out), ``form``,
+        ``proved``, ``statement``, which it prints.
 
         Raises
         ------

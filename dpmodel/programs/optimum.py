@@ -96,9 +96,9 @@ class Interval:
     """``[lower, upper]`` covers the optimum with probability ``level`` at least.
 
     ``of`` : "the optimum", or "the optimum at the prices", in which a row may be missed at its price: the two are the
-    same where prices exceed multipliers, and ``lower`` holds for both. ``form`` : how each end was found; ``proved``
-    : whether it holds for all data; ``statement`` : in words. In units of the objective, infinite where nothing bounds
-    an end.
+    same where prices exceed multipliers, and ``lower`` holds for both; it says where the objective's private constant
+    term is left out. ``form`` : how each end was found; ``proved`` : whether it holds for all data; ``statement`` : in
+    words, which it prints. In units of the objective, infinite where nothing bounds an end.
     """
 
     lower: float
@@ -108,6 +108,9 @@ class Interval:
     form: str
     proved: bool
     statement: str
+
+    def __str__(self) -> str:
+        return self.statement
 
 
 def optimum(
@@ -144,7 +147,8 @@ def optimum(
     if model.affine.maximize:
         lower, upper = -upper, -lower
     of = "the optimum" if exact else "the optimum at the prices"
-    return Interval(lower, upper, 1 - options.beta, of, form, True, _words(model, options, lower, upper, of))
+    of += " but for the objective's private constant term" * bool(model.form.offset.nnz)
+    return Interval(lower, upper, 1 - options.beta, of, form, True, _words(model, options, lower, upper, of, exact))
 
 
 def value_at(model: Program, options: Options, numbers: Released, prices: Prices | None) -> float:
@@ -161,17 +165,15 @@ def cost_at(model: Program, numbers: Released, prices: Prices | None, x: Floats)
     return float(c @ x + model.form.d0 + sides.price[soft] @ missed[soft])
 
 
-def _words(model: Program, options: Options, lower: float, upper: float, of: str) -> str:
+def _words(model: Program, options: Options, lower: float, upper: float, of: str, exact: bool) -> str:
     """The statement. An end without a bound says why."""
-    what = "the true optimum" if of == "the optimum" else "the optimum at the prices"
-    if model.form.offset.nnz:
-        what += ", but for the objective's private constant term,"
+    what = of.replace("the", "the true", 1) if exact else of
     ends = f"lies between {number(lower)} and {number(upper)}"
     if math.isinf(lower) or math.isinf(upper):
         one = f"is at least {number(lower)}" if math.isfinite(lower) else f"is at most {number(upper)}"
         why = "a private row without a price, or a variable without public bounds, leaves the other end open"
         ends = f"{one} ({why})" if math.isfinite(lower) or math.isfinite(upper) else f"has no bound: {why}"
-    elif of != "the optimum":
+    elif not exact:
         best = (
             f"no {'more' if model.affine.maximize else 'less'} than {number(upper if model.affine.maximize else lower)}"
         )

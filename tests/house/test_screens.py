@@ -104,7 +104,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
 SENTENCES = {
     "Guarantee", "Accuracy", "Cell", "Distribution", "PrivacyLoss", "RegressionLowerBound", "Reconstruction", "Basis",
     "Intervals", "MeasuredMeans", "_PaidFor", "TextTable", "Remedy", "ImpossibilityError",
-    "Expected",
+    "Expected", "Interval", "Certificate",
 }  # fmt: skip
 
 

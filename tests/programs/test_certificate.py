@@ -365,6 +365,7 @@ def test_release_tells_it_and_reads_it_back() -> None:
     problem = ballots(BALLOTS)
     problem.solve(2.0, feasibility=dpm.AllBut(rows=20), certify=0.25, rng=2)
     release, found = problem.release, problem.release.certificate
+    assert str(found) == found.statement
     assert found.statement in " ".join(str(release).split()) and "constraints hold" in found.statement
     again = dpm.Release.from_json(release.to_json()).certificate
     assert again == found and found.to_dict()["epsilon"] == pytest.approx(0.5)

@@ -432,6 +432,20 @@ def test_parts_that_one_release_rebuilds_share_its_noise() -> None:
     assert design.numbers == (("objective", "scalar"),)
 
 
+def test_a_private_constant_term_is_said_to_be_left_out() -> None:
+    """Running stocks in the objective: 2 sum(x) alone is at least 200 there, and the ends are about that."""
+    need = private([30.0, 50.0, 20.0])
+    x = cp.Variable(3, nonneg=True)
+    made = problem(2 * cp.sum(x) - cp.sum(need), [x >= need])
+    made.solve(1.0, mechanism="laplace-once", feasibility=dpm.Priced(9.0), rng=4)
+    found = made.release.optimum
+    assert found.of == "the optimum but for the objective's private constant term"
+    assert "the true optimum but for the objective's private constant term lies between" in found.statement
+    assert found.lower <= 200 <= found.upper and str(found) == found.statement
+    made.resolve(dpm.Priced(1.5))
+    assert made.release.optimum.of == "the optimum at the prices but for the objective's private constant term"
+
+
 def test_a_release_tells_its_interval_when_asked() -> None:
     """Once: fission draws coins, and the better of two intervals would be chosen by looking. Copies have none."""
     x = cp.Variable(3, nonneg=True)
