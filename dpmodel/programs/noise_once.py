@@ -350,8 +350,8 @@ def expectations(model: Program, options: Options, design: NoiseDesign) -> tuple
     size, found, modes = abs(at.value), dict[str, Expected](), [options.feasibility]
     prices = usual_prices(model, options, *at.numbers)
     for mode in dict.fromkeys((*modes, "priced", "centred", "safe", "relaxed") if rows else modes):
-        equal = model.affine.equalities() & model.form.private_rows
-        if mode == "strict" or (mode == "safe" and equal.any()):
+        # Without a public bound on x, noise on A can be lived with but not guarded against or priced.
+        if mode == "strict" or not LAPLACE_ONCE.eligible(model, replace(options, feasibility=mode)).eligible:
             continue
         moved = None if mode == "priced" else _moved(model, options, design, mode, at.x)
         cost, short, amount = expected_cost(model, design, prices, at.dual, moved, at.x)

@@ -80,7 +80,8 @@ def error_words(forecast: Forecast, average: bool = False) -> str:
     the statement, in brackets: the violation where only the true numbers leave a point."""
     error = forecast.error
     columns = zip(error.columns, error.cells(forecast.proved), strict=True)
-    parts = [f"{name} {value}" for name, value in columns if value != "-"]
+    unbounded = number(math.inf)
+    parts = [f"{name.removesuffix(' within' * (v == unbounded))} {v}" for name, v in columns if v != "-"]
     if isinstance(error, Violation):
         if error.alone < error.violation:
             parts[-1] = f"{error.columns[-1]} {number(error.alone)} ({number(error.violation)})"

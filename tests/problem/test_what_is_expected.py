@@ -147,6 +147,24 @@ def test_a_release_says_the_same_of_its_rows_twice() -> None:
     assert f"by {amount / short:.4g} each where short; by {amount:.4g} in all, expected" in note
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_treatments_that_the_program_cannot_have_are_not_offered() -> None:
+    """A diet without a bound on its food: nothing covers or prices noise that is multiplied by it."""
+    content = np.array([[3.0, 7.0, 5.0], [6.0, 2.0, 8.0]])
+    for upper, offered in ((None, {"centred"}), (20.0, {"centred", "priced", "safe", "relaxed"})):
+        a = dpm.Private(content, name="content", unit="entry", linf=0.02, typical=5)
+        x = cp.Variable(3, nonneg=True, name="kg")
+        rows = [a @ x >= np.array([30.0, 25.0]), *([] if upper is None else [x <= upper])]
+        problem = dpm.Problem(cp.Minimize(cp.sum(x)), rows)
+        plan = problem.plan(1.0)
+        assert plan.chosen.forecast is not None and set(plan.chosen.forecast.expected) == offered
+        assert "within unbounded" not in printed(plan) and ("violation unbounded" in printed(plan)) == (upper is None)
+        problem.solve(1.0, rng=0)
+        assert problem.release is not None
+        table = problem.release.compare().to_dict()["rows"]
+        assert {row["feasibility"] for row in table if row["status"] == "optimal"} == offered
+
+
 def test_compare_marks_what_was_chosen() -> None:
     problem, _ = transport(typical=60)
     problem.solve(1.0, rng=0)
