@@ -38,7 +38,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers
 from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import Gaussian, Truncated, public_generator
-from dpmodel.programs.margins import place_of
+from dpmodel.programs.margins import contents, place_of
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import Distribution, NoisyPart
 from dpmodel.programs.public import middle_cost, middle_program
@@ -69,8 +69,7 @@ def inwards(model: Program, part: NoisyPart) -> Floats:
     moved = part.clip and bool((np.isfinite(m.lower) | np.isfinite(m.upper)).any())
     if m.one_each or moved or not units.all():
         return union
-    matrix = m.recover.data.tobytes(), m.recover.indices.tobytes()
-    key = "joint quantile", repr(plain), part.beta, *matrix, units.tobytes()
+    key = "joint quantile", repr(plain), part.beta, contents(m.recover), units.tobytes()
     joint = law.scale * units * model.cached(key, lambda: joint_quantile(m.recover, units, plain, part.beta))
     prices = _prices(model, m.positions)
     prices = prices if prices.any() else 1 / gain

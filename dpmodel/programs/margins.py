@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from scipy.stats import binom
 
 from dpmodel._types import Floats
@@ -92,7 +93,7 @@ def simulated_margins(model: Program, noise: NoiseDesign, sides: Literal[1, 2]) 
     reach = reach_on_b(model, noise)
     m, law = part.measurement, part.distribution
     unit = np.where(curved, 0.0, reach / law.scale)
-    key = "cones", sides, type(law), part.beta, unit.tobytes(), m.recover.data.tobytes(), m.recover.indices.tobytes()
+    key = "cones", sides, type(law), part.beta, unit.tobytes(), contents(m.recover)
     found = model.cached(key, lambda: _quantile(model, part, unit, sides))
     box = margin(model.affine, reach)
     if found is None or found[curved].sum() * law.scale >= box[curved].sum():
@@ -108,7 +109,7 @@ def mean_shortfalls(model: Program, noise: NoiseDesign) -> Floats | None:
     if part is None or part.distribution is None or not curved[part.measurement.positions].any():
         return None
     m = part.measurement
-    key = "mean in cones", type(part.distribution), m.recover.data.tobytes(), m.recover.indices.tobytes()
+    key = "mean in cones", type(part.distribution), contents(m.recover)
     found = model.cached(key, lambda: np.maximum(_shortfalls(model, part, _PILOT, 1), 0.0).mean(axis=1))
     return np.asarray(np.where(curved, found, 0.0) * part.distribution.scale)
 
@@ -130,6 +131,11 @@ def _quantile(model: Program, part: NoisyPart, unit: Floats, sides: Literal[1, 2
         drawn = _shortfalls(model, part, min(step, draws - start), sides, seed=1 + start)[noised]
         found.append((drawn / shape[noised, None]).max(axis=0))
     return shape * float(np.partition(np.concatenate(found), place)[place])
+
+
+def contents(matrix: sp.csr_array) -> tuple[Any, ...]:
+    """All that a sparse matrix holds, for the key of a cache."""
+    return matrix.shape, *(each.tobytes() for each in (matrix.data, matrix.indices, matrix.indptr))
 
 
 def place_of(draws: int, beta: float) -> int:

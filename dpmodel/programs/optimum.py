@@ -73,7 +73,7 @@ from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
 from dpmodel.numerics.solvers import SameRows
 from dpmodel.privacy import Gaussian, Laplace, PublicGenerator, public_coins, public_generator
 from dpmodel.programs.feasibility import has_integers
-from dpmodel.programs.margins import interior_direction, margin
+from dpmodel.programs.margins import contents, interior_direction, margin
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, box_reach, part_of
 from dpmodel.programs.public import cost_range, declared_range
@@ -382,7 +382,7 @@ class _Bounds:
         spread, price, t = self.sides.spread[live], self.sides.price[live], t[live]
         sizes = [np.asarray(spread.multiply(spread > 0).T @ price), np.asarray(-spread.multiply(spread < 0).T @ price)]
         weight = np.maximum(*sizes)
-        key = "quantiles", risk, t.tobytes(), price.tobytes(), self.sides.row.tobytes(), repr(part.distribution)
+        key = "quantiles", risk, t.tobytes(), price.tobytes(), contents(spread), repr(part.distribution)
         return self.model.cached(key, lambda: _simulated(part, spread, price, t, weight, risk))
 
     # -------------------------------------------------------------- one program

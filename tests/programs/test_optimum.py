@@ -10,6 +10,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.stats import binom
 
 import dpmodel as dpm
@@ -18,6 +19,7 @@ from dpmodel.privacy import public_coins, public_generator
 from dpmodel.programs.answer import design_of
 from dpmodel.programs.feasibility import relaxed_program, solve_released
 from dpmodel.programs.how_good import bootstrap_regret, interval_of, regret_of
+from dpmodel.programs.margins import contents
 from dpmodel.programs.noise_design import design_noise
 from dpmodel.programs.noise_once import rebuilt
 from dpmodel.programs.optimum import _Bounds, _simulated, optimum, value_at
@@ -462,3 +464,27 @@ def test_a_release_tells_its_interval_when_asked() -> None:
     made.solve(1.0, 1e-6, mechanism="public-only", feasibility="centred", rng=4)
     with pytest.raises(dpm.errors.SpecificationError, match="released no numbers"):
         _ = made.release.optimum
+
+
+def test_other_prices_in_between_leave_the_interval_alone() -> None:
+    """The same rows at the same prices, on other sides: what was simulated for one is not used for the other."""
+
+    def answered(*prices: tuple[int, int]) -> tuple[float, float]:
+        need = private(np.full(7, 50.0), typical=50.0)
+        x, bought, y = (cp.Variable(7, nonneg=True) for _ in range(3))
+        met, kept = x + bought == need, y == need
+        made = problem(cp.sum(3 * bought) + cp.sum(3 * y), [met, kept, x <= 60])
+        made.solve(1.0, 1e-6, mechanism="laplace-once", feasibility="centred", rng=1)
+        release = made.release
+        for each in prices:
+            made.resolve(dpm.Priced({met: each, kept: (4, 0)}), release=release)
+            found = made.release.optimum
+        return found.lower, found.upper
+
+    assert answered((0, 4), (4, 0)) == answered((4, 0)) != answered((0, 4))
+
+
+def test_keys_of_a_cache_hold_where_rows_begin() -> None:
+    dense = np.array([[1.0, 2, 0], [0, 0, 3]]), np.array([[1.0, 0, 0], [0, 2, 3]])
+    one, other = (contents(sp.csr_array(each)) for each in dense)
+    assert one != other and one == contents(sp.csr_array(dense[0])) != contents(sp.csr_array(dense[0][:, [0, 1, 2, 2]]))
