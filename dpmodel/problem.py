@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -17,6 +18,7 @@ from dpmodel.compile.refusals import warn_of_leaves
 from dpmodel.compile.written import model_html, model_latex, model_line, model_text
 from dpmodel.contract import Candidate, Model, Options, Ran
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
+from dpmodel.marks.private import Private
 from dpmodel.options import checked_clip
 from dpmodel.privacy import Budget
 from dpmodel.release import Release
@@ -393,7 +395,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         ----------
         feasibility, beta, goal, solver, solver_options : as in ``solve``.
         release : whose numbers are used; by default the last one of this problem. One that was read from JSON will do:
-            private parameters are found by their names.
+            private parameters are found by their names, so they need ``name=``.
 
         Returns
         -------
@@ -404,7 +406,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         ------
         SpecificationError
             Where nothing was released, the mechanism released no numbers, or the problem needs private numbers that
-            were not measured.
+            were not measured, or whose names do not say which they are.
         """
         source = self._release if release is None else release
         if source is None or not source.measured:
@@ -412,8 +414,11 @@ class Problem(cp.Problem):  # type: ignore[misc]
             raise SpecificationError(
                 f"resolve: {name} released an answer and no numbers" if name else "resolve: nothing was released yet",
                 why="answers are computed from released numbers, with noise of a public law",
-                remedy="solve(epsilon=..., mechanism='laplace-once') releases numbers",
+                remedy="solve(epsilon=..., mechanism='laplace-once') releases numbers, of private parameters with "
+                "names of their own",
             )
+        if source._is_copy:
+            _refuse_unnamed(self)
         started = time.perf_counter()
         epsilon, delta = source.measured[0].epsilon, source.measured[0].delta
         given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "beta": beta, "feasibility": feasibility}
@@ -479,6 +484,18 @@ class Problem(cp.Problem):  # type: ignore[misc]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.RLock())
+
+
+def _refuse_unnamed(problem: Problem) -> None:
+    """CVXPY counts parameters without a name: in another program their numbers are those of other ones."""
+    default = re.compile(r"param\d+")
+    for parameter in problem.parameters():
+        if isinstance(parameter, Private) and default.fullmatch(parameter.name()):
+            raise SpecificationError(
+                f"resolve: a release that was read or copied, and the private {parameter.name()} without a name",
+                why="numbers of a release are found by names, and CVXPY gives this one to others in other programs",
+                remedy="Private(..., name='demand') where the numbers are measured and here",
+            )
 
 
 def _refuse_no_problem(objective: Any, constraints: Any) -> None:

@@ -299,6 +299,15 @@ class Release:
         object.__setattr__(self, "_problem", weakref.ref(problem))
         object.__setattr__(self, "_model_and_options", (weakref.ref(model), options))
 
+    @property
+    def _is_copy(self) -> bool:
+        """Whether it was copied or read, by another program perhaps, and no problem of this one solved for it."""
+        return not hasattr(self, "_problem")
+
+    @property
+    def _no_numbers(self) -> str:
+        return f"{self.mechanism} released no numbers, or two private parameters with one name"
+
     def _model_options(self) -> tuple[Any, Any]:
         """The model and the options, None where they are gone."""
         found, options = getattr(self, "_model_and_options", (lambda: None, None))
@@ -339,7 +348,7 @@ class Release:
         if not self.measured or model is None:
             gone = "its problem is gone, or has other public numbers by now"
             raise SpecificationError(
-                f"optimum: {gone if self.measured else f'{self.mechanism} released no numbers'}",
+                f"optimum: {gone if self.measured else self._no_numbers}",
                 why="the interval is found by programs over released numbers",
                 remedy="problem.release.optimum after a solve with mechanism='laplace-once', or a resolve",
             )
@@ -366,7 +375,7 @@ class Release:
         model, options = self._model_options()
         if not self.measured or model is None:
             raise SpecificationError(
-                f"compare: {'its problem is gone' if self.measured else f'{self.mechanism} released no numbers'}",
+                f"compare: {'its problem is gone' if self.measured else self._no_numbers}",
                 why="treatments are answered by the problem, from released numbers",
                 remedy="problem.release.compare() after a solve, or problem.resolve(feasibility, release=release)",
             )
@@ -397,7 +406,7 @@ class Release:
         problem = getattr(self, "_problem", lambda: None)()
         if not self.measured or problem is None:
             raise SpecificationError(
-                f"plot: {'its problem is gone' if self.measured else f'{self.mechanism} released no numbers'}",
+                f"plot: {'its problem is gone' if self.measured else self._no_numbers}",
                 why="private rows are drawn beside the numbers that were released for them, as the problem has them",
                 remedy="problem.release.plot() after a solve, or plot_values()",
             )

@@ -73,6 +73,8 @@ class Measured:
         arrays = row, parameter, entry, self.coefficient
         if not all(isinstance(name, str) for name in self.parameters) or len(self.sizes) != count:
             return "parameters without a name or a size"
+        if len(set(self.parameters)) < count:
+            return "parameters that share a name"
         if self.values.ndim != 1 or any(each.shape != (row.size,) for each in arrays):
             return "arrays that do not belong together"
         if not all(np.isfinite(each).all() for each in (self.values, self.coefficient, (self.epsilon, self.delta))):

@@ -15,6 +15,7 @@ it ``|R N| <= sum |R_j| max |N_j|`` for every R, so for every program.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
@@ -40,7 +41,9 @@ _EXACT = 1e-9
 
 
 def measured_numbers(model: Program, design: NoiseDesign, numbers: Mapping[str, Floats]) -> tuple[Measured, ...]:
-    """What was released, in terms of the private parameters."""
+    """What was released, in terms of the private parameters; () where names do not tell these apart."""
+    if namesakes(model):
+        return ()
     blocks, program = model.affine.private_blocks, digest(model)
     starts = np.array([block.offset for block in blocks])
     out = []
@@ -77,14 +80,25 @@ def digest(model: Program) -> str:
     return out.hexdigest()
 
 
+def namesakes(model: Program) -> list[str]:
+    """Names that more than one private parameter has."""
+    return [name for name, count in Counter(block.name for block in model.affine.private_blocks).items() if count > 1]
+
+
 def design_of(model: Program, options: Options, found: tuple[Measured, ...]) -> tuple[NoiseDesign, dict[str, Floats]]:
     """The noise of every private part of ``model`` under released numbers, and these numbers, part by part.
 
     Raises
     ------
     SpecificationError
-        Where a part is not linear in what was measured.
+        Where a part is not linear in what was measured, or a name does not say which parameter was.
     """
+    if shared := namesakes(model):
+        raise SpecificationError(
+            f"resolve: more than one private parameter with the name {shared[0]!r}",
+            why="numbers of a release are found by the names of private parameters",
+            remedy="other names (name=), and solve(epsilon=...), which measures them",
+        )
     parts, numbers = {}, {}
     released = [(each, *_queries(model, each)) for each in found]
     noised = [each for each in found if each.distribution is not None]

@@ -14,7 +14,7 @@ from dpmodel._types import Floats, PrivateArray
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Expected, Forecast, Violation
 from dpmodel.privacy import NoiseSource
-from dpmodel.programs.answer import measured_numbers
+from dpmodel.programs.answer import measured_numbers, namesakes
 from dpmodel.programs.feasibility import (
     LEAST_VIOLATION,
     Treatment,
@@ -543,7 +543,8 @@ def _at_most(model: Program, design: NoiseDesign, treatment: Treatment) -> str:
 
 
 def caveats(model: Program, design: NoiseDesign, *, split: bool) -> tuple[str, ...]:
-    """What the statement leaves out: numbers beyond the clamp and, with ``split``, expressions split into rows."""
+    """What the statement leaves out: numbers beyond the clamp, with ``split`` expressions split into rows; and whether
+    parameters share a name."""
     out = []
     clamps = [p.measurement.limit for p in design.parts.values() if p.measurement.furthest > p.measurement.limit]
     if clamps:
@@ -552,6 +553,11 @@ def caveats(model: Program, design: NoiseDesign, *, split: bool) -> tuple[str, .
         out.append(
             f"CVXPY split expressions (norms, absolute values, maxima, ...) into rows, {model.split_rows} of them with "
             "noise; the errors of the rows of one expression add up in it, so the statement is about single rows only"
+        )
+    if shared := namesakes(model):
+        out.append(
+            f"more than one private parameter has the name {shared[0]!r}: resolve, optimum and compare, which find "
+            "numbers by names, have none"
         )
     return tuple(out)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -287,3 +288,55 @@ class TestProgramsChosenAfterTheNumbersWereSeen:
         of["fare"].value = 1.5
         problem.resolve("safe", release=first)
         assert problem.release.accuracy.statement != own
+
+
+def two(first: str | None, second: str | None, both: bool = True) -> tuple[dpm.Problem, Any, Any]:
+    """Two private parameters of one size; the other problem has the first one alone."""
+    a = dpm.Private([1.0, 2], name=first, unit="entry", linf=1)
+    b = dpm.Private([100.0, 200], name=second, unit="entry", linf=1)
+    x, y = cp.Variable(2, name="x"), cp.Variable(2, name="y")
+    return dpm.Problem(cp.Minimize(cp.sum(x) + cp.sum(y)), [x >= a, y >= b]), a, b
+
+
+def from_one(parameter: Any) -> dpm.Problem:
+    x = cp.Variable(2, name="x")
+    return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= parameter])
+
+
+def test_numbers_of_namesakes_answer_nothing() -> None:
+    """They would be taken for each other's. A solve needs no names."""
+    problem, first, _ = two("d", "d")
+    problem.solve(epsilon=50, mechanism="laplace-once", feasibility="centred", rng=1)
+    release = problem.release
+    assert release.variables["x"] == pytest.approx([1, 2], abs=1) and release.measured == ()
+    caveats = problem.plan(50).chosen.forecast.caveats  # before anything is spent
+    assert any("more than one private parameter has the name 'd'" in each for each in caveats)
+    for each in (problem, from_one(first)):
+        with pytest.raises(SpecificationError, match="names of their own"):
+            each.resolve(release=release)
+    with pytest.raises(SpecificationError, match="two private parameters with one name"):
+        release.compare()
+    (alone := from_one(first)).solve(epsilon=50, mechanism="laplace-once", feasibility="centred", rng=1)
+    with pytest.raises(SpecificationError, match="more than one private parameter with the name 'd'"):
+        problem.resolve(release=alone.release)
+    (measured,) = alone.release.measured
+    bad = replace(measured, parameters=("d", "d"), sizes=(2, 2))
+    assert measured.fault == "" and bad.fault == "parameters that share a name"
+
+
+def test_parameters_without_a_name_are_found_in_the_program_that_measured_them_alone() -> None:
+    problem, first, _ = two(None, None)
+    problem.solve(epsilon=50, mechanism="laplace-once", feasibility="centred", rng=1)
+    release = problem.release
+    read = dpm.Release.from_json(release.to_json())
+    for other in (problem, from_one(first)):
+        other.resolve("centred", release=release)
+        assert other.release.variables["x"] == pytest.approx([1, 2], abs=1)
+        with pytest.raises(SpecificationError, match="without a name"):
+            other.resolve(release=read)
+    named, first, second = two("first", None)
+    named.solve(epsilon=50, mechanism="laplace-once", feasibility="centred", rng=1)
+    read = pickle.loads(pickle.dumps(named.release))
+    from_one(first).resolve(release=read)
+    with pytest.raises(SpecificationError, match="without a name"):
+        from_one(second).resolve(release=read)
