@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import ClassVar
 
 import cvxpy as cp
@@ -280,6 +281,7 @@ def _best(task: Task, cost: Floats, start: Floats, *, relaxed: bool = False) -> 
     )
     answer = ask(program, cp.HIGHS, {})
     if answer.x is None:
+        # It may be below ``start``, of which ``_stated`` says nothing then.
         x = task.model.public.cheapest(cost) if _integers(task.model) else polytope.minimise(cost)
         if x is None:
             raise SolverFailure("no point of the public set was found", remedy="check the public constraints")
@@ -319,7 +321,9 @@ def _combined(first: Floats, second: Floats, scales: tuple[float, ...], rest: Ma
 
 def _stated(task: Task, promise: Promise, live: Integers, sums: list[Floats], points: list[Floats]) -> tuple[str, ...]:
     """What the noisy sums bound, with probability 1 - beta; nothing where that is no less than all."""
-    plan, upper, met = promise.plan, task.polytope.box[1], 0.0
+    plan, (lower, upper), met = promise.plan, task.polytope.box, 0.0
+    if any((x < start - _FULL * (upper - lower)).any() for start, x in pairwise(points)):
+        return ()  # the sums are about points above their start
     for counted, scale, start, x in zip(sums, plan.scales, points[:-1], points[1:], strict=True):
         moved = _moved(start, x, upper)[live]
         far = Laplace(scale).max_abs_quantile(live.size, task.beta / plan.steps)

@@ -261,3 +261,19 @@ def test_a_plan_takes_it_and_says_what_to_expect() -> None:
     assert plan.chosen.mechanism == "split-votes" and plan.chosen.forecast.delta == 0
     assert "expected, by synthetic databases" in plan.chosen.forecast.statement
     assert best_route(election()._model(None), SPLIT_VOTES, replace(plan.options)) is not None
+
+
+def test_nothing_is_stated_of_a_point_below_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A solver without an answer in the second round: the sums of that round are about points above its start."""
+    problem = election(np.repeat(np.eye(6), 50, axis=0), money=4.0)
+    model, given = problem._model(None), options(problem, 4.0)
+    assert SplitVotes(rounds=2).run(model, given, SeededSource(1)).notes
+    solve, calls = split_votes.ask, []
+
+    def fails(*args: Any) -> Any:
+        calls.append(args)
+        return replace(solve(*args), x=None) if len(calls) == 3 else solve(*args)
+
+    monkeypatch.setattr(split_votes, "ask", fails)
+    outcome = SplitVotes(rounds=2).run(model, given, SeededSource(1))
+    assert len(calls) == 3 and not any("miss on average" in note for note in outcome.notes)
