@@ -235,7 +235,6 @@ class Private(cp.Parameter):  # type: ignore[misc]
         self._typical = None if typical is None else self._guess(typical)
         if value is not None:
             self.value = value
-            self._refuse_as_guess(value, typical)
 
     # ------------------------------------------------------------------ what was declared (public)
     @property
@@ -324,13 +323,15 @@ class Private(cp.Parameter):  # type: ignore[misc]
         entries.setflags(write=False)
         return entries
 
-    def _refuse_as_guess(self, value: Any, typical: Any) -> None:
-        """Raise where the guess is the private array itself, which plans and default prices would show.
+    def _refuse_as_guess(self, value: Any) -> None:
+        """Raise, and seal nothing, where the guess is the private array itself: plans and default prices would show it.
 
         By identity and memory alone: whether numbers are equal would tell something to whoever guesses them. (Python
         has one object for equal small integers.)"""
+        typical = self._declared["typical"]
         same = typical is value and not np.isscalar(typical)
         if typical is not None and (same or self.shares_memory(typical)):
+            vault.seal(self, None)
             raise SpecificationError(
                 f"{self._where}: typical is the private array itself",
                 why="a guess is public: plans and default prices depend on it without noise",
@@ -455,6 +456,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
         entries = checked_entries(self, value, self._where)
         limit_entries(entries, self._entry_clips, self._layout, self._magnitude)
         vault.seal(self, entries, source=value)
+        self._refuse_as_guess(value)
 
     @property
     def value_sparse(self) -> None:

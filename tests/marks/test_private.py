@@ -469,3 +469,14 @@ def test_declared_whole_is_whole_at_any_size(value, sparse):
 def test_bounds_the_wrong_way_round_are_called_so() -> None:
     with pytest.raises(SpecificationError, match="the lower end first"):
         Private(SECRET, unit="entry", bounds=[50, 0])
+
+
+def test_a_guess_is_not_the_array_that_is_given_later() -> None:
+    values = np.array([3.0, 1, 2])
+    for guess in (values, values[:]):
+        parameter = Private(shape=3, name="b", unit="entry", linf=1, typical=guess)
+        with pytest.raises(SpecificationError, match="typical is the private array itself"):
+            parameter.value = values
+        assert not parameter.has_value
+        parameter.value = values.copy()
+        assert parameter.has_value
