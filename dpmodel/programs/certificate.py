@@ -41,7 +41,7 @@ import scipy.sparse as sp
 
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.compile.affine_map import LinearMap
-from dpmodel.privacy import Laplace, NoiseSource
+from dpmodel.privacy import Laplace, NoiseSource, public_generator
 from dpmodel.programs.model import Program, RecordsProgram
 from dpmodel.programs.noise_design import Measurement, scaled
 from dpmodel.programs.rows import RowPart, plain_linear, private_rows, rows_at, rows_per_record, rows_vanish
@@ -54,8 +54,10 @@ _MISSED, _RELATIVE = 1e-6, 1e-9
 
 def why_not(model: Program, epsilon: float, beta: float) -> str:
     """Why this budget measures nothing of an answer; "" where it does. Public facts only."""
+    # Coefficients of private numbers are affine in x: zero for every x, or at next to no point like this one.
+    anywhere = public_generator(0).uniform(1.0, 2.0, model.affine.variables)
     if measures(model) == "objective":
-        everywhere = objective_at(model, np.ones(model.affine.variables)).l1  # the constant term with the costs
+        everywhere = objective_at(model, anywhere).l1  # the constant term with the costs
         finite = math.isfinite(everywhere) and not model.splits_objective
         return "" if finite else "one record may change the objective arbitrarily, or through rows of its own"
     if not model.form.private_rows.any():
@@ -67,7 +69,7 @@ def why_not(model: Program, epsilon: float, beta: float) -> str:
     if not _drowns(model, epsilon, beta):
         return ""
     here = not isinstance(model, RecordsProgram) and not rows_vanish(model)
-    if here and math.isfinite(shortage_at(model, np.ones(model.affine.variables))[2]):
+    if here and math.isfinite(shortage_at(model, anywhere)[2]):
         return ""
     names = [b.name for b in model.affine.private_blocks if b.parameter.unit == "all" and b.size > 1]
     all_of = f", because one may move every entry of {', '.join(names[:3])} (unit='all')" if names else ""

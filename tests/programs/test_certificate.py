@@ -423,3 +423,14 @@ def test_what_cannot_be_measured_is_refused_before_the_charge() -> None:
     with pytest.raises(SpecificationError, match="linear"):
         cone.solve(1.0, budget=budget, certify=0.1, rng=1)
     assert not budget.history
+
+
+@pytest.mark.parametrize("at", [0.0, 1.0, 1.5, 2.0])
+def test_numbers_that_one_point_cancels_have_no_certificate(at: float) -> None:
+    """A record moves them as far as it likes, wherever the released point is not that one."""
+    u, d = (dpm.Private(np.ones(k), name=name, unit="entry") for k, name in ((3, "u"), (2, "d")))
+    x, y = cp.Variable(3, bounds=[0, 10]), cp.Variable(2, bounds=[0, 10])
+    rows = dpm.Problem(cp.Minimize(cp.sum(x)), [cp.multiply(u, x) >= at * u])._model(None)
+    assert "nothing bounds how far" in rows_certificate.why_not(rows, 0.1, BETA)
+    objective = dpm.Problem(cp.Minimize(d @ (y - at)), [cp.sum(y) <= 2])._model(None)
+    assert "may change the objective arbitrarily" in rows_certificate.why_not(objective, 1.0, BETA)
