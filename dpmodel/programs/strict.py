@@ -13,6 +13,7 @@ from dpmodel.compile.affine_map import LinearMap
 from dpmodel.compile.footprint import entry_sensitivities
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast, Violation
+from dpmodel.marks.private import Private
 from dpmodel.numerics.cone_program import solve_cone_program
 from dpmodel.privacy import NoiseSource, truncated_laplace_half_width
 from dpmodel.programs.answer import measured_numbers
@@ -221,8 +222,10 @@ def strict_lower_bounds(model: Program, options: Options) -> tuple[str, ...]:
     lie dense among the allowed ones, and hence all, as constraints are closed: it is a point of the robust program. Of
     these the robust optimum, which reads nothing, is best on the worst data.
     Chains. Private numbers that are declared one by one, by bounds or not at all, are changed one at a time, in steps
-    of what one record moves one of them by; integers in whole steps. Where a declaration ties them together (symmetric
-    and semidefinite matrices, limits on norms), nothing is claimed.
+    of what one record moves one of them by; integers in whole steps. Where all that a record does is to be there or
+    not, a number goes from one value to another by way of its absence: two neighbors for a change by Delta, so that
+    ``floor(k / 2) Delta`` is claimed (the proof asks nothing of rows of databases in between). Where a declaration
+    ties them together (symmetric and semidefinite matrices, limits on norms), nothing is claimed.
     """
     moves = _moves(model)
     read = np.union1d(model.form.scalar.column, model.form.matrix.column)
@@ -262,9 +265,20 @@ def _least_inwards(model: Program, options: Options, moves: Floats) -> list[tupl
         of = use & (scalar.column >= block.columns.start) & (scalar.column < block.columns.stop)
         if steps > 0 and of.any():
             size = np.abs(scalar.coefficient[of]) * moves[scalar.column[of]]
-            amount = np.minimum(steps * size, (1 - 1e-9) * (high - low)[scalar.row[of]])  # ranges are widened by less
-            found.append((block.name, float(amount.max()), float(size[np.argmax(amount)])))
+            amount = np.minimum(
+                (np.floor(steps / 2) if _by_absence(block.parameter) else steps) * size,
+                (1 - 1e-9) * (high - low)[scalar.row[of]],
+            )  # ranges are widened by less
+            if amount.any():
+                found.append((block.name, float(amount.max()), float(size[np.argmax(amount)])))
     return found
+
+
+def _by_absence(parameter: Private) -> bool:
+    """Whether a number goes from one value to another by way of its absence: where it becomes zero, or is moved
+    further than its range is wide, which does not hold zero then."""
+    low, high = parameter.entry_range
+    return parameter.vanishes or bool((parameter.entry_caps > high - low).any())
 
 
 def _moves(model: Program) -> Floats:
