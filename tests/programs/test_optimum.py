@@ -469,19 +469,21 @@ def test_a_release_tells_its_interval_when_asked() -> None:
 def test_other_prices_in_between_leave_the_interval_alone() -> None:
     """The same rows at the same prices, on other sides: what was simulated for one is not used for the other."""
 
-    def answered(*prices: tuple[int, int]) -> tuple[float, float]:
+    def answered(*dear: int) -> tuple[float, float]:
         need = private(np.full(7, 50.0), typical=50.0)
         x, bought, y = (cp.Variable(7, nonneg=True) for _ in range(3))
-        met, kept = x + bought == need, y == need
-        made = problem(cp.sum(3 * bought) + cp.sum(3 * y), [met, kept, x <= 60])
-        made.solve(1.0, 1e-6, mechanism="laplace-once", feasibility="centred", rng=1)
-        release = made.release
-        for each in prices:
-            made.resolve(dpm.Priced({met: each, kept: (4, 0)}), release=release)
-            found = made.release.optimum
+        made = problem(cp.sum(3 * bought) + cp.sum(3 * y), [x + bought == need, y == need, x <= 60])
+        made.solve(1.0, mechanism="laplace-once", feasibility="centred", rng=1)
+        model, rows = made._model(None), np.flatnonzero(made._model(None).form.private_rows)
+        for way in dear:
+            ends = np.zeros((2, model.affine.rows))
+            ends[way, rows[:7]], ends[1, rows[7:]] = 4.0, 4.0
+            options = Options(1.0, feasibility="priced", prices=Prices(*ends))
+            found = interval_of(model, options, made.release.measured)
         return found.lower, found.upper
 
-    assert answered((0, 4), (4, 0)) == answered((4, 0)) != answered((0, 4))
+    assert answered(1, 0) == answered(0) != answered(1)
+    assert answered(0, 1) == answered(1)
 
 
 def test_keys_of_a_cache_hold_where_rows_begin() -> None:
