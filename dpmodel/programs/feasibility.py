@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, Mask
 from dpmodel.compile.affine_map import AffineMap
 from dpmodel.compile.public_set import base_program
 from dpmodel.contract import Options, Outcome
@@ -64,7 +64,7 @@ class Treatment:
     ``violation`` : by how much a true row can be missed by a point of the released program, except with probability
     beta and if some point satisfies all true rows; ``alone`` : the same where no row had to give way. ``expected`` :
     mean violation of a row that binds. ``tightening`` : by how much a right-hand side can end below the true one; nan
-    where rows are not tightened.
+    where rows are not tightened. ``priced`` : (m,) which rows have a price.
 
     Safe, the argument. Let E be the event that ``e_i <= t_i`` in every private row (in cones: that ``margin`` or
     ``simulated_margins`` cover it) and that every ``|N_ij|`` is within its reach r_ij, which the program multiplies by
@@ -94,6 +94,7 @@ class Treatment:
     alone: float = 0.0
     expected: float = 0.0
     tightening: float = np.nan
+    priced: Mask | None = None
 
     def words(self, model: Program, released: Floats | None = None, amount: Floats | None = None) -> tuple[str, ...]:
         """What is done to each private constraint, beside the size of its numbers: as declared, or ``released`` (m,).
@@ -262,7 +263,8 @@ def _row_words(model: Program, done: Treatment, amount: Floats, sizes: Floats, w
     for fine in (True, False):
         groups.clear()
         for block, rows in blocks:
-            kind = block.kind if block.kind in ("zero", "nonneg") else "cone"
+            free = done.priced is not None and not done.priced[rows].any()
+            kind = "cone" if free or block.kind not in ("zero", "nonneg") else block.kind
             if rows.size:
                 key = (kind, _range(amount[rows]), _range(on_x[rows])) if fine else (kind,)
                 groups.setdefault(key, []).append((block.label, rows))
@@ -287,7 +289,7 @@ def _done(done: Treatment, kind: str, amount: str, besides: str) -> str:
         average += " (0 where it holds)" if kind != "zero" and amount != "unbounded" else ""
         return f"solved with the released numbers as they are (centred); a row {missed} {average}"
     if done.mode == "priced" and kind == "cone":
-        return "solved with the released numbers as they are"
+        return "no price, stands as released"
     if done.mode == "priced":
         return f"what noise makes a row {'off' if kind == 'zero' else 'short'} by is weighed against the cost (priced)"
     along = ", along the cone's interior direction" if kind == "cone" else ""

@@ -305,11 +305,13 @@ class Program(Model):
 
             strict = next(c for c in candidates if c.mechanism == STRICT_TRUNCATED_LAPLACE.name)
             what = 'feasibility="strict" cannot be promised for this problem'
+            weaker = 'feasibility="safe", which promises it with probability 1 - beta'
+            if (self.form.private_rows & self.affine.equalities()).any():  # none is safe
+                weaker = 'feasibility="centred"'
             if strict.code == "infeasible":
-                remedy = 'tighter public bounds=[lo, hi] on the private parameters, or feasibility="relaxed"'
+                remedy = f"tighter public bounds=[lo, hi] on the private parameters, or {weaker}"
                 return InfeasibleError(what, why=strict.reason, remedy=remedy)
-            mend = 'delta=1e-6, say, or feasibility="safe", which promises it with probability 1 - beta'
-            remedy = mend if options.delta == 0 else 'mend that, or feasibility="relaxed"'
+            remedy = f"{'delta=1e-6, say' if options.delta == 0 else 'mend that'}, or {weaker}"
             return UnsupportedModelError(what, why=strict.reason, remedy=remedy)
         # Mechanisms that serve other cells or another feasibility explain nothing here.
         cells = {f"{cell.taxonomy.part} {cell.taxonomy.level}" for cell in self.classification.cells}
@@ -338,7 +340,8 @@ class Program(Model):
             what, why = f"resolve: these numbers have no answer that is {options.feasibility}", serves.reason
             if any(isinstance(each.distribution, Truncated) for each in measured) and options.feasibility == "strict":
                 why = "whether a public point stands whatever is drawn is decided before the draw, for one program"
-            raise UnsupportedModelError(what, why=why, remedy='"centred", "relaxed" or Priced(...)')
+            first = '"safe", ' if options.feasibility == "strict" else ""
+            raise UnsupportedModelError(what, why=why, remedy=f'{first}"centred", "relaxed" or Priced(...)')
         design, numbers = design_of(self, options, measured)
         forecast = held_against_public_points(self, LAPLACE_ONCE.forecast_of(self, options, design))
         treated = self.treated(options, forecast)

@@ -34,7 +34,14 @@ from dpmodel.programs.feasibility import (
 from dpmodel.programs.margins import reach_on_b, row_margins
 from dpmodel.programs.model import Program, refuse_high
 from dpmodel.programs.noise_design import Kind, NoiseDesign, NoisyPart, design_noise, x_bound
-from dpmodel.programs.priced import can_price, expected_cost, lost_to_noise_on_costs, shortage, solve_priced
+from dpmodel.programs.priced import (
+    can_price,
+    expected_cost,
+    lost_to_noise_on_costs,
+    shortage,
+    solve_priced,
+    without_price,
+)
 from dpmodel.programs.prices import priced_rows, usual_prices
 from dpmodel.programs.public import (
     certain_point,
@@ -200,16 +207,17 @@ class NoiseOnce(Mechanism[Program]):
     def _forecast_priced(self, model: Program, options: Options, design: NoiseDesign) -> Forecast:
         (expected, remark), against = expectations(model, options, design), noise_against_ignorance(model, design)
         objective, none = objective_loss(model, design), np.zeros(model.affine.rows)
+        priced = priced_rows(model) if options.prices is None else options.prices.rows
         return Forecast(
             statement=f"with probability {number(1 - options.beta)}, no private constraint is missed by more than the "
-            f"release says; the least expected cost at {_price_words(options)}",
+            f"release says; the least expected cost at {_price_words(model, options)}",
             epsilon=design.epsilon,
             delta=design.delta,
             beta=options.beta,
             proved=model.split_rows == 0,
             vacuous=against > 1,
             caveats=caveats(model, design, split=model.split_rows > 0),
-            rows=Treatment("priced", "", none, none + np.inf, none).words(model),
+            rows=Treatment("priced", "", none, none + np.inf, none, priced=priced).words(model),
             work=design.work,
             noise=design.to_dict(),
             error=Violation(
@@ -237,7 +245,7 @@ class NoiseOnce(Mechanism[Program]):
         statement = (
             f"with probability {number(1 - options.beta)}, no private constraint is violated by more than {bound}"
         )
-        statement += f"; the least expected cost at {_price_words(options)}"
+        statement += f"; the least expected cost at {_price_words(model, options)}"
         return replace(out, violation=violation, constant=released_constant(model, c, b), statement=statement)
 
     def _solve_safely(
@@ -374,9 +382,10 @@ def _moved(model: Program, options: Options, design: NoiseDesign, mode: Any, x: 
     return treatment.relax - (0.0 if treatment.weights is None else treatment.weights @ np.abs(x))
 
 
-def _price_words(options: Options) -> str:
+def _price_words(model: Program, options: Options) -> str:
     if options.prices is not None:
-        return "the given prices"
+        free = without_price(model, options.prices)
+        return "the given prices" + ", which leave out what constraints without one are missed by" * bool(free)
     return f"prices at which a row is short in {number(100 * (1 - options.service))} % of the cases"
 
 

@@ -140,6 +140,12 @@ def _prices(problem: cp.Problem, model: Program, given: Any) -> Prices:
     priced = priced_rows(model)
     blocks = [(block, block.start + np.flatnonzero(priced[block.rows])) for block in model.affine.cones]
     blocks = [(block, rows) for block, rows in blocks if rows.size]
+    if isinstance(given, Mapping) and not given:
+        raise SpecificationError(
+            "Priced({}) without a price",
+            why="without one nothing is weighed against the cost, and rows stand as released",
+            remedy="dpm.Priced({constraint: 120.0}), say; dpm.Priced(service=0.9); or feasibility='centred'",
+        )
     if not isinstance(given, Mapping):
         given = {block.label: given for block, _ in blocks}
     found: dict[int, list[tuple[ConeBlock, Integers]]] = {}
@@ -173,13 +179,15 @@ def _prices(problem: cp.Problem, model: Program, given: Any) -> Prices:
 
 def _price(price: Any, block: ConeBlock, rows: Integers, label: str) -> Floats:
     """(k,) the price of these rows of a block."""
+    array = None
     try:
         array = np.asarray(price, dtype=np.float64)
         shape = block.shape if int(np.prod(block.shape)) == block.size else (block.size,)
         prices = np.broadcast_to(array, shape).ravel(order="F")[rows - block.start]
     except (TypeError, ValueError):
+        form = f"type {type(price).__name__}" if array is None else f"shape {array.shape}"
         raise SpecificationError(
-            f"a price for {label} of type {type(price).__name__}",
+            f"a price for {label} of {form}",
             why=f"a price is a number, an array of shape {block.shape}, or for equalities a pair (short, surplus)",
             remedy="dpm.Priced({constraint: 120.0}), say",
         ) from None

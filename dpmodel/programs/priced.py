@@ -381,7 +381,15 @@ def words(model: Program, prices: Prices, missed: Shortage) -> tuple[str, ...]:
                 f"{label}: {int(given_up[rows].sum())} of {count} not served: a unit costs more than its price. A "
                 "higher price serves them"
             )
-    return tuple(lines)
+    return (*lines, *without_price(model, prices))
+
+
+def without_price(model: Program, prices: Prices) -> tuple[str, ...]:
+    """A line that names the private constraints without a price, if any: nothing weighs what they are missed by."""
+    free = model.form.private_rows & ~prices.rows
+    names = list(dict.fromkeys(block.label for block in model.affine.cones if free[block.rows].any()))
+    more = f" and {len(names) - _MOST_NAMED} more" * (len(names) > _MOST_NAMED)
+    return (f"{', '.join(names[:_MOST_NAMED])}{more}: no price, stands as released",) if names else ()
 
 
 # ------------------------------------------------------------------ before the release

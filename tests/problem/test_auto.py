@@ -104,8 +104,9 @@ def test_compare_is_at_the_prices_of_the_release_and_in_the_sense_of_the_objecti
 def test_numbers_have_no_strict_answer_and_equalities_no_safe_one() -> None:
     problem, _ = transport(typical=60)
     problem.solve(1, rng=0)
-    with pytest.raises(UnsupportedModelError, match="no answer that is strict"):
+    with pytest.raises(UnsupportedModelError, match="no answer that is strict") as refused:
         problem.resolve("strict")
+    assert '"safe"' in str(refused.value)
     with pytest.raises(SpecificationError, match="resolve with AllBut"):
         problem.resolve(dpm.AllBut(rows=1))
     demand = dpm.Private(DEMAND, name="demand", unit="entry", linf=1, typical=60)
@@ -140,7 +141,9 @@ def test_a_private_parameter_is_no_constraint_to_price() -> None:
         (-1, "zero, negative or not finite"),
         (0, "zero, negative or not finite"),
         ("high", "of type str"),
-        ([1, 2, 3], "shape"),
+        ([1, 2, 3], r"of shape \(3,\)"),
+        ([[1, 2], [3]], "of type list"),
+        ({}, r"Priced\({}\) without a price"),
     ],
 )
 def test_prices_that_are_none_are_refused(prices: Any, words: str) -> None:
@@ -165,3 +168,23 @@ def test_a_price_for_a_public_constraint_and_services_that_are_none() -> None:
     x = cp.Variable(2, bounds=[0, 1])
     with pytest.raises(SpecificationError, match="Priced\\(\\) without a private constraint"):
         dpm.Problem(cp.Minimize(c @ x), [cp.sum(x) == 1]).plan(1, feasibility=dpm.Priced(3))
+
+
+def test_constraints_without_a_price_are_named() -> None:
+    """And what is said to cost least says that their overrun is not counted."""
+    need = dpm.Private([30.0, 20.0, 25.0], name="need", unit="entry", linf=1, typical=25)
+    stock = dpm.Private([45.0, 50.0], name="stock", unit="entry", linf=5, typical=50)
+    x = cp.Variable((2, 3), nonneg=True)
+    served = (cp.sum(x, axis=0) >= need).set_label("served")
+    cap = (cp.sum(x, axis=1) <= stock).set_label("cap")
+    problem = dpm.Problem(cp.Minimize(cp.sum(cp.multiply(np.array([[4.0, 2, 5], [3, 6, 1]]), x))), [served, cap])
+    for prices, named in (({served: 90}, True), ({served: 90, cap: 70}, False), (90, False)):
+        plan = problem.plan(1, feasibility=dpm.Priced(prices))
+        problem.solve(1, feasibility=dpm.Priced(prices), rng=5)
+        rows = plan.chosen.forecast.rows  # type: ignore[union-attr]
+        assert ("cap: no price, stands as released" in rows) == named
+        assert ("cap: no price, stands as released" in problem.release.notes) == named
+        for statement in (plan.chosen.forecast.statement, problem.release.accuracy.statement):  # type: ignore[union-attr]
+            assert "the given prices" in statement
+            assert ("leave out what constraints without one are missed by" in statement) == named
+        assert any("weighed against the cost" in row and row.startswith("served") for row in rows)

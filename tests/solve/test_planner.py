@@ -351,3 +351,14 @@ def test_strict_without_delta_is_told_that_delta_is_what_it_needs():
     with pytest.raises(dpm.errors.UnsupportedModelError, match="takes delta > 0") as caught:
         scalar_problem().plan(epsilon=1, feasibility="strict")
     assert "delta=1e-6" in caught.value.remedy and 'feasibility="safe"' in caught.value.remedy
+
+
+def test_strict_without_bounds_is_told_the_next_weaker_promise():
+    """Not "relaxed", under which every row that binds is short. No equality is safe."""
+    with pytest.raises(dpm.errors.DPModelError) as caught:
+        scalar_problem().plan(epsilon=1, delta=1e-6, feasibility="strict")
+    assert 'feasibility="safe"' in caught.value.remedy and "relaxed" not in caught.value.remedy
+    need, x = dpm.Private([12.0, 75.0], name="need", unit="entry", linf=1), cp.Variable(2)
+    with pytest.raises(dpm.errors.DPModelError) as caught:
+        dpm.Problem(cp.Minimize(cp.sum(x)), [x == need]).plan(epsilon=1, delta=1e-6, feasibility="strict")
+    assert 'feasibility="centred"' in caught.value.remedy
