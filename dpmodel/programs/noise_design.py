@@ -297,9 +297,8 @@ class NoisyPart:
     ``clip`` : whether released numbers are moved into their public range. That never enlarges the error of one
     number, but it can move many of them the same way, so it is left out where the bound on a sum of draws relies on
     their independence and zero mean.
-    ``draws`` : 0, or how many numbers were released by the law together, where the program may have been chosen after
-    they were seen. Then one event, in which no draw of the release is beyond its quantile, bounds every combination of
-    them, so those of every program, and no sum is taken for independent of the program's choice.
+    ``draws`` : 0, or how many numbers were released by this law, where the program may have been chosen after they were
+    seen: then one event, no draw beyond its quantile, bounds all combinations (``answer.py``).
     """
 
     measurement: Measurement
@@ -428,11 +427,10 @@ def part_of(
     model: Program, m: Measurement, distribution: Distribution | None, share: float, beta: float, draws: int = 0
 ) -> NoisyPart:
     """The part that is rebuilt from these numbers under this noise. ``draws`` : see ``NoisyPart``."""
-    reach, sums = _reach(m, distribution, beta)
     if draws and isinstance(distribution, Laplace | Gaussian):
-        return NoisyPart(
-            m, distribution, share, beta, m.gain(1) * distribution.max_abs_quantile(draws, beta), True, draws
-        )
+        reach = m.gain(1) * distribution.max_abs_quantile(draws, beta)
+        return NoisyPart(m, distribution, share, beta, reach, draws=draws)
+    reach, sums = _reach(m, distribution, beta)
     noisy = NoisyPart(m, distribution, share, beta, reach)
     if m.part == "matrix":
         sums = sums or row_reach(model, noisy) is not None
@@ -480,10 +478,8 @@ def _shares(
         total = sum(value**power for value in effect.values())
         for g in family:
             weight[g] = effect[g] / (total * len(families)) ** (1 / power) if total > 0 else 1.0
-    numbers = {group: next(iter(each.values())) for group, each in chosen.items()}
-    records = {r for m in numbers.values() for r in m.sensitivity}
-    worst = 0.0
-    for r in records:
+    numbers, worst = {group: next(iter(each.values())) for group, each in chosen.items()}, 0.0
+    for r in {r for m in numbers.values() for r in m.sensitivity}:
         cost = 0.0
         for g, m in numbers.items():
             norm = m.l2 if gaussian else m.l1
@@ -550,17 +546,14 @@ def x_bound(model: Program) -> float:
 @cached
 def private_columns(model: Program) -> npt.NDArray[np.bool_]:
     """(n,) the columns in which A is private."""
-    used = np.zeros(model.affine.variables, dtype=bool)
-    used[model.form.matrix_positions()[1]] = True
-    return used
+    return np.bincount(model.form.matrix_positions()[1], minlength=model.affine.variables) > 0
 
 
 def box_reach(model: Program, reach: Floats) -> Floats:
     """(m,) bounds on ``|N_i x|`` for all x in the public set at once and ``|N| <= reach`` (in the order of
     ``matrix_positions``), entry by entry or in the 1-norm."""
-    m = model.affine.rows
+    m, norm = model.affine.rows, x_bound(model)
     rows, columns = model.form.matrix_positions()
-    norm = x_bound(model)
     size = np.minimum(model.public.magnitudes()[columns], norm)
     moved = reach > 0
     entrywise = sum_by(rows[moved], weights=reach[moved] * size[moved], minlength=m)
@@ -590,8 +583,7 @@ def row_tails(model: Program, part: NoisyPart, two_norm: float) -> tuple[Floats,
     own = measured.one_each and measured.used == measured.recover.nnz
     if not isinstance(distribution, Gaussian) or not own:
         return None
-    m = model.affine.rows
-    rows = model.form.matrix_positions()[0]
+    m, rows = model.affine.rows, model.form.matrix_positions()[0]
     sigma = _largest_per_row(measured.gain(2) * distribution.scale, rows, m)
     noised = np.bincount(rows, minlength=m)
     live = noised > 0
