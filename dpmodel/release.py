@@ -359,9 +359,11 @@ class Release:
         """The treatments of private constraints beside each other, from the released numbers: it costs nothing.
 
         For each its expected cost, which is the objective at the answer and what it is expected to be short by, at the
-        prices of this release or the usual ones; the objective alone; how many private rows are expected to be short,
-        by how much in all; and its regret, what it costs above the optimum at these prices, by a bootstrap. All but the
-        objective are estimates over the law of the noise.
+        prices of this release or the usual ones; the objective alone, as the released numbers have it; how many private
+        rows are expected to be short, by how much in all; and its regret, what it costs above the optimum at these
+        prices, by a bootstrap. Private costs look better at the answer than they are, because it leans on those that
+        noise made low: the bootstrap's figure for that is part of the expected cost. All but the objective are
+        estimates over the law of the noise. One row where no constraint is private: nothing is treated.
 
         Parameters
         ----------

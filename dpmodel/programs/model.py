@@ -365,7 +365,7 @@ class Program(Model):
         return compared(self, measured, beta, prices)
 
     def regret(self, measured: tuple[Measured, ...], options: Options) -> float:
-        from dpmodel.programs.how_good import regret_of
+        from dpmodel.programs.how_good import bootstrap_of
 
         if options.feasibility == "strict" or not (self.form.c0.any() or "objective" in self.private_parts()):
             raise SpecificationError(
@@ -373,7 +373,7 @@ class Program(Model):
                 why="the bootstrap answers again from numbers with more noise, and counts what the answers cost",
                 remedy="release.accuracy",
             )
-        return regret_of(self, options, measured)
+        return bootstrap_of(self, options, measured).regret
 
     def certificate(self, epsilon: float, beta: float) -> str | Callable[[Floats, NoiseSource], Certificate]:
         from dpmodel.programs.certificate import certify, why_not
