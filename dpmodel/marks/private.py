@@ -68,8 +68,8 @@ class Private(cp.Parameter):  # type: ignore[misc]
         ``max_linf``) to it: public policy, without a message. One record then moves its unit
         by at most twice that, or once where it can only be absent (add-remove, no declared change, unit not "all").
     records : whose data it is; parameters of the same ``Records`` move together.
-    typical : a public guess of the value, one number or of its shape, not computed from the data: for forecasts and
-        default prices only.
+    typical : a public guess of the value inside the bounds, one number or of its shape, not computed from the data: for
+        forecasts and default prices only.
     positions : of a matrix, ``"private"`` protects *which* entries are not zero like the values, yet keeps the
         value as a sparse matrix (regressions read it as such, and so do programs in which a record owns its
         constraints, if it is large; other models turn it into a dense one). Bounds must then hold 0.
@@ -295,7 +295,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
 
     @property
     def typical(self) -> Floats | None:
-        """(size,) the public guess of the free entries, moved into their declared range; None where none was given."""
+        """(size,) the public guess of the free entries, scaled to the declared norms; None where none was given."""
         return self._typical
 
     def _guess(self, typical: Any) -> Floats:
@@ -318,6 +318,18 @@ class Private(cp.Parameter):  # type: ignore[misc]
                 remedy=f"typical=200, say, or an array of shape {self.shape} that is not computed from the data",
             )
         guess = np.full(self._layout.size, typical) if number else checked_entries(self, typical, where)
+        low, high = (spread(end, self._layout) for end in self._entry_clips)
+        beyond = (guess < low) | (guess > high)
+        if beyond.any():
+            raise SpecificationError(
+                f"{where} outside what was declared in {int(beyond.sum())} of {guess.size} entries",
+                why="private values are cut to the bounds, so no true number can be there",
+                remedy="a guess inside, or wider bounds=[lo, hi]",
+            )
+        return self._scaled_guess(guess)
+
+    def _scaled_guess(self, guess: Floats) -> Floats:
+        """(size,) ``guess`` in its declared range and norms."""
         entries = PrivateArray(np.array(guess, dtype=np.float64))
         limit_entries(entries, self._entry_clips, self._layout, self._magnitude)
         entries.setflags(write=False)
@@ -390,7 +402,9 @@ class Private(cp.Parameter):  # type: ignore[misc]
         given = {"shape": self.shape, "name": self.name(), "records": self._records, "positions": self.positions}
         if self._in_blocks:
             return Private(vault.unseal(self), **given, **{**self._declared, **changes})
-        new = Private(**given, **{**self._declared, **changes})
+        new = Private(**given, **{**self._declared, **changes, "typical": None})
+        new._declared["typical"] = self._declared["typical"]
+        new._typical = None if self._typical is None else new._scaled_guess(self._typical)
         new.labels = self.labels
         new.cut_by = tuple(dict.fromkeys((*self.cut_by, *new.cut_by)))
         entries = vault.unseal(self) if sealed else None

@@ -45,6 +45,7 @@ from dpmodel.programs.priced import (
 from dpmodel.programs.prices import priced_rows, usual_prices
 from dpmodel.programs.public import (
     certain_point,
+    costs_alike,
     costs_are_guessed,
     declared_range,
     largest_violation,
@@ -351,10 +352,10 @@ def expectations(model: Program, options: Options, design: NoiseDesign) -> tuple
         return {}, "unknown before the release: it is estimated for linear programs"
     at, guessed = level(model), costs_are_guessed(model)
     if at is None or (costs and not guessed and not rows):
-        why = no_level(model) or "the middle of declared bounds tells no costs apart; Private(typical=) would tell"
+        why = no_level(model) or costs_alike(model)
         return {}, f"unknown before the release: {why}"
     lost = lost_to_noise_on_costs(model, design, at) if costs and guessed else 0.0
-    remark = "without what noise on costs loses: Private(typical=) would tell it" if costs and not guessed else ""
+    remark = f"without what noise on costs loses: {costs_alike(model)}" if costs and not guessed else ""
     size, found, modes = abs(at.value), dict[str, Expected](), [options.feasibility]
     prices = usual_prices(model, options, *at.numbers)
     for mode in dict.fromkeys((*modes, "priced", "centred", "safe", "relaxed") if rows else modes):

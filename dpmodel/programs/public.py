@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.compile.affine_map import LinearMap, joined
+from dpmodel.compile.affine_map import LinearMap, ThetaBlock, joined
 from dpmodel.compile.form import entry_ends, value_range, widened
 from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.errors import InfeasibleError
@@ -302,15 +302,29 @@ def level(model: Program) -> Level | None:
 
 
 def costs_are_guessed(model: Program) -> bool:
-    """Whether the public level tells private costs apart: ``Private(typical=)`` is a guess of them, ranges that are all
-    the same are none, and at their middle any answer is as good."""
-    column = model.form.objective.column
-    for block in model.affine.private_blocks:
-        if block.parameter.typical is None and ((column >= block.offset) & (column < block.offset + block.size)).any():
-            low, high = block.parameter.entry_range
-            if not (np.isfinite(low).all() and np.isfinite(high).all() and np.ptp(low + high) > 0):
+    """Whether the public level tells private costs apart: ``Private(typical=)`` with unlike numbers is a guess of them;
+    one number for several is none, nor are ranges that are all the same: there any answer is as good."""
+    for block in _costs(model):
+        guess, (low, high) = block.parameter.typical, block.parameter.entry_range
+        if guess is not None:
+            if block.size > 1 and np.ptp(guess) == 0:
                 return False
+        elif not (np.isfinite(low).all() and np.isfinite(high).all() and np.ptp(low + high) > 0):
+            return False
     return True
+
+
+def _costs(model: Program) -> list[ThetaBlock]:
+    """The private parameters that enter the objective's coefficients."""
+    column, blocks = model.form.objective.column, model.affine.private_blocks
+    return [b for b in blocks if ((column >= b.offset) & (column < b.offset + b.size)).any()]
+
+
+def costs_alike(model: Program) -> str:
+    """Why costs are not guessed (``costs_are_guessed``), and what would tell them; public."""
+    one = any(block.parameter.typical is not None for block in _costs(model))
+    what = "one guess for all" if one else "the middle of declared bounds"
+    return f"{what} tells no costs apart; Private(typical=) with a number for each would tell"
 
 
 def no_level(model: Program) -> str:

@@ -120,6 +120,7 @@ def _of_treatments(
         return list(panels)
     nothing = Expected(math.nan, math.nan, math.nan, math.nan)
     lines = [Line(m, tuple(each.get(m, nothing).cost for each in expected), False, m == own) for m in modes]
+    lines = [line for line in lines if any(value > 0 for value in line.values)]
     others, forecaster = [], plan._forecaster
     for mode in modes:
         if forecaster is None or mode == own:
@@ -134,6 +135,8 @@ def _of_treatments(
         panels[0] = replace(panels[0], lines=[*panels[0].lines, *others])
     elif others:
         panels = [Panel(_MISSED, others), *panels]
+    if not lines:
+        return list(panels)
     told = Panel(_EXPECTED, lines)
     return [*panels, told] if any(line.chosen for panel in panels for line in panel.lines) else [told, *panels]
 
@@ -177,6 +180,7 @@ def _caption(plan: Plan, at: Mapping[float, Sequence[Candidate]], panels: Sequen
     drawn = {line.name for panel in panels for line in panel.lines}
     told = []
     if any(panel.label == _EXPECTED for panel in panels):
+        drawn.add(plan.chosen.mechanism)
         told.append(
             f"Centred, safe, relaxed, priced: {plan.chosen.mechanism} under each treatment. Expected cost: shortages "
             "at their prices, in the objective's units, an estimate at the public level of the private numbers."

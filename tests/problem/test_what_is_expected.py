@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from typing import Any
 
 import cvxpy as cp
@@ -90,6 +91,12 @@ def test_noise_on_costs_has_an_expected_cost_where_they_are_guessed() -> None:
     assert "expected: unknown before the release: no public level of worth" in printed(choices(2).plan(1.0))
     middle = printed(choices(2, bounds=[0, 9]).plan(1.0))
     assert "expected: unknown before the release: the middle of declared bounds tells no costs apart" in middle
+    alike = choices(2, typical=1.5).plan(1.0)
+    assert "expected: unknown before the release: one guess for all tells no costs apart" in printed(alike)
+    pytest.importorskip("matplotlib")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "expected" not in " ".join(axes.get_ylabel() for axes in alike.plot().axes)
     apart = [np.tile([0.0, 1.0], 200), np.tile([2.0, 3.0], 200)]
     assert choices(200, bounds=apart).plan(1.0).chosen.forecast.expected["centred"].cost > 0  # type: ignore[union-attr]
 
@@ -203,6 +210,9 @@ def test_prices_without_their_name_are_recognised() -> None:
         ([1.0, 2.0], r"typical of shape \(2,\)"),
         ([[1.0], [2.0, 3.0]], "typical of type list"),
         (True, r"typical of shape \(\)"),
+        (-1, "typical outside what was declared in 4 of 4 entries"),
+        ([1.0, 501.0, 500.0, 502.0], "typical outside what was declared in 2 of 4 entries"),
+        (500, ""),
         (None, ""),
         (200, ""),
         (np.float64(200), ""),
@@ -211,10 +221,20 @@ def test_prices_without_their_name_are_recognised() -> None:
 )
 def test_a_guess_is_numbers(typical: Any, words: str) -> None:
     if not words:
-        transport(typical=typical)
+        transport(typical=typical, bounds=[0, 500])
         return
     with pytest.raises(SpecificationError, match=words):
-        transport(typical=typical)
+        transport(typical=typical, bounds=[0, 500])
+
+
+def test_a_guess_goes_with_a_twin_of_tighter_bounds() -> None:
+    guess = np.array([40.0, 50, 60, 70])
+    demand = dpm.Private(NEED, name="demand", unit="entry", linf=1, typical=guess)
+    twin = demand.twin(bounds=[0, 55])
+    assert twin.typical is not None and twin.typical.tolist() == [40, 50, 55, 55]
+    assert twin.twin(bounds=[0, 45]).typical.tolist() == [40, 45, 45, 45]  # type: ignore[union-attr]
+    with pytest.raises(SpecificationError, match="the private array itself"):
+        twin.value = guess
 
 
 def test_the_data_are_no_guess() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -217,3 +218,6 @@ def test_a_plan_draws_every_treatment(solved: dpm.Problem) -> None:
     cost = plan.chosen.forecast.expected["safe"].cost
     assert labels["safe"].get_ydata()[1] == pytest.approx(cost) and labels["safe"].get_linestyle() == "--"
     assert {line.get_label() for line in proved.get_lines()} >= {"laplace-once (chosen)", "relaxed"}
+    priced = solved.plan(1.0, feasibility=dpm.Priced())
+    assert priced.chosen.mechanism == "laplace-once"
+    assert not re.search(r"Not drawn[^.]*laplace-once", " ".join(texts(priced.plot([0.5, 1.0])).split()))
