@@ -133,15 +133,17 @@ class Plan:
     @cached_property
     def _better(self) -> str:
         """What twice the epsilon would bring, and at delta 0 the smallest delta; "" where that is nothing, or not
-        known."""
+        known: simulated forecasts may be off by more than what more budget brings."""
         if self._forecaster is None or not self.chosen.reads or self._forecast.vacuous:
             return ""
         before, name = error_words(self._forecast), self.chosen.mechanism
         tried = {"twice the epsilon": self._forecaster.at("epsilon", 2 * self.options.epsilon).candidate(name)}
         other = self._forecaster.with_delta(self.candidates)
-        if other is not None and other.forecast is not None and other.forecast.error.rank < self._forecast.error.rank:
+        if other is not None and other.forecast is not None:
             tried[f"delta {other.forecast.delta:g} ({other.mechanism})"] = other
-        words = {what: error_words(each.forecast) for what, each in tried.items() if each.forecast is not None}
+        forecasts = {what: each.forecast for what, each in tried.items() if each.forecast is not None}
+        rank = self._forecast.error.rank
+        words = {what: error_words(each) for what, each in forecasts.items() if not each.error.rank >= rank}
         found = [f"with {what}, {then}" for what, then in words.items() if then not in ("", before)]
         return "; ".join(found) + f" (now {before})" * bool(found and before)
 
