@@ -165,7 +165,7 @@ def test_treatments_that_the_program_cannot_have_are_not_offered() -> None:
         problem = dpm.Problem(cp.Minimize(cp.sum(x)), rows)
         plan = problem.plan(1.0)
         assert plan.chosen.forecast is not None and set(plan.chosen.forecast.expected) == offered
-        assert "within unbounded" not in printed(plan) and ("violation unbounded" in printed(plan)) == (upper is None)
+        assert "within unbounded" not in printed(plan)
         problem.solve(1.0, rng=0)
         assert problem.release is not None
         table = problem.release.compare().to_dict()["rows"]
