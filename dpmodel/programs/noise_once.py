@@ -38,6 +38,7 @@ from dpmodel.programs.priced import (
     can_price,
     expected_cost,
     lost_to_noise_on_costs,
+    price_range,
     shortage,
     solve_priced,
     without_price,
@@ -208,7 +209,14 @@ class NoiseOnce(Mechanism[Program]):
     def _forecast_priced(self, model: Program, options: Options, design: NoiseDesign) -> Forecast:
         (expected, remark), against = expectations(model, options, design), noise_against_ignorance(model, design)
         objective, none = objective_loss(model, design), np.zeros(model.affine.rows)
-        priced = priced_rows(model) if options.prices is None else options.prices.rows
+        at, prices = level(model), options.prices
+        if prices is None and at is not None:
+            prices = usual_prices(model, options, *at.numbers)
+        rows = Treatment(
+            "priced", "", none, none + np.inf, none, priced=priced_rows(model) if prices is None else prices.rows
+        ).words(model)
+        if prices is not None:
+            remark = "; ".join(filter(None, (remark, f"prices: {price_range(prices, prices.rows)} a unit")))
         return Forecast(
             statement=f"with probability {number(1 - options.beta)}, no private constraint is missed by more than the "
             f"release says; the least expected cost at {_price_words(model, options)}",
@@ -218,7 +226,7 @@ class NoiseOnce(Mechanism[Program]):
             proved=model.split_rows == 0,
             vacuous=against > 1,
             caveats=caveats(model, design, split=model.split_rows > 0),
-            rows=Treatment("priced", "", none, none + np.inf, none, priced=priced).words(model),
+            rows=rows,
             work=design.work,
             noise=design.to_dict(),
             error=Violation(

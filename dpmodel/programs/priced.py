@@ -342,7 +342,8 @@ _MOST_NAMED = 4
 
 
 def words(model: Program, prices: Prices, missed: Shortage) -> tuple[str, ...]:
-    """A line for each priced constraint, amounts in its own units, and one for rows that are not served."""
+    """A line for each priced constraint, amounts in its own units; one for rows that are not served; those without a
+    price."""
     parts: dict[tuple[str, bool], list[Integers]] = {}
     for block in model.affine.cones:
         rows = block.start + np.flatnonzero(prices.rows[block.rows])
@@ -382,6 +383,13 @@ def words(model: Program, prices: Prices, missed: Shortage) -> tuple[str, ...]:
                 "higher price serves them"
             )
     return (*lines, *without_price(model, prices))
+
+
+def price_range(prices: Prices, rows: Integers | Mask) -> str:
+    """The prices of ``rows``, of equalities those of the dear side."""
+    dear = np.maximum(prices.above, prices.below)[rows]
+    least, most = number(float(dear.min(initial=np.inf))), number(float(dear.max(initial=0.0)))
+    return most if least == most else f"{least} to {most}"
 
 
 def without_price(model: Program, prices: Prices) -> tuple[str, ...]:

@@ -259,9 +259,10 @@ class Plan:
         remark = self._forecast.remark
         if not self._forecast.expected:
             return [f"expected: {remark}"] if remark else []
-        (_, own), *others = self._forecast.expected.items()
+        (mode, own), *others = self._forecast.expected.items()
         more = "; ".join(f"{name}: {each.cost_words}" for name, each in others)
-        return [f"expected: {own}" + f" ({more})" * bool(more) + f"; {remark}" * bool(remark)]
+        treated = f", {mode}" * bool(others)
+        return [f"expected{treated}: {own}" + f" ({more})" * bool(more) + f"; {remark}" * bool(remark)]
 
     def table(self) -> TextTable:
         """The comparison of all: every forecast with its statement, and why each of the others does not serve."""

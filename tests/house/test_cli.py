@@ -15,7 +15,7 @@ from dpmodel.cli import main
 def test_demo_prints_every_room(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo"]) == 0
     printed = capsys.readouterr().out
-    assert len(printed.splitlines()) <= 52
+    assert len(printed.splitlines()) <= 53
     for expected in (
         "low sensitivity: solvable",
         "Plan for epsilon 1",
@@ -130,7 +130,7 @@ def test_a_model_in_a_file_is_explained_and_planned(capsys: pytest.CaptureFixtur
     assert json.loads(capsys.readouterr().out)["chosen"] == "laplace-once"
     file.write_text(MODEL.replace("linf=1)", "linf=1, typical=2)"))
     assert main(["plan", str(file), "--epsilon", "1"]) == 0  # as plans are by default: by what is expected
-    assert capsys.readouterr().out.splitlines()[1].startswith("  expected: cost")
+    assert capsys.readouterr().out.splitlines()[1].startswith("  expected, priced: cost")
     for wrong, said in (
         (f"{file}:nothing", "one of problem, other"),
         (str(tmp_path / "none.py"), "no file"),

@@ -81,7 +81,7 @@ SHOWN = {
         r"0\.03674 in all at n=100000",
     ],
     "06_planner": [
-        r"expected: cost \+5\.1 %, 1[67](\.\d)? % of the private rows short, .* \(centred: \+7\.5 %",
+        r"expected, priced: cost \+5\.1 %, 1[67](\.\d)? % of the private rows short, .* \(centred: \+7\.5 %",
         r"protects: a record owns one entry of demand",
         r"towns: 4 rows, short with probability 0\.1\d",
         r"relaxed +a town is short in 100% .* cost +\+5\d",

@@ -27,7 +27,7 @@ def test_inequalities_are_priced_and_what_is_expected_is_told_where_a_level_is_k
         problem, _ = transport(**declared)
         plan = problem.plan(1)
         assert plan.options.feasibility == "priced"
-        assert bool(plan.chosen.forecast.expected) == level == ("expected: cost +" in str(plan))
+        assert bool(plan.chosen.forecast.expected) == level == ("expected, priced: cost +" in str(plan))
     problem, _ = transport(supply=90.0, bounds=[0, 100])  # its middle, 50 each, leaves no point
     assert not problem.plan(1).chosen.forecast.expected
 

@@ -47,23 +47,23 @@ def printed(thing: Any) -> str:
 @pytest.mark.parametrize(
     ("declared", "words"),
     [
-        ({}, "unknown before the release: no public level of demand is declared; Private(typical=) would tell"),
+        ({}, ": unknown before the release: no public level of demand is declared; Private(typical=) would tell"),
         (
             {"typical": 1e4},
-            "unknown before the release: at Private(typical=) of demand the program has no point; another typical= "
+            ": unknown before the release: at Private(typical=) of demand the program has no point; another typical= "
             "would tell",
         ),
         (
             {"bounds": [0, 1000]},
-            "unknown before the release: at the middle of the declared bounds the program has no point; "
+            ": unknown before the release: at the middle of the declared bounds the program has no point; "
             "Private(typical=) would tell",
         ),
-        ({"typical": 60}, "cost +"),
+        ({"typical": 60}, ", priced: cost +"),
     ],
 )
 def test_a_plan_tells_what_is_expected_or_why_it_is_unknown(declared: dict[str, Any], words: str) -> None:
     plan = transport(**declared)[0].plan(1.0)
-    assert f"expected: {words}" in printed(plan) and f"expected: {words}" in printed(plan.table())
+    assert f"expected{words}" in printed(plan) and f"expected{words}" in printed(plan.table())
     assert printed(type(plan).from_json(plan.to_json())) == printed(plan)
 
 
@@ -120,7 +120,11 @@ def test_noise_on_costs_adds_to_noise_on_rows() -> None:
 
 def test_a_priced_plan_has_numbers_and_whole_sentences() -> None:
     problem, served = transport(typical=60)
+    by_itself = problem.plan(1.0)
+    assert re.search(r"prices: 20 to 30 a unit", printed(by_itself)), printed(by_itself)
+    assert "prices: 20 to 30 a unit" in by_itself.chosen.to_dict()["forecast"]["remark"]
     plan = problem.plan(1.0, 1e-6, feasibility=dpm.Priced({served: 50.0}))
+    assert "expected, priced: cost +" in printed(plan) and "prices: 50 a unit" in printed(plan)
     rows = plan.table().to_dict()["rows"]
     costs = {row["mechanism"]: float(row["expected extra cost"]) for row in rows}
     assert costs["laplace-once"] == pytest.approx(plan.chosen.forecast.error.cost, rel=1e-3)  # type: ignore[union-attr]
