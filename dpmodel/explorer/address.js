@@ -46,8 +46,10 @@
   // A link to a part of the page keeps the choices; other addresses that come are read.
   addEventListener("hashchange", () => {
     const id = location.hash.slice(1), link = history.state !== "ours" && Object.keys(parts).includes(id);
-    if (link) history.replaceState("ours", "", address(id));
-    else read();
+    if (!link) return read();
+    clearTimeout(waiting); // else a choice made just before would lead back to its own part
+    written = chosen().join();
+    history.replaceState("ours", "", address(id));
   });
   byId(read())?.scrollIntoView();
   history.replaceState("ours", "");
