@@ -30,17 +30,7 @@ from dpmodel.regressions.noisy_gradient import (
     private_gradient,
 )
 from dpmodel.regressions.populations import Populations, Trials, side_by_side
-from dpmodel.regressions.search import (
-    MANY,
-    NEGLIGIBLE,
-    NOISY_NUMBERS,
-    Compared,
-    clipped,
-    clips,
-    judge_descent,
-    moved,
-    simulated,
-)
+from dpmodel.regressions.search import MANY, NOISY_NUMBERS, Compared, clipped, clips, judge_descent, moved, simulated
 from dpmodel.regressions.sets import Domain, Simplex
 from dpmodel.regressions.synthetic import choosing_populations, extreme_populations, populations_of
 
@@ -301,7 +291,7 @@ def step_noise(model: PrivateRegression, epsilon: float, delta: float, settings:
 
 @cached
 def _plan(model: PrivateRegression, mechanism: MirrorDescent, epsilon: float, delta: float) -> tuple[Settings, float]:
-    """The map, step and clip of least excess on the choosing populations, a geometric mean of shares."""
+    """The map, step and clip of least mean excess on the choosing populations."""
     maps = mirror_maps(model.domain)
     most = max(NOISY_NUMBERS // max(model.size, 1), 16)
     steps = mechanism.steps or min(most, _PURE_STEPS if delta == 0 else _STEPS)
@@ -319,14 +309,9 @@ def _plan(model: PrivateRegression, mechanism: MirrorDescent, epsilon: float, de
 
         return simulated([step_noise(model, epsilon, delta, one) for one in settings], among, seeds, run)
 
-    def gain(found: Floats) -> float:
-        """Mean logarithm of the share that is left of what there is to gain: those with most of it do not decide
-        alone."""
-        return float(np.log(NEGLIGIBLE + np.maximum(found, 0.0) / np.maximum(populations.nothing, 1e-300)).mean())
-
     def risks(settings: Sequence[Settings]) -> list[tuple[float, Averaging]]:
         found = excess(settings, populations, range(draws))
-        return [min((gain(found[kind][k]), kind) for kind in kinds) for k in range(len(settings))]
+        return [min((float(found[kind][k].mean()), kind) for kind in kinds) for k in range(len(settings))]
 
     compared = Compared(risks, 4)
     least = partial(compared.least, rank=lambda risk: risk[0])
@@ -339,7 +324,7 @@ def _plan(model: PrivateRegression, mechanism: MirrorDescent, epsilon: float, de
         return least([Settings(steps, step * by, 0.0, 0.0, "all", map=name) for by in _FACTORS])
 
     def learns(best: Settings) -> bool:
-        return compared.risk(best)[0] < math.log(_HOPELESS)
+        return compared.risk(best)[0] < _HOPELESS * float(populations.nothing.mean())
 
     given = [mechanism.map] if mechanism.map in maps else list(maps)
     best = first(given[0])

@@ -31,11 +31,10 @@ from dpmodel.regressions.rows import Rows
 
 _MOST_DRAWN = 1e8  # numbers in the rows of a real run
 _POINTS, _DRAWN = 1024, 1024  # points of the grid; half of them are drawn, from so many
-# How many coefficients carry the signal: few of equal effect, or all, falling like k^-1.5: the best in a 1-norm ball
-# are nearly sparse, and were all equal, no step towards one of many vertices would gain anything.
+# How many coefficients carry the signal: few or all.
 _SUPPORTS = (10, 10_000_000)
 # Where numeric labels lie on average, as a share of their range: settings tuned to one level would miss others.
-_LEVELS = (0.35, 0.6, 0.5, 0.4, 0.45, 0.3)
+_LEVELS = (0.35, 0.6, 0.5, 0.4, 0.45)
 _SHARE = 1 / 3  # standard deviation of a numeric label's signal, as a share of the label's bound
 # Standard deviation of what features do not explain, in standard deviations of the signal: little where columns lie at
 # the ends of their bounds with a flat spectrum, much where they are uniform and the spectrum falls like 1/k, as in real
@@ -44,9 +43,6 @@ _LITTLE, _MUCH = 0.3, 1.0
 # Correlation of columns that move together, as age and years of work or a column and its square do: what labels depend
 # on is then learnt along directions in which columns hardly vary.
 _TIED = 0.95
-# Of columns well within their bounds, where few coefficients fall like k^-1.5 and the noise of numeric labels is
-# skewed: how many times larger their variance could be, and their correlation.
-_NARROW, _LOOSE = 12.0, 0.3
 # Ranges of labels are often declared far wider than labels vary, and then columns explain little of such a range: this
 # share of the way from the public point to coefficients that fill it.
 _WEAK = 0.15
@@ -73,18 +69,16 @@ def populations_of(model: PrivateRegression) -> Populations:
 def each_population(model: PrivateRegression) -> tuple[Populations, ...]:
     """The same one by one; the same at every call."""
     generator = public_generator(0)
-    scores, numbers = model.scores, model.loss.labels == "number"
+    scores = model.scores
     half = generator.standard_normal((_DRAWN, max(3, 2 * scores)))[: _POINTS // 2]
     grid = np.concatenate([half, -half])  # odd moments vanish
     found: list[Populations] = []
 
     # Columns of short rows exclude each other; uniform ones have a third of their largest square on average.
     short = length(model.row.magnitudes[~model.row.constant]) > math.sqrt(3) * model.row.l2 * (1 + 1e-9)
-    kinds = [(0.0, _LITTLE, 0.0), (1.0, _MUCH, 0.0), (1.0, _MUCH, _TIED), (0.0, _MUCH, _LOOSE)]
-    for decay, share, tie in kinds[: None if scores == 1 else -1]:
-        (mean, variance), narrow, tied = _row_distribution(model, decay), tie == _LOOSE, tie > 0
-        room = _NARROW if narrow else 3.0 if decay else 1.0  # of a uniform column, up to one at the ends of its bounds
-        variance = variance / (_NARROW if narrow else 1.0)
+    for decay, share, tied in ((0.0, _LITTLE, False), (1.0, _MUCH, False), (1.0, _MUCH, True)):
+        mean, variance = _row_distribution(model, decay)
+        room = 3.0 if decay else 1.0  # of a uniform column, up to one at the ends of its bounds
         for support in _SUPPORTS[: 1 if tied else None]:
             order, moving = generator.permutation(model.row.size), np.flatnonzero(variance > 0)
             chosen = moving[np.argsort(order[moving])[:support]]
@@ -92,17 +86,16 @@ def each_population(model: PrivateRegression) -> tuple[Populations, ...]:
                 continue
             own, common = variance.copy(), np.zeros(variance.size)
             if tied:
-                common[chosen] = np.sqrt(tie * variance[chosen])
-                own[chosen] *= 1 - tie
+                common[chosen] = np.sqrt(_TIED * variance[chosen])
+                own[chosen] *= 1 - _TIED
             if scores > 1:
                 directions = generator.standard_normal((scores, chosen.size))
                 truth, noise = class_truths(model, mean, own, common, chosen, directions), 0.0
                 plane, coins = grid[:, : 2 * scores], grid[:, 0]
             else:
-                falling = narrow or chosen.size > _SUPPORTS[0]
-                truth = _truth(model, mean, own, common, chosen, order, _LEVELS[len(found)], falling)
+                truth = _truth(model, mean, own, common, chosen, order, _LEVELS[len(found)])
                 noise = share * math.sqrt(float(own @ truth**2) + float(common @ truth) ** 2)
-                plane, coins = grid[:, :2], _skewed(grid[:, 2]) if narrow and numbers else grid[:, 2]
+                plane, coins = grid[:, :2], grid[:, 2]
             each = {"mean": mean, "variance": own, "common": common, "truth": truth, "coins": coins, "noise": noise}
             arrays = {name: np.asarray(value)[None] for name, value in (each | {"tied": tied, "room": room}).items()}
             found.append((Populations if scores == 1 else ClassPopulations)(model=model, grid=plane, **arrays))
@@ -123,7 +116,7 @@ def choosing_populations(model: PrivateRegression) -> tuple[Populations, ...]:
     """The populations that choose, on a coarse grid. For numeric labels the first (flat spectrum, few true
     coefficients) and the last (falling, all) that matter, each also with skewed noise, which tells what clipped
     derivatives cost, and off the middle of the labels' range; where losses have kinks, also with most labels at the end
-    of their range, as counts with many zeros are; and those of columns that move together."""
+    of their range, as counts with many zeros are; and the one of columns that move together."""
     everything = each_population(model)
     nothing = populations_of(model).nothing
     matters = nothing >= _MATTERS * nothing.max() if nothing.max() > 0 else np.isfinite(nothing) | True
@@ -136,9 +129,11 @@ def choosing_populations(model: PrivateRegression) -> tuple[Populations, ...]:
         coarse = coarsened(one)
         out.append(coarse)
         if numeric and not one.tied[0] and model.size <= _MANY:
+            # The same quantiles of an exponential distribution, less its mean; labels in the lower half of their range.
+            skewed = -log_ndtr(-coarse.coins)
             low, high = model.row.label
             truth = _shifted(coarse, (3 * low + high) / 4)  # a quarter of the way up their range
-            out.append(replace(coarse, coins=_skewed(coarse.coins), truth=truth))
+            out.append(replace(coarse, coins=skewed - skewed.mean(), truth=truth))
             if math.isinf(model.loss.smoothness):
                 out.append(_at_the_end(coarse))
     return tuple(out)
@@ -167,12 +162,6 @@ def coarsened(one: Populations) -> Populations:
     return replace(one, grid=one.grid[part], coins=one.coins[:, part])
 
 
-def _skewed(coins: Floats) -> Floats:
-    """The same quantiles of an exponential distribution, less its mean."""
-    out = -log_ndtr(-coins)
-    return np.asarray(out - out.mean())
-
-
 def _at_the_end(one: Populations) -> Populations:
     """Labels moved down until so many are cut to the lowest that the quantile asked for is one of them. There the loss
     is not flat at its least point, and noise in the coefficients costs much more than elsewhere."""
@@ -198,7 +187,7 @@ def walkers(model: PrivateRegression) -> tuple[Populations, Floats]:
     """The populations that choose for Frank-Wolfe, those of the forecast with most to be gained at several strengths of
     the signal, and the units (B,) in which their excesses are added up."""
     weakest: dict[bytes, Populations] = {}  # of those with the same coefficients: variants make stronger ones
-    for one in each_population(model)[::2]:  # of few coefficients, not narrow
+    for one in each_population(model):
         weak = weakest.setdefault(one.truth.tobytes(), one)
         if _size(one) < _size(weak):
             weakest[one.truth.tobytes()] = one
@@ -270,7 +259,7 @@ def synthetic(one: Populations, generator: PublicGenerator) -> PrivateRegression
     if model.scores > 1:
         y = np.eye(model.scores)[np.argmax(z - np.log(-np.log(generator.uniform(size=z.shape))), axis=1)]
     elif model.loss.labels == "number":
-        y = np.clip(z[:, 0] + one.noise * one.coins[0, generator.integers(one.points, size=n)], *row.label)
+        y = np.clip(z[:, 0] + one.noise * generator.standard_normal(n), *row.label)
     else:
         y = np.where(generator.uniform(size=n) < sigmoid(z[:, 0]), 1.0, -1.0 if model.loss.labels == "sign" else 0.0)
     weights = None if model.total == n else np.full(n, model.total / n)
@@ -335,16 +324,12 @@ def _truth(
     chosen: Integers,
     order: Integers,
     level: float,
-    falling: bool,
 ) -> Floats:
-    """Coefficients on the ``chosen`` columns, of equal effect or ``falling`` like k^-1.5, as large as labels (or the
-    set) leave room for, and an intercept (or coefficients along the columns' means) that puts numbers at ``level`` of
-    their range on average."""
+    """Coefficients of equal effect on the ``chosen`` columns, as large as labels (or the set) leave room for, and an
+    intercept (or coefficients along the columns' means) that puts numbers at ``level`` of their range on average."""
     v = np.zeros(model.size)
     v[chosen] = np.where(order[chosen] % 2 == 0, 1.0, -1.0)
-    if falling:
-        v[chosen] /= (1.0 + np.arange(chosen.size)) ** 1.5
-    elif common.any():  # of two signs in turn, so that what they do along the factor cancels
+    if common.any():  # of two signs in turn, so that what they do along the factor cancels
         v[chosen] = np.resize([1.0, -1.0], chosen.size) / np.sqrt(variance[chosen])
     constant = (model.row.constant & (model.row.lower != 0)).any()
     numbers, (low, high) = model.loss.labels == "number", model.row.label
