@@ -23,7 +23,7 @@ KNOWN = {
         "battery",
         "medium",
         "centred",
-    ): "laplace-once says nothing, and the middle of the ranges does as well for nothing",
+    ): "laplace-once says nothing, and the middle of the ranges does as well",
 }
 
 
