@@ -41,7 +41,7 @@ SHOWN = {
         r"frank-wolfe +ran frank-wolfe +error 0\.000[1-4]",
         r"auto +ran \S+ +error 0\.000",
         r"Plan for epsilon 1, delta 1e-6: ",
-        r"5000 people: mean error 0\.00[12]",
+        r"5000 people: mean error 0\.001",
         r"20000 people: mean error 0\.000",
     ],
     "03_published_counts": [
