@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 from dpmodel._types import Floats, Integers
 from dpmodel.errors import SpecificationError
+from dpmodel.learn.costs import called
 from dpmodel.learn.features import checked
 from dpmodel.learn.linear_model import PrivateLinearModel, estimator
 from dpmodel.marks import Private
@@ -45,11 +46,15 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
     classes: Any = None
     _most_classes: ClassVar[float] = math.inf
 
-    def fit(self, X: Any, y: Any) -> PrivateClassifier:
-        """Fit the model to rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
+    def fit(self, X: Any, y: Any, groups: Any = None) -> PrivateClassifier:
+        """Fit the model to rows X (n, p) and labels y (n,) and charge the budget; see the class for errors.
+
+        ``groups`` : (n,) ids of the people whose rows they are, where people have several: of each the first counts.
+        """
         self._require_bounds()
         require_classes(self)
         self._check()
+        X, y = self._of_people(groups, X, y)
         given = y
         X, y = checked(self, X, y, fitting=True)
         classes, places = classes_and_places(self, given, y, self._most_classes)
@@ -178,7 +183,7 @@ def require_classes(estimator: Any) -> None:
     """Before the data is looked at."""
     if estimator.classes is None:
         raise SpecificationError(
-            f"{type(estimator).__name__} has no classes",
+            f"{called(estimator)} has no classes",
             why="a label that only one record has would tell that the record is there",
             remedy="classes=(negative, positive), or classes='public' if it is public which labels occur",
         )
@@ -196,12 +201,12 @@ def classes_and_places(estimator: Any, given: Any, y: Any, most: float = 2) -> t
     """
     classes = _classes(estimator, y, most)
     labels = flat(given)
-    refuse_united(labels, elements(classes), f"{type(estimator).__name__}: y")
+    refuse_united(labels, elements(classes), f"{called(estimator)}: y")
     places = places_of(labels, classes)
     if (places < 0).any():
         binary = "Only binary classification is supported" if most == 2 else "each label is looked up in them"
         raise SpecificationError(
-            f"{type(estimator).__name__}: y holds labels that are not among the {number(len(classes))} classes",
+            f"{called(estimator)}: y holds labels that are not among the {number(len(classes))} classes",
             why=binary,
             remedy="classes=(negative, positive) as they stand in y" if most == 2 else "classes= all that y may hold",
         )
@@ -220,7 +225,7 @@ def places_of(labels: Any, classes: Any) -> Integers:
 
 def _classes(estimator: Any, y: Any, most: float) -> Any:
     """(K,) the public classes; of objects where an array would change one of them."""
-    where = type(estimator).__name__
+    where = called(estimator)
     if not isinstance(estimator.classes, str):
         listed = elements(estimator.classes) if isinstance(estimator.classes, Iterable) else []
         if not 2 <= len(listed) <= most or len({key(label) for label in listed}) < len(listed):

@@ -13,8 +13,9 @@ from typing import Any
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import PolynomialFeatures
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, PolynomialFeatures
 from sklearn.utils import get_tags
 
 from dpmodel.errors import CompositionWarning, SpecificationError, users_line
@@ -24,6 +25,17 @@ from dpmodel.text import number
 
 # They ask to be fitted, and learn the number of columns or nothing.
 _LEARN_NOTHING = (FrozenEstimator, PolynomialFeatures)
+
+
+def _is_declared(step: Any) -> bool:
+    """Whether it is one of scikit-learn's encoders whose categories are listed, or an imputer of a number that is, so
+    that the rows decide nothing. (An encoder that refuses unknown categories shows them.)"""
+    if isinstance(step, OneHotEncoder | OrdinalEncoder):
+        counts = step.min_frequency is None and step.max_categories is None
+        return not isinstance(step.categories, str) and counts
+    if isinstance(step, SimpleImputer):
+        return step.strategy == "constant" and step.keep_empty_features and not step.add_indicator
+    return False
 
 
 class Lineage:
@@ -115,7 +127,7 @@ class Counted(BaseEstimator):  # type: ignore[misc]
         """What one fit may spend; refused where that was not said."""
         if self.epsilon is None:
             raise SpecificationError(
-                f"{type(self).__name__} has no epsilon",
+                f"{called(self)} has no epsilon",
                 why="a fit spends it for good, so that no default could be right",
                 remedy="epsilon=1.0, or what your records may lose by this fit",
             )
@@ -136,7 +148,7 @@ class Counted(BaseEstimator):  # type: ignore[misc]
 
 def learners(step: Any) -> list[str]:
     """The names of a transformer, or of those in it, to fit which reads more of the records than names and types."""
-    if step is None or isinstance(step, (str, *_LEARN_NOTHING)):
+    if step is None or isinstance(step, (str, *_LEARN_NOTHING)) or _is_declared(step):
         return []
     for name in ("steps", "transformer_list", "transformers"):
         if hasattr(step, name):
@@ -166,8 +178,30 @@ def names_before(count: int) -> tuple[str, ...]:
 def norms_before() -> tuple[float, float] | None:
     """Largest 1-norm and 2-norm of the rows that public encoders right before an estimator hand on, in the pipeline
     whose ``fit`` is under way; None where another step stands there."""
+    step = _step_before()
+    return None if step is None else _norms_of(step)
+
+
+def bounds_before() -> Any:
+    """The public ranges of the columns that a ``PublicEncoder`` right before an estimator hands on; None otherwise."""
+    step = _step_before()
+    return getattr(step, "bounds_", None) if isinstance(step, PublicEncoder) else None
+
+
+def _step_before() -> Any:
+    """The step before the last one, in the pipeline whose ``fit`` is under way; None without."""
     pipeline = next((each for each in _under_way() if isinstance(each, Pipeline)), None)
-    return None if pipeline is None or len(pipeline.steps) < 2 else _norms_of(pipeline.steps[-2][1])
+    return None if pipeline is None or len(pipeline.steps) < 2 else pipeline.steps[-2][1]
+
+
+def called(estimator: Any) -> str:
+    """The name of an estimator in messages: of its class, and of its step where a pipeline is fitting it."""
+    for owner in _under_way():
+        names = [name for name, _ in owner.steps] if isinstance(owner, Pipeline) else []
+        if names and owner.steps[-1][1] is estimator:
+            after = f", after {names[-2]!r}" if len(names) > 1 else ""
+            return f"{type(estimator).__name__} (step {names[-1]!r} of the pipeline{after})"
+    return type(estimator).__name__
 
 
 def _norms_of(step: Any) -> tuple[float, float] | None:

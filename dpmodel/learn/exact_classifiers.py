@@ -21,8 +21,8 @@ from dpmodel.exact.inputs import checked_margin, sealed, vectors_model
 from dpmodel.exact.results import AffineSubspace, Result
 from dpmodel.exact.subspaces import ExactRows, Field
 from dpmodel.learn.classifier import PrivateClassifier, classes_and_places, require_classes
-from dpmodel.learn.costs import Counted
-from dpmodel.learn.features import checked
+from dpmodel.learn.costs import Counted, called
+from dpmodel.learn.features import ONE_ROW_EACH, checked, one_row_each
 from dpmodel.learn.linear_model import _rng, estimator
 from dpmodel.linalg import Request, feasible_point
 from dpmodel.marks.records import Neighbors
@@ -132,11 +132,15 @@ class AffineSubspaceClassifier(ClassifierMixin, Counted):  # type: ignore[misc]
     random_state: Any = None
     progress: Any = None
 
-    def fit(self, X: Any, y: Any) -> AffineSubspaceClassifier:
-        """Learn from rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
+    def fit(self, X: Any, y: Any, groups: Any = None) -> AffineSubspaceClassifier:
+        """Learn from rows X (n, p) and labels y (n,) and charge the budget; see the class for errors.
+
+        ``groups`` : (n,) ids of the people whose rows they are, where people have several: of each the first counts.
+        """
         require_classes(self)
-        where = type(self).__name__
+        where = called(self)
         field = self._field()
+        X, y = one_row_each(where, groups, X, y)
         given = y
         X, y = checked(self, X, y, fitting=True)
         classes, places = classes_and_places(self, given, y)
@@ -155,7 +159,8 @@ class AffineSubspaceClassifier(ClassifierMixin, Counted):  # type: ignore[misc]
                 where, self._loss.epsilon, self.delta, self.neighbors, budget, self.expected, self.beta, self.mechanism,
                 _rng(self.random_state), self.progress, room="learn",
             )  # fmt: skip
-            found, shared = request.solve(model, "a record is one row of X with its label")
+            record = "a record is one row of X with its label" if groups is None else ONE_ROW_EACH
+            found, shared = request.solve(model, record)
         self.classes_ = classes
         self.subspace_ = AffineSubspace(homogeneous=found.answer, **shared, _grid=self.grid)
         self.dimension_: int = self.subspace_.dimension
@@ -297,10 +302,14 @@ class HalfspaceClassifier(PrivateClassifier):
         self.random_state = random_state
         self.progress = progress
 
-    def fit(self, X: Any, y: Any) -> HalfspaceClassifier:
-        """Fit the model to rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
+    def fit(self, X: Any, y: Any, groups: Any = None) -> HalfspaceClassifier:
+        """Fit the model to rows X (n, p) and labels y (n,) and charge the budget; see the class for errors.
+
+        ``groups`` : (n,) ids of the people whose rows they are, where people have several: of each the first counts.
+        """
         require_classes(self)
         self._check()
+        X, y = self._of_people(groups, X, y)
         given = y
         X, y = checked(self, X, y, fitting=True)
         classes, places = classes_and_places(self, given, y)

@@ -14,13 +14,16 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import validate_data
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples, validate_data
 
 from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
+from dpmodel.learn.costs import called
+from dpmodel.learn.public_encoder import refuse_repeated
 from dpmodel.marks import Private, Records
 from dpmodel.marks.bounds import read_bounds
-from dpmodel.marks.domain import frame_columns, is_frame
+from dpmodel.marks.domain import array_of, elements, frame_columns, is_frame, key
 from dpmodel.marks.values import Handed
 
 # scikit-learn's messages that speak of shapes, types and names only. Others may print entries.
@@ -42,6 +45,9 @@ _HARMLESS = (
 )
 
 
+ONE_ROW_EACH = "a record is a person: of each one's rows the first was used"
+
+
 def checked(estimator: Any, X: Any, y: Any = None, *, fitting: bool, numeric_y: bool = False) -> Any:
     """``X`` as (n, p) floats, dense or CSR, and when ``fitting`` also ``y`` (n,).
 
@@ -51,6 +57,7 @@ def checked(estimator: Any, X: Any, y: Any = None, *, fitting: bool, numeric_y: 
         For NaN and infinite entries, wrong shapes, other columns than in ``fit``, and what is no number.
     """
     failure: Exception
+    refuse_repeated(X, called(estimator))
     if _holds_times(X) or (numeric_y and _holds_times(y)):
         raise _unusable(estimator)
     try:
@@ -71,6 +78,40 @@ def checked(estimator: Any, X: Any, y: Any = None, *, fitting: bool, numeric_y: 
     raise failure
 
 
+def one_row_each(where: str, groups: Any, *data: Any) -> tuple[Any, ...]:
+    """``data`` (X, y, ...) with one row for each person, the first that stands there, in the order of their ids.
+
+    Privacy. What is left has a row for each id, and a row of it holds numbers of one person only: who replaces all rows
+    of one person, whatever their number and places, replaces one row. Which ids there are is public, as the number of
+    rows is elsewhere; how many rows a person has is not.
+
+    Parameters
+    ----------
+    groups : (n,) ids, all integers or all texts, of whoever the rows belong to; None: every row is a record of its own.
+
+    Raises
+    ------
+    SpecificationError
+        For ids of other types, which may have been rounded or may be missing, and lengths that differ.
+    """
+    if groups is None:
+        return data
+    ids: Any = groups if isinstance(groups, np.ndarray) and groups.ndim == 1 and groups.dtype.kind in "iu" else None
+    if ids is None:
+        listed = [key(each) for each in elements(array_of(groups) if is_frame(groups) else groups)]
+        if {type(each) for each in listed} not in ({int}, {str}):
+            raise SpecificationError(
+                f"{where}: groups are not ids, all integers or all texts",
+                why="equal ids are one person, and floats may have been rounded (one missing id makes floats of all)",
+                remedy="groups=frame['person'].astype(str), where none is missing",
+            )
+        ids = np.array(listed, dtype=object)
+    if any(_num_samples(each) != ids.size for each in data):
+        raise SpecificationError(f"{where}: groups has not one id for each row", remedy="groups= of the rows of X")
+    first = np.unique(ids, return_index=True)[1]
+    return tuple(_safe_indexing(each, first) for each in data)
+
+
 def _holds_times(data: Any) -> bool:
     """Whether NumPy would read it as dates or durations: their numbers depend on the unit that all have in common."""
     if data is None or sp.issparse(data):
@@ -82,7 +123,7 @@ def _holds_times(data: Any) -> bool:
 
 
 def _retold(estimator: Any, text: str) -> Exception:
-    name = type(estimator).__name__
+    name = called(estimator)
     if "Reshape your data" in text:
         return SpecificationError(
             f"{name}: X is not two-dimensional (Expected 2D array)",
@@ -94,8 +135,10 @@ def _retold(estimator: Any, text: str) -> Exception:
     if any(re.match(pattern, text) for pattern in _HARMLESS):
         why, what = "checked before any budget is spent", text.rstrip()
         if "contains" in what:  # what scikit-learn advises besides reads the data
-            remedy = "fill missing values in by a public rule, or leave their rows out before the fit"
-            return SpecificationError(what.splitlines()[0], why=f"rows are read as numbers; {why}", remedy=remedy)
+            encoder = "learn.PublicEncoder(bounds=...) before it, which takes the middle of the range instead, or "
+            remedy = encoder * ("Input y" not in what) + "leave those rows out before the fit"
+            said = what.splitlines()[0].rstrip(".")
+            return SpecificationError(f"{name}: {said}", why=f"rows are read as numbers; {why}", remedy=remedy)
         remedy = "one label for each row of X" if "inconsistent numbers" in what else ""
         return SpecificationError(what, why=why, remedy=remedy)
     return _unusable(estimator)
@@ -103,7 +146,7 @@ def _retold(estimator: Any, text: str) -> Exception:
 
 def _unusable(estimator: Any) -> SpecificationError:
     return SpecificationError(
-        f"{type(estimator).__name__}: X or y is not an array of numbers",
+        f"{called(estimator)}: X or y is not an array of numbers",
         why="noise is added to real numbers (the entries that do not fit are not shown)",
         remedy="encode categories with learn.PublicEncoder(domain=...); one row per record, one label per row",
     )
@@ -194,7 +237,8 @@ def features_of(bounds: Any, max_l2: Any, names: Any, count: int, *, centre: boo
         raise SpecificationError(
             f"{where} has neither bounds nor max_l2",
             why="how far one record moves the fit must be known without looking at the data",
-            remedy="bounds=(lo, hi), numbers or one array of columns each, {column: (lo, hi)}, or max_l2= per row",
+            remedy="bounds=(lo, hi), numbers or one array of columns each, {column: (lo, hi)}, or max_l2= per row; "
+            "right after learn.PublicEncoder(bounds=...) in a pipeline, none of them",
         )
     norm = _norm(max_l2, where)
     if bounds is None:

@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
-from dpmodel.learn.costs import Counted, names_before, norms_before
-from dpmodel.learn.features import Features, checked, features_of, pair_of
+from dpmodel.learn.costs import Counted, bounds_before, called, names_before, norms_before
+from dpmodel.learn.features import ONE_ROW_EACH, Features, checked, features_of, one_row_each, pair_of
 from dpmodel.marks import Private, Records
 from dpmodel.marks.domain import elements
 from dpmodel.marks.layout import Unit
@@ -40,9 +40,10 @@ class PrivateLinearModel(Counted):
         number would be right for every data set. Where a small delta (1e-6, say) is acceptable, Gaussian noise usually
         makes better models.
     bounds : range of the features, which is public and must not be looked up in the data: (lo, hi), numbers for all
-        columns or arrays (p,), or {column: (lo, hi)} by index, or by name for frames. Values beyond are clipped.
+        columns or arrays (p,), or one pair per column in order, or {column: (lo, hi)} by index, or by name for frames.
+        Values beyond are clipped.
     max_l2 : largest 2-norm of a row; longer rows are scaled to it. Alone or together with ``bounds`` (which must then
-        hold 0). One of the two is required.
+        hold 0). One of the two is required, but right after a ``PublicEncoder`` in a pipeline, which has bounds.
     neighbors : "replace-one" (one record is replaced by another) or "add-remove" (one record's row is blank, which
         means every column and the label in the middle of their bounds, or zero where nothing is centred). The number of
         rows is public in both.
@@ -129,6 +130,12 @@ class PrivateLinearModel(Counted):
         coefficients, shift = features.back(np.asarray(w.value, dtype=np.float64))
         return coefficients, np.zeros(outputs) if b is None else np.asarray(b.value, dtype=np.float64) + shift
 
+    def _of_people(self, groups: Any, *data: Any) -> tuple[Any, ...]:
+        """``data`` with one row for each person; what the release says of it is kept for ``_say``."""
+        found = one_row_each(called(self), groups, *data)
+        self._notes = () if groups is None else (ONE_ROW_EACH,)
+        return found
+
     def _say(self, *classes: Any) -> None:
         """Put ``coef_`` and ``intercept_`` into the release. ``classes`` : of the rows of ``coef_``, if several."""
         names = getattr(self, "feature_names_in_", None)
@@ -136,6 +143,7 @@ class PrivateLinearModel(Counted):
         outputs = [("class", tuple(elements(classes[0])))] if classes else []
         self.release_ = replace(
             self.release_,
+            notes=(*self.release_.notes, *self._notes),
             variables={"coef": self.coef_, "intercept": self.intercept_},
             labels={"coef": (*outputs, *features), "intercept": tuple(outputs)},
         )
@@ -153,8 +161,9 @@ class PrivateLinearModel(Counted):
     def _features(self, X: Any) -> Features:
         centre = bool(self.fit_intercept) and not sp.issparse(X)
         names = getattr(self, "feature_names_in_", None)
-        where = type(self).__name__
-        found = features_of(self.bounds, self.max_l2, names, X.shape[1], centre=centre, where=where)
+        where = called(self)
+        bounds = bounds_before() if self.bounds is None and self.max_l2 is None else self.bounds
+        found = features_of(bounds, self.max_l2, names, X.shape[1], centre=centre, where=where)
         norms = norms_before() if self.max_l2 is None else None
         low, high = found.middle + found.half * found.lower, found.middle + found.half * found.upper
         if norms is None or norms[1] >= math.sqrt(X.shape[1]) or max(-low.min(), high.max()) > 1:
@@ -169,8 +178,8 @@ class PrivateLinearModel(Counted):
 
     def _require_bounds(self) -> None:
         """Refuse missing bounds before the data is read."""
-        if self.bounds is None and self.max_l2 is None:
-            features_of(None, None, None, 1, centre=False, where=type(self).__name__)
+        if self.bounds is None and self.max_l2 is None and bounds_before() is None:
+            features_of(None, None, None, 1, centre=False, where=called(self))
 
     def _number(self, name: str, *, least: float = 0.0, strict: bool = False) -> float:
         """A public parameter that must be a finite number of at least (or above) ``least``."""
@@ -178,7 +187,7 @@ class PrivateLinearModel(Counted):
         number = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(float(value))
         if not number or float(value) < least or (strict and float(value) == least):
             raise SpecificationError(
-                f"{type(self).__name__}: {name} is not a number {'above' if strict else 'of at least'} {least:g}",
+                f"{called(self)}: {name} is not a number {'above' if strict else 'of at least'} {least:g}",
                 remedy=f"{name}=1.0",
             )
         return float(value)
@@ -212,11 +221,15 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
 
     label_bounds: Any = None
 
-    def fit(self, X: Any, y: Any) -> PrivateRegressor:
-        """Fit the model to rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
+    def fit(self, X: Any, y: Any, groups: Any = None) -> PrivateRegressor:
+        """Fit the model to rows X (n, p) and labels y (n,) and charge the budget; see the class for errors.
+
+        ``groups`` : (n,) ids of the people whose rows they are, where people have several: of each the first counts.
+        """
         self._require_bounds()
         low, high = self._label_range()
         self._check()
+        X, y = self._of_people(groups, X, y)
         X, y = checked(self, X, y, fitting=True, numeric_y=True)
         middle = low / 2 + high / 2 if self.fit_intercept else 0.0
         mapped = (np.clip(np.asarray(y, dtype=np.float64), low, high) - middle) / self._label_half
@@ -232,7 +245,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         return self._linear(X)
 
     def _label_range(self) -> tuple[float, float]:
-        where = type(self).__name__
+        where = called(self)
         if self.label_bounds is None:
             raise SpecificationError(
                 f"{where} has no label_bounds",

@@ -140,7 +140,20 @@ class PublicEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def refuse_repeated(X: Any, where: str) -> None:
+    """Refuse a frame that has two columns of one name."""
+    names = list(X.columns) if hasattr(X, "iloc") and hasattr(X, "columns") else []  # others have no such frames
+    if len(set(names)) < len(names):
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise SpecificationError(
+            f"{where}: column {twice!r} is there twice",
+            why="columns are called by name: of bounds, of categories, and in what is released",
+            remedy="frame.columns = [...], a name for each",
+        )
+
+
 def _frame(X: Any) -> nw.DataFrame[Any]:
+    refuse_repeated(X, "PublicEncoder")
     failed = False
     frame: Any = None
     try:

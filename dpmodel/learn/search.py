@@ -1,15 +1,15 @@
 """Choosing one of k candidates within one budget: the private core of ``PrivateSearchCV``.
 
 The rows are cut by position, by public numbers alone, into rows T that candidates are fitted on and rows V that are
-held out. A record is one row, so one record is in T or in V and never in both.
+held out. A record is one row (``features.one_row_each`` of people with several), so one record is in T or in V and
+never in both.
 
-Scores. A held-out row gives a candidate an integer in {0, ..., GRID}, by itself: one row moves the sum of a
-candidate's scores by at most GRID, and the differences between two candidates by at most 2 GRID. Sums of integers
-are exact, so that no rounding is left to allow for.
+Scores. ``scores`` has them: integers, and how far one held-out row moves each, D. Differences between two candidates
+move by at most 2 D.
 
 Every candidate once (``every``)
     Privacy. The k fits read T alone and compose to (epsilon, delta) (``share_of_each``). Given the fitted models,
-    ``permute_and_flip`` over the sums of scores reads V alone and is epsilon-DP, with the range bound 2 GRID. Neighbors
+    ``permute_and_flip`` over the scores reads V alone and is epsilon-DP, with the range bound 2 D. Neighbors
     that differ in T: the selection is post-processing of the models for this fixed V, (epsilon, delta). Neighbors that
     differ in V: the models are the same random variables, and whatever they are the selection is epsilon-DP. Both
     together are (epsilon, delta)-DP (parallel composition), and all k models may be released.
@@ -29,8 +29,8 @@ Random stopping (``stopped``)
     The factors of the denominator are g + (1 - g)(1 - c) and g + (1 - g)(1 - b): a constant plus a multiple of the
     probability of an event under Q, so that each shrinks by a factor of at most exp(e) between neighbors, and Q(y)
     grows by at most exp(e). (Where outcomes have a density, the same holds of it.)
-    Here one run draws a candidate uniformly, fits it on T at e, and adds discrete Laplace noise of scale GRID / e to
-    its sum of scores over V: e-DP by parallel composition. The cost does not depend on k or on g.
+    Here one run draws a candidate uniformly, fits it on T at e, and adds discrete Laplace noise of scale D / e to
+    its score over V: e-DP by parallel composition. The cost does not depend on k or on g.
     K is not released, and neither is anything of the other runs: with K known, K runs cost K e. Whoever can time the
     search can guess K.
 """
@@ -53,12 +53,12 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from dpmodel._types import Integers
 from dpmodel.errors import CompositionWarning, SpecificationError, unsaid
-from dpmodel.learn.classifier import PrivateClassifier, classes_and_places, flat, places_of, require_classes
+from dpmodel.learn.classifier import PrivateClassifier, classes_and_places, require_classes
 from dpmodel.learn.costs import Counted, Lineage, learners
-from dpmodel.learn.features import checked
-from dpmodel.learn.linear_model import PrivateLinearModel, PrivateQuantileRegressor, PrivateRegressor, _rng
+from dpmodel.learn.features import ONE_ROW_EACH, checked, one_row_each
+from dpmodel.learn.linear_model import PrivateLinearModel, PrivateRegressor, _rng
+from dpmodel.learn.scores import GRID, score_of
 from dpmodel.marks.domain import elements
 from dpmodel.privacy import (
     Budget,
@@ -74,35 +74,36 @@ from dpmodel.solve.progress import shown, silent
 from dpmodel.solve.wall import ChargeReached, RunError, before_charges, charge_then_run, check_budget
 from dpmodel.text import number
 
-GRID = 1 << 20  # of a held-out row's score
 _DOWN = 1 - 1e-9  # shares are rounded down
 M = TypeVar("M")
 
 
-def every(sums: Sequence[int], epsilon: float, source: Any) -> int:
-    """The place of a candidate with a large sum of scores, epsilon-DP about the held-out rows."""
-    return permute_and_flip(np.array(sums, dtype=np.float64), 2.0 * GRID, epsilon=epsilon, source=source)
+def every(scores: Sequence[int], moves: int, epsilon: float, source: Any) -> int:
+    """The place of a candidate with a large score, epsilon-DP about the held-out rows, one of which moves a score by at
+    most ``moves``."""
+    return permute_and_flip(np.array(scores, dtype=np.float64), 2.0 * moves, epsilon=epsilon, source=source)
 
 
 def stopped(
-    run: Callable[[int], tuple[M, int]], count: int, runs: int, epsilon: float, source: Any
+    run: Callable[[int], tuple[M, int]], count: int, runs: int, moves: int, epsilon: float, source: Any
 ) -> tuple[int, M, int]:
-    """The candidate with the best noisy sum of scores among a geometric number of runs, 3 epsilon-DP.
+    """The candidate with the best noisy score among a geometric number of runs, 3 epsilon-DP.
 
     Parameters
     ----------
-    run : fits candidate j at ``epsilon`` and hands back the model and its exact sum of scores.
-    count : of candidates. ``runs`` : their mean number. ``epsilon`` : of one run.
+    run : fits candidate j at ``epsilon`` and hands back the model and its exact score.
+    count : of candidates. ``runs`` : their mean number. ``moves`` : how far one row moves a score. ``epsilon`` : of one
+        run.
 
     Returns
     -------
-    place, model, score : of the best run; ``score`` is the noisy sum.
+    place, model, score : of the best run; ``score`` is the noisy one.
     """
     best: tuple[int, M, int] | None = None
     while True:
         place = _uniform(count, source)
         model, total = run(place)
-        noisy = int(source.discrete_laplace(np.array([total]), GRID / epsilon)[0])
+        noisy = int(source.discrete_laplace(np.array([total]), moves / epsilon)[0])
         if best is None or noisy > best[2]:
             best = place, model, noisy
         if _uniform(runs, source) == 0:
@@ -138,20 +139,12 @@ def share_of_each(count: int, epsilon: float, delta: float) -> tuple[float, floa
     return (low, own) if holds(low) and low > 1.1 * basic[0] else basic
 
 
-def sum_of_scores(scores: Any) -> int:
-    """Of numbers in [0, 1], one for each held-out row, each rounded to the grid by itself; no number counts nothing."""
-    inside = np.clip(np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=0.0), 0.0, 1.0)
-    integers: Integers = np.rint(inside * GRID).astype(np.int64)
-    return int(integers.sum())
-
-
 # ---- ``PrivateSearchCV``: a search over parameters within one budget
 
 
 _OURS = ("epsilon", "delta", "budget", "random_state", "progress")
 _PUBLIC = (*_OURS, "neighbors", "label_bounds", "classes")  # what a candidate may not change
 _JUST_BELOW = 1 - 1e-6
-_LOSSES = ("squared_error", "absolute_error", "pinball")
 
 
 def _can(name: str) -> Callable[[Any], bool]:
@@ -175,9 +168,12 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
     param_grid : as in ``GridSearchCV``; public. Not the privacy parameters, nor what scores depend on (classes,
         label_bounds).
     epsilon, delta : of the whole search with its refit; an epsilon is required.
-    scoring : classifiers: "accuracy". Regressions: "squared_error" (the default), "absolute_error" or "pinball" (with
-        the ``quantile`` of the estimator, whose default it is): 1 minus the loss, of label and prediction clipped to
-        ``label_bounds``, divided by the largest it can be.
+    scoring : a name of scikit-learn's. Classifiers: "accuracy" (the default), "neg_log_loss" (chances below .01 count
+        as .01), "neg_brier_score"; of two classes "roc_auc", "balanced_accuracy" and "recall" too. Regressions, of
+        labels and predictions clipped to ``label_bounds``: "neg_mean_squared_error" (the default), "r2",
+        "neg_root_mean_squared_error", "neg_mean_absolute_error", and "neg_mean_pinball_loss" at the ``quantile`` of
+        the estimator, whose default it is. Others are refused with the reason (``dpmodel/learn/scores.py``). Areas
+        under curves compare pairs of rows and take several times the rows that means take.
     held_out : the public share of the rows that candidates are scored on. ``split_state`` : a public number that says
         which, by position and whatever the rows hold.
     refit : whether the chosen candidate is fitted again on all rows, with ``refit_share`` of epsilon and delta. Without
@@ -196,7 +192,8 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
     Attributes
     ----------
     best_estimator_, best_params_, best_index_ : what was chosen. Its ``guarantee_`` is that of the search.
-    best_score_ : random stopping only, which pays for it: the noisy mean score of the best run.
+    best_score_ : random stopping only, which pays for it: the noisy score of the best run; not of "r2", "recall" and
+        areas, which take numbers of the held-out labels that are not paid for.
     cv_results_ : "params", "selected", and "epsilon" and "delta" of a fit; with "every", which pays for all of them,
         the fitted candidates ("estimator"). No scores.
     guarantee_, release_ : of the whole search. ``strategy_`` : the one taken.
@@ -236,11 +233,15 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
     random_state: Any = None
     progress: Any = None
 
-    def fit(self, X: Any, y: Any) -> PrivateSearchCV:
-        """Search over rows X (n, p) and labels y (n,) and charge the budget; see the class for errors."""
+    def fit(self, X: Any, y: Any, groups: Any = None) -> PrivateSearchCV:
+        """Search over rows X (n, p) and labels y (n,) and charge the budget; see the class for errors.
+
+        ``groups`` : (n,) ids of the people whose rows they are, where people have several: of each the first counts.
+        """
         with shown(self.progress) as report:
             report("search over parameters", 0.0)
-            return self._searched(X, y)
+            self._notes = () if groups is None else (ONE_ROW_EACH,)
+            return self._searched(*one_row_each("PrivateSearchCV", groups, X, y))
 
     def _searched(self, X: Any, y: Any) -> PrivateSearchCV:
         self.__dict__.pop("best_score_", None)  # of an earlier fit
@@ -249,10 +250,11 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         part = self._share("refit_share") if self.refit else 0.0
         searched = total.epsilon * (1 - part), total.delta * (1 - part)
         each, self.strategy_ = self._each(len(candidates), *searched)
-        score = self._score(final)
+        score = score_of(final, self.scoring)
         fixed = self._read(final, X, y)
         X, y = indexable(X, y)
         fitted_on, held = self._split(_num_samples(X))
+        moves = score.moves(len(held))
         given = _rng(self.random_state)
         seeds = public_generator(int(given)) if isinstance(given, int | np.integer) else None
         source = noise_source(given if seeds is None else seeds)
@@ -270,7 +272,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         def run(place: int) -> tuple[Any, int]:
             model = fit_one(candidates[place], fitted_on, each)
             with np.errstate(all="ignore"):  # a huge number in one row would warn of itself
-                return model, unsaid(lambda: sum_of_scores(score(model, _rows(X, held), _rows(y, held))), _unscored)
+                return model, unsaid(lambda: score.of(model, _rows(X, held), _rows(y, held)), _unscored)
 
         def search(told: Any) -> tuple[int, Any, Sequence[Any], int | None]:
             """What is released: the chosen place, its last fit, the models, and the noisy score."""
@@ -280,11 +282,11 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
                 warnings.simplefilter("ignore")  # what public facts warn of was said; the rest is of rows
                 if self.strategy_ == "every":
                     models, sums = zip(*(run(j) for j in range(len(candidates))), strict=True)
-                    place = every(sums, searched[0], source)
+                    place = every(sums, moves, searched[0], source)
                     best = models[place]
                 else:
                     runs = 5 * len(candidates) if self.runs is None else self.runs
-                    place, best, noisy = stopped(run, len(candidates), runs, each[0], source)
+                    place, best, noisy = stopped(run, len(candidates), runs, moves, each[0], source)
                     models = [best]
                 if self.refit:
                     best = fit_one(candidates[place], None, (total.epsilon * part, total.delta * part))
@@ -306,8 +308,8 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
             raise failure
         assert found is not None
         place, best, models, noisy = found
-        if noisy is not None:
-            self.best_score_ = noisy / GRID / len(held)
+        if noisy is not None and score.mean is not None:
+            self.best_score_ = score.mean(noisy / GRID / len(held))
         self._keep(candidates, place, best, models, each)
         return self
 
@@ -381,37 +383,6 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         order = public_generator(self.split_state).permutation(count)
         return np.sort(order[held:]), np.sort(order[:held])
 
-    def _score(self, final: Any) -> Callable[[Any, Any, Any], Any]:
-        """(model, X, y) -> the score in [0, 1] of each row, by itself."""
-        if isinstance(final, PrivateClassifier):
-            if self.scoring not in (None, "accuracy"):
-                raise SpecificationError("PrivateSearchCV: unknown scoring of a classifier", remedy="'accuracy'")
-
-            def right(model: Any, X: Any, y: Any) -> Any:
-                classes = model.classes_
-                return places_of(flat(y), classes) == places_of(model.predict(X), classes)
-
-            return right
-        by_quantile = isinstance(final, PrivateQuantileRegressor)
-        loss = self.scoring or ("pinball" if by_quantile else "squared_error")
-        if loss not in _LOSSES or (loss == "pinball" and not by_quantile):
-            raise SpecificationError(
-                "PrivateSearchCV: unknown scoring of a regression",
-                remedy="'squared_error', 'absolute_error', or 'pinball' for PrivateQuantileRegressor",
-            )
-        assert isinstance(final, PrivateRegressor)
-        low, high = final._label_range()
-        up, down = (final.quantile, 1 - final.quantile) if isinstance(final, PrivateQuantileRegressor) else (1.0, 1.0)
-
-        def near(model: Any, X: Any, y: Any) -> Any:
-            r = np.clip(np.asarray(y, dtype=np.float64).reshape(-1), low, high) - np.clip(model.predict(X), low, high)
-            r = r / (high - low)
-            if loss == "pinball":
-                return 1 - np.maximum(up * r, -down * r) / max(up, down)
-            return 1 - (r**2 if loss == "squared_error" else np.abs(r))
-
-        return near
-
     # ------------------------------------------------------------------ before the charge
     def _read(self, final: Any, X: Any, y: Any) -> dict[str, Any]:
         """Refuse unusable rows and labels, held-out ones too. Returns parameters that all candidates share."""
@@ -453,7 +424,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
             found.release_,
             guarantee=self.guarantee_,
             spent=(self.guarantee_.epsilon, self.guarantee_.delta),
-            notes=(*found.release_.notes, note),
+            notes=(*found.release_.notes, *self._notes, note),
         )
         self.release_ = found.release_
         self.best_estimator_, self.best_index_, self.best_params_ = best, place, candidates[place]

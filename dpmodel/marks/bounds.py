@@ -277,6 +277,9 @@ def names_of(value: Any) -> tuple[Any, ...] | None:
 def read_bounds(bounds: Any, width: int | None, names: Sequence[Any] | None, where: str) -> tuple[Any, Any]:
     """(lo, hi): numbers, arrays or None, as declared for data of ``width`` columns (None: no matrix).
 
+    ``bounds`` : such a pair, a mapping from columns to pairs of numbers, or one pair of numbers for each column, in
+    their order.
+
     Raises
     ------
     SpecificationError
@@ -286,15 +289,15 @@ def read_bounds(bounds: Any, width: int | None, names: Sequence[Any] | None, whe
     if isinstance(bounds, Mapping):
         lo, hi = _by_column(bounds, width, names, where)
     else:
-        if not isinstance(bounds, Sequence | np.ndarray) or isinstance(bounds, str) or len(bounds) != 2:
+        by_column = width is not None and _is_by_column(bounds, width, where)
+        listed = isinstance(bounds, Sequence | np.ndarray) and not isinstance(bounds, str)
+        if not listed or not (by_column or len(bounds) == 2):
             raise SpecificationError(
                 f"{where}: bounds is not a pair (lo, hi)",
                 why="a lowest and a highest value, each a number or an array",
                 remedy=f"bounds=(lo, hi); {_MAPPING}",
             )
-        lo, hi = bounds
-        if width == 2 and not any(isinstance(end, np.ndarray) for end in (lo, hi)):
-            _refuse_two_readings(lo, hi, where)
+        lo, hi = np.asarray(bounds, dtype=np.float64).T if by_column else bounds
     _refuse_constants(lo, hi, where)
     return lo, hi
 
@@ -331,19 +334,26 @@ def _some(keys: Sequence[Any]) -> str:
     return ", ".join(map(str, keys[:5])) + (" and others" if len(keys) > 5 else "")
 
 
-def _refuse_two_readings(lo: Any, hi: Any, where: str) -> None:
-    """Of ((a, b), (c, d)) for two columns."""
+def _is_by_column(bounds: Any, width: int, where: str) -> bool:
+    """Whether these are pairs (lo, hi), one for each of ``width`` columns; refused where they may be lows and highs."""
     try:
-        (a, b), (c, d) = lo, hi
-        if not (a < b and c < d):  # constants as one pair per column
-            return
+        table = np.asarray(bounds, dtype=np.float64)
     except (TypeError, ValueError):
-        return
+        return False
+    if table.shape != (width, 2) or (table[:, 0] >= table[:, 1]).any():
+        return False
+    two_arrays = not isinstance(bounds, np.ndarray) and any(isinstance(end, np.ndarray) for end in bounds)
+    if width != 2 or two_arrays:
+        return width != 2
+    if (table[0] >= table[1]).any():
+        return True
+    (a, b), (c, d) = table.tolist()
     raise SpecificationError(
         f"{where}: bounds of two pairs for two columns can be read both ways",
-        why=f"as lows ({a}, {b}) and highs ({c}, {d}), or as column 0 in ({a}, {b}) and column 1 in ({c}, {d})",
-        remedy=f"lows and highs: bounds=(np.array([{a}, {b}]), np.array([{c}, {d}])); "
-        f"columns: bounds={{0: ({a}, {b}), 1: ({c}, {d})}}",
+        why=f"as lows ({a:g}, {b:g}) and highs ({c:g}, {d:g}), or as column 0 in ({a:g}, {b:g}) and column 1 in "
+        f"({c:g}, {d:g})",
+        remedy=f"lows and highs: bounds=(np.array([{a:g}, {b:g}]), np.array([{c:g}, {d:g}])); "
+        f"columns: bounds={{0: ({a:g}, {b:g}), 1: ({c:g}, {d:g})}}",
     )
 
 

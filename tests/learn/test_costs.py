@@ -19,7 +19,14 @@ from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, PolynomialFeatures, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    StandardScaler,
+)
 
 import dpmodel as dpm
 from dpmodel.errors import CompositionWarning
@@ -163,6 +170,20 @@ LEARN: dict[str, tuple[Any, list[str]]] = {
     "in a union": (FeatureUnion([("a", PCA(1)), ("b", FunctionTransformer())]), ["PCA"]),
     "in a pipeline": (make_pipeline(Normalizer(), StandardScaler()), ["StandardScaler"]),
     "categories": (OneHotEncoder(), ["OneHotEncoder"]),
+    "listed categories": (OneHotEncoder(categories=[["a", "b"]], drop="first"), []),
+    "listed codes": (OrdinalEncoder(categories=[["a", "b"], [1, 2]]), []),
+    "the rarer of listed categories": (OneHotEncoder(categories=[["a", "b"]], min_frequency=2), ["OneHotEncoder"]),
+    "a few of listed codes": (OrdinalEncoder(categories=[["a", "b"]], max_categories=2), ["OrdinalEncoder"]),
+    "a number for what is missing": (SimpleImputer(strategy="constant", fill_value=3, keep_empty_features=True), []),
+    "which columns are empty": (SimpleImputer(strategy="constant", fill_value=3), ["SimpleImputer"]),
+    "where something is missing": (
+        SimpleImputer(strategy="constant", keep_empty_features=True, add_indicator=True),
+        ["SimpleImputer"],
+    ),
+    "listed beside learnt": (
+        ColumnTransformer([("a", OneHotEncoder(categories=[["a"]]), [0]), ("b", StandardScaler(), [1])]),
+        ["StandardScaler"],
+    ),
     "without tags": (Untold(), ["Untold"]),
     "a function": (FunctionTransformer(np.abs), []),
     "row by row": (Normalizer(), []),

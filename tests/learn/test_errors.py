@@ -10,7 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 import dpmodel as dpm
 from dpmodel.errors import BudgetExceededError, DPModelError, SpecificationError
@@ -22,6 +25,7 @@ from dpmodel.learn import (
     PrivateLogisticRegression,
     PrivateQuantileRegressor,
     PrivateRidge,
+    PublicEncoder,
 )
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(30, 3))
@@ -147,6 +151,38 @@ def test_an_exhausted_budget_is_refused_before_the_data_is_read() -> None:
     with pytest.raises(BudgetExceededError):
         estimator.fit(X, Y)
     assert budget.spent.epsilon == 0 and not hasattr(estimator, "coef_")
+
+
+def test_messages_speak_of_the_step_and_of_what_stands_before_it() -> None:
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    cases = {
+        "step 'last' of the pipeline, after 'first'": (PrivateRidge(epsilon=1, label_bounds=(-2, 2)), X),
+        "step 'last'.* contains NaN": (PrivateRidge(**REGRESSION), with_nan()),
+        "step 'last'.*for 3 columns": (PrivateRidge(**REGRESSION | {"bounds": ([0, 0], [1, 1])}), X),
+        "step 'last'.* no epsilon": (PrivateRidge(**REGRESSION | {"epsilon": None}), X),
+    }
+    for said, (ridge, rows) in cases.items():
+        with pytest.raises(SpecificationError, match=said):
+            Pipeline([("first", FunctionTransformer()), ("last", ridge)]).fit(rows, Y)
+    repeated = frame.set_axis(["a", "b", "a"], axis=1)
+    for each in (PublicEncoder(bounds={"a": (0, 1)}), PrivateRidge(**REGRESSION)):
+        with pytest.raises(SpecificationError, match="column 'a' is there twice"):
+            each.fit(repeated, Y)
+    with pytest.raises(SpecificationError, match="PublicEncoder") as caught:
+        PrivateRidge(**REGRESSION).fit(with_nan(), Y)
+    assert caught.value.what == "PrivateRidge: Input X contains NaN"
+
+
+@pytest.mark.parametrize("scale", [True, False])
+def test_right_after_a_public_encoder_its_bounds_are_the_bounds(scale: bool) -> None:
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    encoder = PublicEncoder(bounds={"a": (-1, 1), "b": (-3, 1)}, scale=scale)
+    ridge = PrivateRidge(epsilon=1.0, label_bounds=(-2, 2), random_state=0, mechanism="sufficient-statistics")
+    found = make_pipeline(encoder, ridge).fit(frame, Y)[-1]
+    by_hand = clone(ridge).set_params(bounds=encoder.bounds_)
+    np.testing.assert_array_equal(found.coef_, make_pipeline(encoder, by_hand).fit(frame, Y)[-1].coef_)
+    with pytest.raises(SpecificationError, match="neither bounds"):
+        make_pipeline(encoder, FunctionTransformer(), clone(ridge)).fit(frame, Y)
 
 
 def test_sample_weight_is_no_argument() -> None:

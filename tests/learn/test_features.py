@@ -35,6 +35,8 @@ def sealed(features: Any, X: Any, neighbors: Any = "replace-one") -> np.ndarray:
         np.array([LOW, HIGH]),
         dict(zip(NAMES, PAIRS.tolist(), strict=True)),
         dict(enumerate(PAIRS.tolist())),
+        PAIRS,
+        [tuple(pair) for pair in PAIRS.tolist()],
     ],
 )
 def test_spellings_of_bounds(form: Any) -> None:
@@ -96,7 +98,7 @@ REFUSED: dict[str, tuple[Any, Any, Any]] = {
     "infinite": ((0, np.inf), None, None),
     "NaN": ((0, np.nan), None, None),
     "two pairs for three columns": ([(0, 1), (0, 1)], None, None),
-    "one pair per column in a list": (PAIRS.tolist(), None, None),
+    "crossed pairs": (PAIRS[:, ::-1].tolist(), None, None),
     "words": (("low", "high"), None, None),
     "ragged": ([(0, 1), (0,)], None, None),
     "a number": (3.0, None, None),

@@ -10,7 +10,8 @@ import pytest
 
 from dpmodel.learn import PrivateSearchCV, search
 from dpmodel.learn.linear_model import PrivateRegressor, estimator
-from dpmodel.learn.search import GRID, every, stopped, sum_of_scores
+from dpmodel.learn.scores import GRID, sum_of_scores
+from dpmodel.learn.search import every, stopped
 from dpmodel.privacy import SeededSource
 from dpmodel.release import Accuracy, Guarantee, Release
 from dpmodel.solve.progress import silent
@@ -77,7 +78,7 @@ def test_the_number_of_runs_is_geometric_and_candidates_are_uniform() -> None:
             made.append(place)
             return place, place * 1000 * GRID
 
-        chosen.append(stopped(run, 2, 4, 1.0, source)[0])
+        chosen.append(stopped(run, 2, 4, GRID, 1.0, source)[0])
         runs.append(len(made))
     assert abs(np.mean(runs) - 4) < 0.3 and abs(np.mean(np.array(runs) == 1) - 0.25) < 0.03
     # The better of two is missed with probability f(1/2), f the generating function of the number of runs.
@@ -134,7 +135,7 @@ def paid(search_of: Any, monkeypatch: Any, **given: Any) -> float:
     """The most that any row pays in one search: fits of it, and selections that it is scored for."""
     LOG.clear()
     selections: list[float] = []
-    monkeypatch.setattr(search, "every", lambda sums, e, source: selections.append(e) or every(sums, e, source))
+    monkeypatch.setattr(search, "every", lambda *given: selections.append(given[2]) or every(*given))
     logged = Logged(bounds=(0, 40), label_bounds=(0, 1))
     found = search_of(logged, GRIDS, random_state=0, **given).fit(ROWS, LABELS)
     fits = [(rows, e) for kind, rows, e in LOG if kind == "fit"]

@@ -203,7 +203,7 @@ def test_one_convention_for_bounds() -> None:
     np.testing.assert_array_equal(half_open.column_range, ([0, -np.inf, -1], [np.inf, 3, 1]))
 
 
-BOTH_WAYS = [[(0, 1), (0, 1)], [(0, 5), (10, 20)], [[0, 5], [10, 20]], ((0, 5), [10, 20])]
+BOTH_WAYS = [[(0, 5), (10, 20)], np.array([[0, 5], [10, 20]]), [[0, 5], [10, 20]], ((0, 5), [10, 20])]
 
 
 @pytest.mark.parametrize("bounds", BOTH_WAYS, ids=str)
@@ -215,13 +215,20 @@ def test_pairs_that_could_be_read_both_ways_are_refused_with_both_readings(bound
     assert f"column 0 in ({a}, {b}) and column 1 in ({c}, {d})" in caught.value.why
 
 
+@pytest.mark.parametrize("bounds", [[(0, 1), (0, 1)], np.array([[0, 5], [-4, 2]]), ((0, 5), [-4, 0])], ids=str)
+def test_pairs_of_two_columns_that_are_no_lows_and_highs_are_pairs_of_columns(bounds: Any) -> None:
+    low, high = Private(drawn()[:, :2], unit="row", bounds=bounds).column_range
+    np.testing.assert_array_equal(np.column_stack([low, high]), np.asarray(bounds))
+
+
 CONSTANT = [(1, 1), (LOW, LOW), ([0, 1, 0], [1, 1, 1]), {0: (0, 1), 1: (2, 2), 2: (0, 1)}]
 UNKNOWN = [
     {0: (0, 1)},
     {"a": (0, 1), "b": (0, 1), "c": (0, 1)},
     {0: (0, 1), 1: (0, 1), 2: (0, 1), 3: (0, 1)},
     3.0,
-    [(0, 1)] * 3,
+    [(0, 1)] * 4,
+    [(0, 1), (0, 1), (1, 0)],
 ]
 
 
