@@ -8,10 +8,11 @@ sums behind the bounds.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -116,6 +117,11 @@ class DirectMeasurement:
         masses is at most |change|_1 / scale. Discrete Gaussian noise costs rho = l2^2 / (2 scale^2) in zCDP for whole
         shifts, in any number of coordinates, and scale = l2 / sqrt(2 ``zcdp_rho(epsilon, delta)``).
 
+        *Weighted.* Where entries have public weights w > 0 (``weighted``), entry i gets scale s / w_i. Its log ratio is
+        at most ``|change_i| w_i / s`` under Laplace noise, so the sum is at most D1 / s with D1 the 1-norm of the
+        weighted change; the Gaussian cost ``change_i^2 w_i^2 / s^2`` adds up to at most D2^2 / s^2 with D2 its 2-norm,
+        and half of that is rho. So s is what the scale was, for the weighted norms.
+
         The distribution, its scale and all errors before the charge depend on public facts only.
     Utility
         Unbiased, with the distribution stated, for private numbers up to the clamp in size.
@@ -127,6 +133,7 @@ class DirectMeasurement:
     affine : of the problem ``expression == t`` with one scalar variable t. ``queries`` : (k, P). ``constant`` : (k,).
     l1, l2 : sensitivity of the k numbers, allowance included. ``limit`` : where they are clamped under
     continuous noise. ``whole_l1, whole_l2`` : change of integers, or nan; ``not_integer`` says why.
+    ``weights`` : (k,) of the entries; None for one scale. Norms are those of the weighted change.
     """
 
     affine: AffineMap
@@ -138,6 +145,13 @@ class DirectMeasurement:
     whole_l1: float
     whole_l2: float
     not_integer: str
+    weights: Floats | None = None
+
+    def weighted(self, weights: Floats, l1: float, l2: float) -> DirectMeasurement:
+        """The same private entries with noise of scale s / weights: (k,) > 0. ``l1, l2`` bound the weighted change."""
+        assert never_rounded(self.queries)
+        l1, l2 = l1 * (1 + _SUMS), l2 * (1 + _SUMS)
+        return replace(self, weights=weights, l1=l1, l2=l2, whole_l1=l1, whole_l2=l2)
 
     @staticmethod
     def of(affine: AffineMap) -> DirectMeasurement:
@@ -188,12 +202,7 @@ class DirectMeasurement:
                 why=self.not_integer,
                 remedy=f"distribution={kind.removeprefix('discrete-')!r}, or integers and integer constants",
             )
-        if kind.endswith("gaussian") and delta == 0:
-            raise SpecificationError(
-                f"distribution={kind!r} with delta = 0",
-                why="Gaussian noise has no pure guarantee",
-                remedy=f"delta=1e-6, or distribution={kind.replace('gaussian', 'laplace')!r}",
-            )
+        refuse_without_delta(kind, delta)
         if kind == "auto":
             return self._least(epsilon, delta)
         return self._one(kind, epsilon, delta)
@@ -208,16 +217,17 @@ class DirectMeasurement:
         return min(distributions, key=lambda pair: float(pair[0].standard_deviation))
 
     def _one(self, kind: Kind, epsilon: float, delta: float) -> tuple[Distribution, float]:
+        each = 1.0 if self.weights is None else 1 / self.weights
         if kind == "laplace":
-            return Laplace(self.l1 / epsilon), 0.0
+            return Laplace(self.l1 / epsilon * each), 0.0
         if kind == "gaussian":
-            return Gaussian(self.l2 / gaussian_mu(epsilon, delta)), delta
+            return Gaussian(self.l2 / gaussian_mu(epsilon, delta) * each), delta
         if kind == "discrete-laplace":
             scale = self.whole_l1 / epsilon
             if Fraction(scale) * Fraction(epsilon) < Fraction(self.whole_l1):  # rounded down
                 scale = math.nextafter(scale, math.inf)
-            return DiscreteLaplace(scale), 0.0
-        return DiscreteGaussian(self.whole_l2 / math.sqrt(2 * zcdp_rho(epsilon, delta)) * (1 + 1e-14)), delta
+            return DiscreteLaplace(scale * each), 0.0
+        return DiscreteGaussian(self.whole_l2 / math.sqrt(2 * zcdp_rho(epsilon, delta)) * (1 + 1e-14) * each), delta
 
     def check_source(self, distribution: Distribution, source: NoiseSource) -> None:
         """Raise SpecificationError unless ``source`` can draw ``distribution``."""
@@ -231,14 +241,21 @@ class DirectMeasurement:
     def run(self, distribution: Distribution, source: NoiseSource) -> Floats:
         """(k,) released numbers. The only method that reads private values; the charge comes before it."""
         theta = PrivateArray(private_theta(self.affine))
-        released: Floats
+        values: PrivateArray | IntArray
+        draw: Callable[[object, float], Any]
         if distribution.discrete:
             assert isinstance(source, DiscreteNoiseSource)
             draw = source.discrete_gaussian if isinstance(distribution, Gaussian) else source.discrete_laplace
-            released = draw(self._whole_values(theta), distribution.scale).astype(np.float64)
+            values = self._whole_values(theta)
         else:
-            add = source.gaussian if isinstance(distribution, Gaussian) else source.laplace
-            released = add(self._values(theta), distribution.scale)
+            draw = source.gaussian if isinstance(distribution, Gaussian) else source.laplace
+            values = self._values(theta)
+        if self.weights is None:
+            return np.asarray(draw(values, distribution.scale).astype(np.float64) + self.constant)
+        released = np.empty(values.size)
+        for scale in np.unique(distribution.scale).tolist():  # public: a scale has all its draws at once
+            here = distribution.scale == scale
+            released[here] = draw(values[here], scale)
         return released + self.constant
 
     def _values(self, theta: PrivateArray) -> PrivateArray:
@@ -271,3 +288,13 @@ def _why_not_integer(affine: AffineMap, queries: LinearMap, constant: Floats) ->
     if queries.nnz and _row_sum(queries) > _LARGEST_ROW:
         return f"the coefficients of an entry add up to more than {_LARGEST_ROW} in size"
     return ""
+
+
+def refuse_without_delta(kind: Kind, delta: float) -> None:
+    """SpecificationError for Gaussian noise without delta."""
+    if kind.endswith("gaussian") and delta == 0:
+        raise SpecificationError(
+            f"distribution={kind!r} with delta = 0",
+            why="Gaussian noise has no pure guarantee",
+            remedy=f"delta=1e-6, or distribution={kind.replace('gaussian', 'laplace')!r}",
+        )

@@ -90,6 +90,8 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "Taxonomy": dpm.taxonomy,
     "Budget": spent,
     "Noisy": _measured,
+    "LevelSplit": lambda: dpm.released.tree_query(4096).split(1.0, 1e-6, weights="nodes"),
+    "MeasuredTree": lambda: dpm.released.tree_query(4096).measure(np.ones(4096), 1.0, rng=0),
     "Question": lambda: teach.quiz(rng=1),
     "Demonstration": lambda: teach.demonstrate("scalar", n=4, epsilons=(1.0,), repetitions=2, rng=0),
     "Simulated": lambda: _simulated(),

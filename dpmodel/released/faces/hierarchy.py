@@ -25,6 +25,7 @@ from dpmodel.released.faces.consistent import (
     public_array,
     rounded_tree,
 )
+from dpmodel.released.faces.levels import MeasuredTree
 from dpmodel.released.faces.refits import AUTO
 from dpmodel.released.faces.tree_query import TreeOfSums, known_nodes
 from dpmodel.released.form import picks
@@ -187,7 +188,7 @@ class Hierarchy(TreeOfSums):
 
     def fit(
         self,
-        noisy: Noisy | Mapping[Hashable, Noisy | Sequence[Noisy]],
+        noisy: Noisy | MeasuredTree | Mapping[Hashable, Noisy | Sequence[Noisy]],
         *,
         known: Mapping[Hashable, Any] | None = None,
         structural_zeros: Iterable[Hashable] = (),
@@ -200,8 +201,9 @@ class Hierarchy(TreeOfSums):
 
         Parameters
         ----------
-        noisy : all nodes in the order of ``names``; or {level or node: Noisy}, and several for one as a list. Labelled
-            ones (a pandas Series indexed by node) are matched by name and may leave nodes out.
+        noisy : what ``measure`` of this hierarchy returned; all nodes in the order of ``names``; or {level or node:
+            Noisy}, and several for one as a list. Labelled ones (a pandas Series indexed by node) are matched by name
+            and may leave nodes out.
         known : {level or node: number(s)}, public: they hold exactly.
         structural_zeros : nodes that are 0, with all below them.
         nonneg : leaves are at least 0. bounds : (low, high) of the leaves, numbers or (leaves,) arrays.
@@ -216,9 +218,15 @@ class Hierarchy(TreeOfSums):
         InfeasibleError
             For known numbers that contradict each other, the bounds or the structural zeros.
         """
-        if not isinstance(noisy, Mapping):
-            noisy = {None: noisy}
         parts = []
+        fixed: dict[int, float] = {}
+        if isinstance(noisy, MeasuredTree):
+            parts.append(self._taken(noisy))
+            if noisy.total is not None:
+                fixed[0] = noisy.total
+            noisy = {}
+        elif not isinstance(noisy, Mapping):
+            noisy = {None: noisy}
         for key, given in noisy.items():
             for each in given if isinstance(given, list | tuple) else [given]:
                 parts.append(self._measured(key, each))
@@ -227,7 +235,6 @@ class Hierarchy(TreeOfSums):
         low[leaves], high[leaves] = box(leaves.size, nonneg, bounds)
         zeroed = [structural_zeros] if isinstance(structural_zeros, str) else structural_zeros
         zeros = np.array([self.index(name) for name in zeroed], dtype=np.int64)
-        fixed: dict[int, float] = {}
         for key, value in (known or {}).items():
             nodes = self._nodes(key)
             values = public_array(value, f"known[{key!r}]")

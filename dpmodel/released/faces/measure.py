@@ -17,12 +17,12 @@ from dpmodel.compile.names import labels_of_expression
 from dpmodel.compile.refusals import warn_of_leaves
 from dpmodel.contract import no_progress
 from dpmodel.errors import SpecificationError, UnsupportedModelError
-from dpmodel.kernels.direct_measurement import KINDS, DirectMeasurement
+from dpmodel.kernels.direct_measurement import KINDS, DirectMeasurement, Kind
 from dpmodel.marks.dataset.aggregates import Means
 from dpmodel.marks.noisy import Noisy
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
-from dpmodel.privacy import Budget, noise_source, validate_privacy
+from dpmodel.privacy import Budget, NoiseSource, PrivacyLoss, noise_source, validate_privacy
 from dpmodel.problem import Problem
 from dpmodel.programs.remedies import remedies
 from dpmodel.programs.theorems import impossibility_error
@@ -174,28 +174,53 @@ def measure(
         return MeasuredMeans.of(private, ends, name)
     expression = _checked(private, name)
     loss = validate_privacy(epsilon, delta)
+    kind = checked_kind(distribution)
+    check_budget(budget)
+    source = noise_source(rng)
+    title = _title(expression, name)
+    plan = planned(expression, title, loss.epsilon, loss.delta)
+    return publish(plan, expression, title, loss, kind, source, budget)
+
+
+def checked_kind(distribution: Any) -> Kind:
+    """The distribution's name, or SpecificationError."""
     if not isinstance(distribution, str) or distribution not in KINDS:
         shown = repr(distribution) if isinstance(distribution, str) else type(distribution).__name__
         raise SpecificationError(f"distribution={shown}", remedy=", ".join(map(repr, KINDS)))
-    check_budget(budget)
-    source = noise_source(rng)
+    return distribution
+
+
+def planned(expression: cp.Expression, title: str, epsilon: float, delta: float) -> DirectMeasurement:
+    """What measuring ``expression`` reads and how far a record moves it. Public; refuses what cannot be measured."""
     # One scalar variable: as many rows as entries, and few coefficients.
     equation = (expression == cp.Variable(name="measured")).set_label(_LABEL)
     problem = Problem(cp.Minimize(0), [equation])
     warn_of_leaves(problem, by_record=False)
     plan = DirectMeasurement.of(lower(problem).affine)
-    _refuse_unbounded(problem, plan, loss.epsilon, loss.delta)
+    _refuse_unbounded(problem, plan, epsilon, delta)
     if not plan.moves:
         raise SpecificationError(
-            f"no record can change {_title(expression, name)}",
+            f"no record can change {title}",
             why="by the declared bounds it does not depend on private data, and noise would only hurt",
             remedy="use the public value as it is",
         )
-    chosen, spent_delta = plan.distribution(loss.epsilon, loss.delta, distribution)
+    return plan
+
+
+def publish(
+    plan: DirectMeasurement,
+    expression: cp.Expression,
+    title: str,
+    loss: PrivacyLoss,
+    kind: Kind,
+    source: NoiseSource,
+    budget: Budget | None,
+) -> Noisy:
+    """Charge the budget, then draw: the rest of ``measure``, whose errors it has."""
+    chosen, spent_delta = plan.distribution(loss.epsilon, loss.delta, kind)
     plan.check_source(chosen, source)
     blocks = plan.affine.private_blocks
     require_private_values(block.parameter for block in blocks)
-    title = _title(expression, name)
     released, failure = charge_then_run(
         lambda report: plan.run(chosen, source),
         name="measure",

@@ -20,6 +20,7 @@ from dpmodel.marks.domain import array_of
 from dpmodel.marks.noisy import Noisy
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import Neighbors, Records
+from dpmodel.privacy import Budget, noise_source, validate_privacy
 from dpmodel.released.faces.consistent import (
     Consistent,
     Round,
@@ -32,19 +33,23 @@ from dpmodel.released.faces.consistent import (
     refuse_contradiction,
     rounded_tree,
 )
+from dpmodel.released.faces.levels import LevelSplit, MeasuredTree, Weights, most_moved
+from dpmodel.released.faces.measure import planned, publish
 from dpmodel.released.faces.refits import AUTO, Setting, settled
 from dpmodel.released.form import picks
 from dpmodel.released.model import Postprocessing
 from dpmodel.released.trees import Tree, TreeProblem
+from dpmodel.solve.wall import check_budget
 
 
-def private_sums(tree: Tree, counts: Any, records: Records, name: str, attributes: dict[str, Any]) -> Private:
-    """(nodes,) sums of ``counts`` (leaves,), where each record adds one to one leaf.
+def private_sums(
+    tree: Tree, counts: Any, records: Records, name: str, attributes: dict[str, Any], nodes: Any = slice(None)
+) -> Private:
+    """Sums of ``counts`` (leaves,) at ``nodes`` (all), where each record adds one to one leaf.
 
-    Sensitivity: a record adds one to every node on a path from a leaf to its root, at most ``levels`` nodes. Added or
-    removed, it moves that many entries by one: D1 = levels, D2 = sqrt(levels). Replaced, it moves the nodes of one path
-    down and those of another up, and leaves what they share: with one root at most 2 (levels - 1) entries move,
-    with several 2 levels; each by one. Counts are whole (rounding others could move two of them by two) and cut where
+    Sensitivity: a record adds one to every node on a path from a leaf to its root. Added or removed, it moves that many
+    entries by one. Replaced, it moves the nodes of one path down and those of another up, and leaves what they share
+    (``most_moved``). Counts are whole (rounding others could move two of them by two) and cut where
     sums of them could not be exact (beyond 2^52 / leaves), which is public policy: a record still adds at most one, and
     sums have no rounding errors.
 
@@ -60,14 +65,15 @@ def private_sums(tree: Tree, counts: Any, records: Records, name: str, attribute
             raise SpecificationError("counts are no array of numbers", remedy=f"({leaves},) numbers")
         if array.size != leaves:
             raise SpecificationError(f"{array.size} counts for {leaves} leaves", remedy="one per leaf, in their order")
-        if (array != np.rint(array)).any():
+        if ((array != np.rint(array)) | np.isinf(array)).any():
             raise SpecificationError(
                 "counts that are not whole",
                 why="each record adds one to one leaf",
                 remedy="query(Private(values, ...)) for sums of other numbers",
             )
-    levels, several = len(tree.bounds) - 1, tree.bounds[1] > 1
-    moved = levels if records.neighbors == "add-remove" else 2 * (levels if several else levels - 1)
+    each = np.zeros(tree.size)
+    each[nodes] = 1.0
+    moved = most_moved(tree, each, records.neighbors)
     if not moved:
         raise SpecificationError(
             "a single node under replace-one",
@@ -75,9 +81,9 @@ def private_sums(tree: Tree, counts: Any, records: Records, name: str, attribute
             remedy="use it as it is",
         )
     most = 2.0**52 // leaves
-    value = None if array is None else PrivateArray(tree.sums(np.clip(array, -most, most)))
-    l1, l2 = float(moved), math.sqrt(moved)
-    shape = (tree.size,)
+    value = None if array is None else PrivateArray(tree.sums(np.clip(array, -most, most))[nodes])
+    shape = (int(each.sum()),)
+    l1, l2 = moved, math.sqrt(moved)
     return Private(value, shape=shape, name=name, unit="all", l1=l1, l2=l2, linf=1, records=records, **attributes)
 
 
@@ -97,6 +103,7 @@ class TreeOfSums:
     """Sums of leaf values over a ``tree``: what histograms and hierarchies share."""
 
     tree: Tree
+    levels: Sequence[Hashable]
 
     @property
     def size(self) -> int:
@@ -135,7 +142,8 @@ class TreeOfSums:
     def private(
         self, counts: Any, *, neighbors: Neighbors = "replace-one", name: str = "counts", **attributes: Any
     ) -> Private:
-        """The node sums of private counts, to ``measure``: as ``query`` of a Private vector, without its matrix.
+        """The node sums of private counts, for ``dpmodel.measure`` (one scale of noise, an even split of epsilon) or a
+        problem of one's own: as ``query`` of a Private vector, without its matrix.
 
         Parameters
         ----------
@@ -146,6 +154,86 @@ class TreeOfSums:
         """
         leaves = self._in_order(counts)
         return private_sums(self.tree, leaves, Records.of_table(None, neighbors, None), name, attributes)
+
+    def split(
+        self,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        weights: Weights = "levels",
+        neighbors: Neighbors = "replace-one",
+        distribution: str = "auto",
+    ) -> LevelSplit:
+        """How ``measure`` with these arguments divides epsilon over the levels, and what error is expected. Public."""
+        loss = validate_privacy(epsilon, delta)
+        return LevelSplit.of(self.tree, tuple(self.levels), loss, weights, neighbors, distribution)
+
+    def measure(
+        self,
+        counts: Any,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        weights: Weights = "levels",
+        neighbors: Neighbors = "replace-one",
+        distribution: str = "auto",
+        name: str = "counts",
+        budget: Budget | None = None,
+        rng: Any = None,
+    ) -> MeasuredTree:
+        """Node sums with noise of unequal scales, for ``fit``: the split with the least expected error of the fit.
+
+        Privacy, and how epsilon is split: ``LevelSplit``. One release, charged once.
+
+        Parameters
+        ----------
+        counts : (leaves,) whole numbers, each record adding one to one of them; by name where leaves have names.
+        epsilon, delta : as in ``dpmodel.measure``, for all levels together.
+        weights : whose errors count. "levels": the mean squared error of every level alike (an even split is nearly
+            best). "nodes": every node alike, so mostly the leaves. Or {level: positive number} for the mean squared
+            error of each level.
+        neighbors : "add-remove", or "replace-one", where the number of records is public: the top node is given as it
+            is, and ``fit`` keeps it.
+        distribution : "auto" takes the less of the expected errors with Laplace and, with delta > 0, Gaussian noise;
+            or a name, as in ``dpmodel.measure``; discrete ones keep numbers whole.
+        name, budget, rng : as in ``dpmodel.measure``.
+
+        Raises
+        ------
+        SpecificationError, MissingValueError, BudgetExceededError
+            Before anything is spent.
+        """
+        check_budget(budget)
+        split = self.split(epsilon, delta, weights=weights, neighbors=neighbors, distribution=distribution)
+        records = Records.of_table(None, neighbors, None)
+        nodes, leaves = np.flatnonzero(split.weights), self._in_order(counts)
+        whole = {"integer": True} if split.distribution.startswith("discrete") else {}
+        private = private_sums(self.tree, leaves, records, name, whole, nodes)
+        noisy = publish(
+            planned(private, name, split.loss.epsilon, split.loss.delta).weighted(split.weights[nodes], *split.moved),
+            private,
+            name,
+            split.loss,
+            split.distribution,
+            noise_source(rng),
+            budget,
+        )
+        total = None
+        if split.total_is_public:  # exactly, so that it is the same whoever is replaced
+            total = math.fsum(np.clip(np.asarray(_numbers(leaves)), -1e290, 1e290).tolist())
+        return MeasuredTree(noisy, nodes, total, split, self)
+
+    def _taken(self, measured: MeasuredTree) -> tuple[Noisy, Integers]:
+        """The numbers and their nodes, if they were measured on this tree."""
+        of = measured.of
+        same = of is self or (
+            np.array_equal(of.tree.parent, self.tree.parent) and getattr(of, "names", ()) == getattr(self, "names", ())
+        )
+        if not same:
+            raise SpecificationError(
+                "these sums were measured on another tree", remedy="fit of the tree that measured them"
+            )
+        return measured.noisy, measured.nodes
 
     def _fitted(
         self, parts: Any, low: Floats, high: Floats, words: str, alpha: float, form: str
@@ -235,6 +323,11 @@ class TreeQuery(TreeOfSums):
         object.__setattr__(self, "tree", Tree.complete(self.bins, self.branching))
 
     @property
+    def levels(self) -> range:  # type: ignore[override]
+        """Numbers of the levels, top first."""
+        return range(self.height)
+
+    @property
     def height(self) -> int:
         """Number of levels, leaves and root included."""
         return len(self.tree.bounds) - 1
@@ -297,7 +390,7 @@ class TreeQuery(TreeOfSums):
     # ------------------------------------------------------------------ fitting
     def fit(
         self,
-        noisy: Noisy | Mapping[int, Noisy],
+        noisy: Noisy | MeasuredTree | Mapping[int, Noisy],
         *,
         nonneg: bool = True,
         total: float | None = None,
@@ -309,7 +402,8 @@ class TreeQuery(TreeOfSums):
 
         Parameters
         ----------
-        noisy : all nodes, breadth first; or {level: Noisy} (0 is the top, -1 the leaves) where only some were measured.
+        noisy : what ``measure`` of this tree returned; all nodes, breadth first; or {level: Noisy} (0 is the top, -1
+            the leaves) where only some were measured.
         nonneg : bins are at least 0. bounds : (low, high) of the bins, numbers or (bins,) arrays.
         total : the sum of all bins, where it is public.
         alpha, form : as in ``neg_log_likelihood``; "auto" is least squares with bounds from the top level
@@ -323,6 +417,8 @@ class TreeQuery(TreeOfSums):
         InfeasibleError
             For a total that the bounds cannot meet.
         """
+        if isinstance(noisy, MeasuredTree) and total is None:
+            total = noisy.total
         leaves = slice(self.tree.bounds[-2], self.size)
         low, high = np.full(self.size, -np.inf), np.full(self.size, np.inf)
         low[leaves], high[leaves] = box(self.bins, nonneg, bounds)
@@ -337,6 +433,8 @@ class TreeQuery(TreeOfSums):
 
     def _measured(self, noisy: Any) -> list[tuple[Noisy, Integers]]:
         bounds = self.tree.bounds
+        if isinstance(noisy, MeasuredTree):
+            return [self._taken(noisy)]
         if not isinstance(noisy, Mapping):
             flat = flattened(checked_noisy(noisy, "noisy"), name="tree")
             if flat.size != self.size:
