@@ -92,6 +92,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "Noisy": _measured,
     "LevelSplit": lambda: dpm.released.tree_query(4096).split(1.0, 1e-6, weights="nodes"),
     "MeasuredTree": lambda: dpm.released.tree_query(4096).measure(np.ones(4096), 1.0, rng=0),
+    "Estimates": lambda: _deciles(),
     "Question": lambda: teach.quiz(rng=1),
     "Demonstration": lambda: teach.demonstrate("scalar", n=4, epsilons=(1.0,), repetitions=2, rng=0),
     "Simulated": lambda: _simulated(),
@@ -108,6 +109,13 @@ SENTENCES = {
     "Intervals", "MeasuredMeans", "_PaidFor", "TextTable", "Remedy", "ImpossibilityError",
     "Expected", "Interval", "Certificate",
 }  # fmt: skip
+
+
+def _deciles() -> Any:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"age": range(100), "town of birth, as it was called then": ["Ulm", "Bonn"] * 50})
+    people = dpm.Dataset(frame, bounds={"age": (0, 99)}, domain={frame.columns[1]: ["Bonn", "Ulm"]})
+    return people.quantiles("age", [k / 20 for k in range(1, 20)], 1.0, by=frame.columns[1], rng=1)
 
 
 def _simulated() -> Any:

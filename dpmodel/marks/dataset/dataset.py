@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from importlib import import_module
+from typing import Any, Literal, overload
 
 from dpmodel._types import Integers
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.dataset import aggregates, matrices
 from dpmodel.marks.dataset.aggregates import Means
 from dpmodel.marks.dataset.declared import Declared, refuse_unknown
+from dpmodel.marks.dataset.estimates import Estimates
 from dpmodel.marks.dataset.matrices import Term
 from dpmodel.marks.dataset.open_table import open_table, scan_file
 from dpmodel.marks.dataset.table import People, Table, is_positive
 from dpmodel.marks.domain import Domain, Outside
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import Neighbors, Records
+from dpmodel.privacy import Budget
 from dpmodel.text import TextTable, number
 
 
@@ -161,21 +164,77 @@ class Dataset:
         of ``among``. PRIVATE: for ``query_release``."""
         return aggregates.cell_counts(self._people, columns, among)
 
+    @overload
     def count(
-        self, by: str | Sequence[str] | None = None, *, distinct: bool = False, name: str | None = None
-    ) -> Private:
+        self,
+        by: str | Sequence[str] | None = ...,
+        *,
+        distinct: bool = ...,
+        name: str | None = ...,
+        keys: Literal["public"] = ...,
+    ) -> Private: ...
+
+    @overload
+    def count(
+        self,
+        by: str | Sequence[str] | None = ...,
+        *,
+        distinct: bool = ...,
+        name: str | None = ...,
+        keys: Literal["private"],
+        epsilon: float,
+        delta: float,
+        level: float = ...,
+        budget: Budget | None = ...,
+        rng: Any = ...,
+    ) -> Estimates: ...
+
+    def count(
+        self,
+        by: str | Sequence[str] | None = None,
+        *,
+        distinct: bool = False,
+        name: str | None = None,
+        keys: str = "public",
+        epsilon: float | None = None,
+        delta: float = 0.0,
+        level: float = 0.95,
+        budget: Budget | None = None,
+        rng: Any = None,
+    ) -> Private | Estimates:
         """Number of rows (of people, with ``distinct``) for every combination of the categories of ``by``.
 
         Parameters
         ----------
         by : columns with a domain. One: shape (categories,); two: a matrix; more: flat, in C order; none: one number.
         distinct : count every person once per cell; one person is then in at most ``max_rows`` cells.
+        keys : "private" where nobody has a list of the categories: ``by`` then takes columns without a domain too, and
+            the counts are released at once, those of keys with many rows alone
+            (``dpmodel/released/faces/unknown_keys.py``). For that ``epsilon``, ``delta`` > 0, ``level`` of the
+            intervals, ``budget`` and ``rng`` as for ``measure``. A key that is written like a number is that number.
 
         Returns
         -------
         Private
             Integers. A person with k rows moves them by 2k in l1 (replace-one; k under add-remove), k in linf.
+        Estimates
+            With private keys: the keys that were found, those with the largest counts first.
         """
+        given = {
+            "epsilon": epsilon is not None,
+            "delta": delta != 0,
+            "budget": budget is not None,
+            "rng": rng is not None,
+        }
+        if keys == "private":
+            return self._release("unknown_keys", "counts", by, distinct, name, epsilon, delta, level, budget, rng)
+        unused = [argument for argument, there in given.items() if there]
+        if keys != "public" or unused:
+            raise SpecificationError(
+                f"Dataset.count: {unused[0]}= for public keys" if unused else "Dataset.count: no such keys",
+                why="counts of a public list are private until they are measured, which may be with others",
+                remedy="measure(people.count(by), epsilon), or keys='private' where nobody has a list",
+            )
         return aggregates.count(self._people, by, distinct, name)
 
     def crosstab(self, rows: str, columns: str, *, name: str | None = None) -> Private:
@@ -305,6 +364,137 @@ class Dataset:
             first that many items of each person count.
         """
         return matrices.incidence(self._people, person, item, items, in_blocks=in_blocks, name=name)
+
+    # ------------------------------------------------------------------ what is released at once
+    def quantile(
+        self,
+        column: str,
+        q: float,
+        epsilon: float,
+        *,
+        by: str | Sequence[str] | None = None,
+        level: float | None = 0.95,
+        budget: Budget | None = None,
+        rng: Any = None,
+    ) -> Estimates:
+        """Release a quantile of a column and an interval that holds it, by the exponential mechanism on a public grid.
+
+        The value is right in its rank, not in its size, and values that many rows share are no harder than others. The
+        argument: ``dpmodel/released/faces/quantiles.py``. Exact for pure epsilon; a record's rows count as for ``sum``.
+
+        Parameters
+        ----------
+        column : with bounds. ``q`` : between 0 and 1, the share of rows below. ``by`` : columns with a domain; a
+            quantile of each group, from the same epsilon.
+        epsilon : what is spent. ``level`` : of the interval, whose ends are drawn together with the quantile. None: no
+            interval, and about half the error in rank.
+        budget : a ``Budget`` to charge. ``rng`` : as for ``measure``.
+
+        Raises
+        ------
+        SpecificationError, BudgetExceededError
+            Before anything is spent, among others for a column without bounds (declare them, or ask ``bounds``).
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> hours = pd.DataFrame({"hours": [40] * 600 + [20] * 400})
+        >>> people = Dataset(hours, bounds={"hours": (0, 99)}, integers="hours")
+        >>> people.quantile("hours", 0.5, epsilon=5).value.item()
+        40.0
+        """
+        return self._release("quantiles", "quantiles", column, q, epsilon, by, level, budget, rng)
+
+    def quantiles(
+        self,
+        column: str,
+        q: Iterable[float],
+        epsilon: float,
+        *,
+        by: str | Sequence[str] | None = None,
+        level: float = 0.95,
+        budget: Budget | None = None,
+        rng: Any = None,
+    ) -> Estimates:
+        """Release several quantiles of a column together: the worst rank among them is what noise is for.
+
+        Parameters as for ``quantile``; ``q`` : increasing shares. ``level`` : with which probability no rank is off by
+        more than the release states.
+        """
+        if isinstance(q, str) or not isinstance(q, Iterable):
+            raise SpecificationError("Dataset.quantiles: q is no list of shares", remedy="q=[0.25, 0.5, 0.75]")
+        return self._release("quantiles", "quantiles", column, list(q), epsilon, by, level, budget, rng)
+
+    def median(
+        self,
+        column: str,
+        epsilon: float,
+        *,
+        by: str | Sequence[str] | None = None,
+        level: float | None = 0.95,
+        budget: Budget | None = None,
+        rng: Any = None,
+    ) -> Estimates:
+        """``quantile`` with q = 0.5."""
+        return self.quantile(column, 0.5, epsilon, by=by, level=level, budget=budget, rng=rng)
+
+    def variance(
+        self,
+        column: str,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        by: str | Sequence[str] | None = None,
+        level: float = 0.95,
+        budget: Budget | None = None,
+        rng: Any = None,
+    ) -> Estimates:
+        """Release the variance of a column, clipped to its bounds (divided by the number of rows, as ``numpy.var``).
+
+        Two noisy sums, or three where the number of rows is private, with the noise that ``measure`` takes:
+        ``dpmodel/released/faces/variance.py``. Parameters as for ``quantile``; ``delta`` : allows Gaussian noise.
+        """
+        return self._release("variance", "variance", column, epsilon, delta, by, level, budget, rng)
+
+    def std(
+        self,
+        column: str,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        by: str | Sequence[str] | None = None,
+        level: float = 0.95,
+        budget: Budget | None = None,
+        rng: Any = None,
+    ) -> Estimates:
+        """The root of ``variance``, which says all."""
+        return self._release("variance", "variance", column, epsilon, delta, by, level, budget, rng, root=True)
+
+    def bounds(
+        self, column: str, epsilon: float, *, level: float = 0.95, budget: Budget | None = None, rng: Any = None
+    ) -> Estimates:
+        """Release limits for a column of numbers that nobody knows: 0 or powers of two that few rows are beyond.
+
+        They are for ``bounds=`` of a new Dataset. How many rows may be beyond is stated, and does not depend on how
+        many there are: about 29 / epsilon at a side. The column need not be declared.
+
+        Parameters
+        ----------
+        column : of numbers. ``level`` : of that statement. ``epsilon``, ``budget``, ``rng`` : as for ``quantile``.
+
+        Returns
+        -------
+        Estimates
+            (2,) the lower and the upper limit: ``bounds={"income": tuple(limits)}``.
+        """
+        return self._release("quantiles", "limits", column, epsilon, level, budget, rng)
+
+    def _release(self, module: str, name: str, *given: Any, **named: Any) -> Estimates:
+        # Found by name when first asked for: what charges and draws stands above this room.
+        released: Estimates = getattr(import_module(f"dpmodel.released.faces.{module}"), name)(
+            self._people, *given, **named
+        )
+        return released
 
     def _repr_html_(self) -> str:
         declared = self._people.declared

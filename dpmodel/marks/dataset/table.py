@@ -19,8 +19,8 @@ from dpmodel.marks.records import Records
 from dpmodel.marks.row_sources import ParquetBlocks, blocks_of
 from dpmodel.marks.rows import RowSource
 
-# Places of a group -> its number of rows, then one exact sum for each column.
-Groups = dict[tuple[int, ...], tuple[int, ...]]
+# Places of a group (or keys, numbers and text) -> its number of rows, then one exact sum for each column.
+Groups = dict[tuple[Any, ...], tuple[int, ...]]
 T = TypeVar("T")
 Reasons = Mapping[str, tuple[str, str]]
 
@@ -42,8 +42,8 @@ class Table(ABC):
 
     @abstractmethod
     def summed(self, columns: Mapping[str, nw.Expr], by: Sequence[str], sums: Sequence[str]) -> Groups:
-        """Numbers of rows and sums of the columns ``sums`` in the groups of ``by``. Both are names of integer columns;
-        ``columns`` are computed first."""
+        """Numbers of rows and sums of the columns ``sums`` in the groups of ``by``. The former are names of integer
+        columns, the latter too or keys of numbers and text; ``columns`` are computed first."""
 
     @abstractmethod
     def chosen(self, keep: nw.Expr) -> Table:
@@ -160,9 +160,14 @@ def grouped(frame: nw.LazyFrame[Any], columns: Mapping[str, nw.Expr], by: Sequen
     found = (chosen.group_by(*by).agg(*wanted) if by else chosen.select(*wanted)).collect()
     # Without any rows a sum is missing.
     return {
-        tuple(map(int, row[: len(by)])): tuple(0 if n is None or n != n else int(n) for n in row[len(by) :])
+        tuple(map(_key, row[: len(by)])): tuple(0 if n is None or n != n else int(n) for n in row[len(by) :])
         for row in found.select(*by, "rows", *sums).iter_rows()
     }
+
+
+def _key(value: Any) -> Any:
+    """An integer where it is one: engines make floats of them."""
+    return value if isinstance(value, str) or value % 1 else int(value)
 
 
 def merged(one: Groups, other: Groups) -> Groups:

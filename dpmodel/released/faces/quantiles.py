@@ -1,0 +1,353 @@
+"""Quantiles of a column, many in one release, and limits for a column that nobody knows: one mechanism for both.
+
+Ranks. A column is clipped to public bounds and rounded to a public grid, value by value. For a point t of the grid let
+L(t) be the number of rows below t, R(t) of those at or below it, N of all. Ranks from L(t) to R(t) are those of t: a
+value that many rows share has them all. Two points are added: one below all values with the ranks up to 0, one above
+all with those from N on, so that every number is a rank of some point. A quantile q has the wanted rank r = q N + o,
+with a public offset o, and a point is off by ``d(t) = max(0, L(t) - r, r - R(t))``.
+
+Mechanism. For m wanted ranks the points (t_1, ..., t_m) are drawn with probabilities proportional to
+``exp(-max_j d_j(t_j) / scale)``: the exponential mechanism (McSherry and Talwar 2007) whose score is the worst of the
+ranks. No order is asked of the points: sorting them afterwards makes no rank worse. The worst rank moves by as much as
+one rank does, however many there are, where m selections would have epsilon / m each.
+
+Sensitivity. A row at y adds [y < t] - q to L(t) - r and q - [y <= t] to r - R(t). So a row that comes or goes moves
+every d by at most c = max(q, 1 - q), k rows by k c. Where k rows are replaced by at most k others, the former move
+L(t) - r by between -k (1 - q) and k q, the latter by between -k q and k (1 - q): by at most k together. Maxima move by
+no more than their arguments. The score of a draw moves by at most D either way, so range 2 D: k max_j c_j under
+add-remove, k under replace-one. (Test: all neighbors of small tables; the laws are compared exactly.)
+
+Groups are drawn independently. The rows of one person that are in a group move the ranks of that group alone, each by
+at most c, whether they come or go: together 2 k c under add-remove, and 4 k c under replace-one, where k rows may leave
+some groups and k enter others.
+
+Drawing. The weight of a draw is the integral of ``exp(-x / scale) / scale`` over x >= max_j d_j. Between two
+neighbouring values x_l < x_(l+1) of the d's the draws that are allowed are the same: those of the product of the sets
+``{t: d_j(t) <= x_l}``. So: choose l with probability proportional to the product of the sizes of the sets times
+``exp(-x_l / scale) - exp(-x_(l+1) / scale)``, and then each point uniformly from its set. The choices are exact ones
+(``noisy_max``); the d's and the logarithms of the weights are computed in floating point. For up to 2^33 rows the
+former are off by less than 2^-18, the latter by less than 2^-18 / scale + 1e-10: the scale has a relative allowance of
+2^-16 for both, which is more for every epsilon above 1e-5.
+
+Utility. Every wanted rank is one of some point, so the best score is 0, and all draws worse than s together have at
+most the weight ``G^m exp(-s / scale)``, G points: with probability 1 - beta no rank is off by more than
+``s = scale (m ln G + ln(1 / beta))``, for all data. On average it is far less (about m scale).
+
+Interval of a quantile. With a level the ranks q N - s and q N + s are drawn too. Where no rank is off by more than s,
+at most q N rows are below the first point and at most (1 - q) N above the last: between them lies a q-quantile of the
+table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from dpmodel._types import Floats, Integers, Labels
+from dpmodel.contract import no_progress
+from dpmodel.errors import SpecificationError
+from dpmodel.marks.dataset import aggregates
+from dpmodel.marks.dataset.declared import Grid, names_in, refuse_unknown
+from dpmodel.marks.dataset.estimates import Estimates
+from dpmodel.marks.dataset.table import People
+from dpmodel.privacy import Budget, NoiseSource, noise_source, validate_privacy
+from dpmodel.solve.wall import charge_then_run, check_budget
+from dpmodel.text import number
+
+# Points of a grid, at most: finer ones cost ln 2 of a rank per bit, and say no more than what noise leaves.
+_BITS = 14
+# Limits of columns that nobody knows: 0 and 2^k of either sign, k up to this in size.
+_OCTAVES = 64
+_ALLOWANCE = 1 + 2.0**-16
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The wanted ranks ``shares * N + offsets``, (m,) each, of ``points`` points of a grid, and the noise for them.
+
+    ``rows`` : of a person that count. ``groups`` : number of groups.
+    """
+
+    shares: Floats
+    offsets: Floats
+    points: int
+    rows: int
+    groups: int
+    neighbors: str
+    epsilon: float
+
+    @property
+    def range(self) -> float:
+        """How far scores move against each other: 2 D of the file's docstring."""
+        one = float(np.maximum(self.shares, 1 - self.shares).max())
+        if self.neighbors == "add-remove":
+            return 2 * self.rows * one
+        return 2 * self.rows if self.groups == 1 else 4 * self.rows * one
+
+    @property
+    def scale(self) -> float:
+        return _ALLOWANCE * self.range / self.epsilon
+
+    def error(self, beta: float) -> float:
+        """What no rank is off by more than, with probability 1 - beta."""
+        return self.scale * (self.shares.size * math.log(self.points + 2) - math.log(beta))
+
+    def off(self, counts: Integers) -> Floats:
+        """(m, points + 2) how far each point is off each wanted rank. ``counts`` : (points,) rows at each point."""
+        upto = np.cumsum(counts)
+        total = float(upto[-1])
+        below = np.concatenate([[-np.inf], upto - counts, [total]])
+        upto = np.concatenate([[0.0], upto, [np.inf]])
+        wanted = (self.shares * total + self.offsets)[:, None]
+        found: Floats = np.maximum(np.maximum(below - wanted, wanted - upto), 0.0)
+        return found
+
+    def weights(self, off: Floats) -> tuple[Floats, Floats]:
+        """(levels,) the different values of ``off``, and the logarithms of the weights with which they are chosen."""
+        levels = np.unique(off)
+        sizes = np.stack([np.searchsorted(np.sort(row), levels, side="right") for row in off])
+        lengths = np.append(np.diff(levels), np.inf) / self.scale
+        with np.errstate(divide="ignore"):
+            logs = np.log(sizes).sum(axis=0) - levels / self.scale + np.log(-np.expm1(-lengths))
+        return levels[np.isfinite(logs)], logs[np.isfinite(logs)]
+
+    def run(self, counts: Integers, noise: NoiseSource) -> Integers:
+        """(m,) drawn points, in order; -1 and ``points`` are the two beyond the grid."""
+        off = self.off(counts)
+        levels, logs = self.weights(off)
+        most = levels[noise.noisy_max(logs, 1.0, kind="exponential")]
+        sets = [np.flatnonzero(row <= most) for row in off]
+        drawn = [each[noise.noisy_max(np.zeros(each.size), 1.0, kind="exponential")] for each in sets]
+        return np.sort(np.array(drawn, dtype=np.int64)) - 1
+
+
+def quantiles(
+    people: People,
+    column: str,
+    q: Any,
+    epsilon: Any,
+    by: Any,
+    level: Any,
+    budget: Budget | None,
+    rng: Any,
+    name: str | None = None,
+) -> Estimates:
+    """``Dataset.quantile`` (of one number q), ``quantiles`` (of several) and ``median``."""
+    single = not isinstance(q, Iterable) or isinstance(q, str)
+    method = "quantile" if single else "quantiles"
+    low, high = _range(people, column, method)
+    shares = _shares([q] if single else list(q), method)
+    beta = 0.05 if level is None else 1 - checked_level(level, method)
+    names = names_in(by)
+    shape, labels, groups = aggregates._cells(people, names)
+    grid, most = _grid(low, high, column in people.declared.integers), people.most(method)
+    loss = validate_privacy(epsilon)
+    points = grid.high - grid.low + 1
+    ranks = Ranks(shares, np.zeros(shares.size), points, most, groups, people.records.neighbors, loss.epsilon)
+    inside = single and level is not None
+    if inside:
+        ranks = replace(ranks, shares=np.repeat(shares, 3), offsets=np.zeros(3))
+        ranks = replace(ranks, offsets=np.array([-1.0, 0.0, 1.0]) * ranks.error(beta))
+    value = aggregates._clipped(people, column, grid.low * grid.step, grid.high * grid.step)
+    place = (value * (1 / grid.step) + 0.5).floor().cast(nw.Int64) - grid.low
+    called = name or aggregates._called(f"{_word(shares)} of {column}", names)
+    drawn = _drawn(people, [*names, column], names, place, ranks, called, budget, rng)
+    values = np.clip((grid.low + drawn) * grid.step, low, high)
+    rank = number(math.ceil(ranks.error(beta)))
+    where = "in each group " * bool(names)
+    statement = (
+        f"{where}with probability {number(1 - beta)} no rank is off by more than {rank} rows (proved; usually by far "
+        f"less); values are clipped to {number(low)} to {number(high)} and rounded to multiples of {number(grid.step)}"
+    )
+    ends = (values[:, 0], values[:, 2]) if inside else (np.full(values.shape, -np.inf), np.full(values.shape, np.inf))
+    middle = values[:, 1] if inside else values
+    if not single:
+        shape, labels = (*shape, shares.size), (*labels, ("quantile", tuple(shares.tolist())))
+    arrays = [np.reshape(array, shape) for array in (middle, *ends)]
+    return estimates(people, called, arrays, 1 - beta, statement, loss.epsilon, 0.0, labels, rng=rng)
+
+
+def limits(people: People, column: str, epsilon: Any, level: Any, budget: Budget | None, rng: Any) -> Estimates:
+    """``Dataset.bounds``.
+
+    The grid is 0 and 2^k of either sign, k from -64 to 64, to which values are rounded away from 0. With the error s at
+    this level, the wanted ranks are s + 1 from below and from above. Where no rank is off by more than s, at most 2 s +
+    1 rounded rows are below the point t that is drawn for the lower limit, and one is at or below it, if there are as
+    many rows. The limit is t, or t / 2 where t > 0, because rows in (t / 2, t] were rounded to t: so no more rows are
+    below it, and it is at most a factor 2 beyond the least row. The upper limit likewise. The offsets are public, and q
+    is 0 and 1: a row moves a rank by at most 1.
+    """
+    refuse_unknown(column, people.declared.columns)
+    if people.declared.listed(column):
+        raise SpecificationError(
+            f"Dataset.bounds: {column!r} is a column of categories",
+            why="limits are of numbers",
+            remedy="a column of numbers, which need not be declared",
+        )
+    beta, loss = 1 - checked_level(level, "bounds"), validate_privacy(epsilon)
+    declared = replace(people.declared, bounds={**people.declared.bounds, column: (-1e100, 1e100)})
+    people = replace(people, declared=declared)
+    most = people.most("bounds")
+    edges = np.ldexp(1.0, np.arange(-_OCTAVES, _OCTAVES + 1))
+    points = np.concatenate([-edges[::-1], [0.0], edges])
+    ranks = Ranks(np.array([0.0, 1.0]), np.zeros(2), points.size, most, 1, people.records.neighbors, loss.epsilon)
+    error = ranks.error(beta)
+    ranks = replace(ranks, offsets=np.array([error + 1, -error - 1]))
+    value = people.declared.value(column)
+    size = nw.lit(0)
+    for edge in edges[:-1].tolist():
+        size = size + ((value > edge) | (value < -edge)).cast(nw.Int64)
+    sign = (value > 0).cast(nw.Int64) - (value < 0).cast(nw.Int64)
+    place = sign * (size + 1) + edges.size
+    drawn = _drawn(people, [column], (), place, ranks, f"limits of {column}", budget, rng)[0]
+    found = points[np.clip(drawn, 0, points.size - 1)]
+    within = np.array([found[0] > 0, found[1] < 0])
+    found = np.where(within, np.where(np.abs(found) > edges[0], found / 2, 0.0), found)
+    beyond = number(math.ceil(2 * error + 1))
+    statement = (
+        f"with probability {number(1 - beta)} at most {beyond} rows are beyond each limit, and in a table with more "
+        "rows than that each limit is at most a factor 2 farther out than all rows are (proved; beyond 2^64 counts as "
+        "2^64)"
+    )
+    arrays = [found, np.full(2, -np.inf), np.full(2, np.inf)]
+    labels: Labels = (("limit", ("lower", "upper")),)
+    called = f"limits of {column}"
+    notes = (
+        f"bounds={{{column!r}: tuple(...)}} of this for a new Dataset; what it cost comes on top of what that costs",
+    )
+    return estimates(people, called, arrays, 1 - beta, statement, loss.epsilon, 0.0, labels, notes, rng=rng)
+
+
+def _drawn(
+    people: People,
+    used: Sequence[str],
+    by: Sequence[str],
+    place: nw.Expr,
+    ranks: Ranks,
+    called: str,
+    budget: Budget | None,
+    rng: Any,
+) -> Integers:
+    """(groups, m) drawn points. Rows outside the declarations are refused before anything is charged."""
+    source = noise_source(rng)
+    affordable(budget, ranks.epsilon, 0.0)
+    cell = {**aggregates._places(people, by), aggregates._CELL: place}
+    used = list(dict.fromkeys(used))
+    groups = people.summed(people.bounded(people.used(used), ranks.rows), cell, {}, used)
+    sizes = [len(people.declared.categories(c)) for c in by]
+    counts = aggregates._at(groups, [*sizes, ranks.points])[0].reshape(ranks.groups, ranks.points)
+    released, failure = charge_then_run(
+        lambda report: np.stack([ranks.run(each, source) for each in counts]),
+        name=called,
+        budget=budget,
+        epsilon=ranks.epsilon,
+        delta=0.0,
+        label=called,
+        report=no_progress,
+        remedy="rng=None",
+    )
+    if released is None:
+        assert failure is not None
+        raise failure
+    return released
+
+
+# ---- What all releases of a Dataset have in common
+
+
+def affordable(budget: Budget | None, epsilon: float, delta: float) -> None:
+    """Refuse before any row is read what the budget would refuse to charge."""
+    check_budget(budget)
+    if budget is not None:
+        budget.require(epsilon, delta)
+
+
+def checked_level(level: Any, method: str) -> float:
+    """A probability in [.5, 1)."""
+    if isinstance(level, bool) or not isinstance(level, int | float) or not 0.5 <= level < 1 - 1e-9:
+        raise SpecificationError(
+            f"Dataset.{method}: level is no number from 0.5 to below 1",
+            why="it is the probability with which an interval holds the number of the table",
+            remedy="level=0.95" + ", or None for no interval" * (method == "quantile"),
+        )
+    return float(level)
+
+
+def estimates(
+    people: People,
+    name: str,
+    arrays: Sequence[Floats],
+    level: float,
+    statement: str,
+    epsilon: float,
+    delta: float,
+    labels: Labels,
+    notes: tuple[str, ...] = (),
+    *,
+    rng: Any,
+) -> Estimates:
+    """The released numbers with their cost in words. ``arrays`` : values, lower and upper ends."""
+    whose = f" of {people.records.name}" if people.records.name else ""
+    record = f"a record{whose} is a row"
+    if people.person is not None:
+        record = f"a record{whose} is all rows of one {people.person}"
+        notes = (*notes, *([f"the first {people.max_rows} rows of each count"] if people.max_rows else []))
+    if not noise_source(rng).is_private if rng is not None else False:
+        record = f"NOT PRIVATE (seeded noise for tests); {record}"
+    value, lower, upper = arrays
+    return Estimates(
+        name,
+        value,
+        lower,
+        upper,
+        level=level,
+        statement=statement,
+        epsilon=epsilon,
+        delta=delta,
+        neighbors=people.records.neighbors,
+        record=record,
+        labels=labels,
+        notes=notes,
+    )
+
+
+def _range(people: People, column: str, method: str) -> tuple[float, float]:
+    refuse_unknown(column, people.declared.columns)
+    if column not in people.declared.bounds and not people.declared.listed(column):
+        raise SpecificationError(
+            f"Dataset.{method}: {column!r} has no bounds",
+            why="points are chosen from a public grid between them",
+            remedy=f"Dataset(..., bounds={{{column!r}: (lo, hi)}}), or .bounds({column!r}, epsilon) where nobody knows "
+            "them",
+        )
+    return people.declared.range(column, "points are chosen from a public grid between them")
+
+
+def _shares(given: Sequence[Any], method: str) -> Floats:
+    good = all(isinstance(q, int | float | np.number) and not isinstance(q, bool) and 0 < q < 1 for q in given)
+    found = np.array([float(q) for q in given] if good else [], dtype=np.float64)
+    if not found.size or not (np.diff(found) > 0).all():
+        raise SpecificationError(
+            f"Dataset.{method}: q is not between 0 and 1, or several do not increase",
+            why="the least and the largest row are one person's secret; a share of the rows lies below a quantile",
+            remedy="q=0.5; q=[0.25, 0.5, 0.75] for quantiles; q=0.99 for a large value (not 99)",
+        )
+    return found
+
+
+def _grid(low: float, high: float, integers: bool) -> Grid:
+    """At most 2^14 steps, and 2; integers for integers where these are few enough."""
+    step = math.ldexp(1.0, math.frexp(high - low)[1] - _BITS)
+    step = max(step, 1.0) if integers else step
+    return Grid(step, math.floor(low / step), math.ceil(high / step), integers)
+
+
+def _word(shares: Floats) -> str:
+    if shares.size > 1:
+        return "quantiles"
+    return "median" if shares[0] == 0.5 else f"{number(shares[0])} quantile"

@@ -1,0 +1,140 @@
+"""Variances and standard deviations of a column: two sums, or three where the number of rows is private.
+
+The column is clipped to its bounds, c + h [-1, 1], and rounded, value by value, to 2^13 steps of their width. Powers of
+such integers add exactly, in any engine and in any order.
+
+The number n of rows is public (replace-one, every row a record, none left out, one group): measured are S1 = sum of v
+and S2 = sum of v^2 for v = (x - c) / h in [-1, 1]. Replacing v by w, with d = |v - w| and |v + w| <= 2 - d, moves them
+by d and at most d (2 - d): by at most ``max d (3 - d) = 2.25`` in the 1-norm (at d = 1.5) and ``max sqrt(d^2 (1 + (2 -
+d)^2)) = 2`` in the 2-norm (the square has the derivative 2 d (1 + 2 (2 - d)(1 - d)) > 0, so d = 2), all attained. The
+variance is ``h^2 (S2 / n - (S1 / n)^2)``. Noise on the variance itself, which one row moves by up to 4 h^2 / n, would
+be 1.8 times as wide where the mean is in the middle of the bounds.
+
+Otherwise, in each group, with u = (v + 1) / 2: the sums B0, B1, B2 of (1 - u)^2, 2 u (1 - u) and u^2. These are at
+least 0 and add up to 1 whatever u is, so a row adds to the sums what the hull of three unit vectors has: k rows of a
+person move them as k rows move a count in three cells a group (``declared.of_counts``), attained at the bounds. The
+variance is ``4 h^2 (B0 B2 - B1^2 / 4) / (B0 + B1 + B2)^2``: since sum u = B1 / 2 + B2 and sum u^2 = B2.
+
+Intervals. With probability ``level`` all noise of a group is below a public t (``max_abs_quantile``): the true sums lie
+in a box around the noisy ones, and the variance between its least and its largest value there. Of two sums these are at
+the largest S1^2 with the least S2, and the other way round. Of three: where it is not negative, f = (B0 B2 - B1^2 / 4)
+/ N^2 falls with B1. In B0 its derivative has the sign of B2 N - 2 (B0 B2 - B1^2 / 4) = B2 (B1 + B2 - B0) + B1^2 / 2: it
+rises up to B0 = B1 + B2 + B1^2 / (2 B2) and falls after; the same of B2. So the least value is at a corner with the
+largest B1, and the largest has the least B1 and one of B0, B2 at an end with the other nearest to its peak (both at a
+peak needs B1 = 0 and B0 = B2, which an end reaches too where their ranges meet).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.marks.dataset import aggregates
+from dpmodel.marks.dataset import declared as moves
+from dpmodel.marks.dataset.declared import Move, names_in
+from dpmodel.marks.dataset.estimates import Estimates
+from dpmodel.marks.dataset.table import People
+from dpmodel.privacy import Budget, validate_privacy
+from dpmodel.released.faces.measure import measure
+from dpmodel.released.faces.quantiles import affordable, checked_level, estimates
+
+_HALF = 2**12  # steps of half the width of the bounds
+
+
+def variance(
+    people: People,
+    column: str,
+    epsilon: Any,
+    delta: Any,
+    by: Any,
+    level: Any,
+    budget: Budget | None,
+    rng: Any,
+    *,
+    root: bool = False,
+) -> Estimates:
+    """``Dataset.variance``; of its ``root`` ``Dataset.std``."""
+    method = "std" if root else "variance"
+    beta = 1 - checked_level(level, method)
+    low, high = people.declared.range(column, "how far one record moves a variance follows from them")
+    names = names_in(by)
+    shape, labels, size = aggregates._cells(people, names)
+    most, (epsilon, delta) = people.most(method), validate_privacy(epsilon, delta)
+    affordable(budget, epsilon, delta)
+    called = aggregates._called(f"{'standard deviation' if root else 'variance'} of {column}", names)
+    rows, one, two = _sums(people, column, names, low, high, most)
+    counted = people.outside == "error" and people.person is None and not names
+    if counted and people.records.neighbors == "replace-one":
+        both = np.stack([one, two]) / np.array([[_HALF], [_HALF**2]])
+        private: Any = aggregates._private(people, both, (2,), (), Move(2.25, 2.0, 2.0), called)
+        noisy = measure(private, epsilon, delta, budget=budget, name=called, rng=rng)
+        found = of_two(noisy.value, int(rows[0]), noisy.noise.max_abs_quantile(2, beta))
+    else:
+        width, upper = 2 * _HALF, one + _HALF * rows
+        squares = two + 2 * _HALF * one + _HALF**2 * rows  # of v + 1
+        three = np.stack([width**2 * rows - 2 * width * upper + squares, 2 * (width * upper - squares), squares])
+        move = moves.of_counts(most, 3 * size, people.records.neighbors)
+        private = aggregates._private(people, three / width**2, (3, size), (), move, called)
+        noisy = measure(private, epsilon, delta, budget=budget, name=called, rng=rng)
+        found = of_three(noisy.value, noisy.noise.max_abs_quantile(3, beta))
+    scaled = [np.reshape(each * (high - low) ** 2 / 4, shape) for each in found]
+    statement = f"intervals: the box of the noise, proved{', for each group' * bool(names)}; noise: {noisy.noise}"
+    arrays = [np.sqrt(each) if root else each for each in scaled]
+    spent = float(noisy.delta or 0.0)
+    return estimates(people, called, arrays, 1 - beta, statement, epsilon, spent, labels, rng=rng)
+
+
+def _sums(people: People, column: str, names: Any, low: float, high: float, most: int) -> tuple[Any, Any, Any]:
+    """(groups,) integers each: rows, sums of the steps from the middle of the bounds, and of their squares."""
+    half, middle = high / 2 - low / 2, high / 2 + low / 2
+    steps = ((aggregates._clipped(people, column, low, high) - middle) * (_HALF / half) + 0.5).floor().cast(nw.Int64)
+    steps = nw.when(steps > _HALF).then(_HALF).otherwise(nw.when(steps < -_HALF).then(-_HALF).otherwise(steps))
+    used = list(dict.fromkeys([*names, column]))
+    table = people.bounded(people.used(used), most)
+    values = {"one": steps, "two": steps * steps}
+    groups = people.summed(table, aggregates._places(people, names), values, used)
+    sizes = [len(people.declared.categories(c)) for c in names]
+    rows, one, two = aggregates._at(groups, sizes, 2)
+    return rows, one, two
+
+
+def of_two(sums: Floats, count: int, most: float) -> tuple[Floats, Floats, Floats]:
+    """Variances of v in [-1, 1], the least and the largest, where each of the two sums is off by at most ``most``."""
+    one, two = sums[0] / max(count, 1), sums[1] / max(count, 1)
+    most = most / max(count, 1)
+    far, near = np.minimum(np.abs(one) + most, 1.0), np.maximum(np.abs(one) - most, 0.0)
+    return _within(two - np.minimum(one**2, 1.0)), _within(two - most - far**2), _within(two + most - near**2)
+
+
+def of_three(sums: Floats, most: float) -> tuple[Floats, Floats, Floats]:
+    """The same of three sums (3, groups)."""
+    least, largest = np.maximum(sums - most, 0.0), np.maximum(sums + most, 0.0)
+    ends = [least, largest]
+    low = np.min([_share(a[0], largest[1], b[2]) for a in ends for b in ends], axis=0)
+    high = [_share(a[0], least[1], b[2]) for a in ends for b in ends]
+    for each in ends:
+        for i, other in ((0, 2), (2, 0)):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                peak = least[1] + each[other] + np.nan_to_num(least[1] ** 2 / (2 * each[other]), nan=0.0)
+            at = np.clip(peak, least[i], largest[i])
+            high.append(_share(at, least[1], each[other]))
+    none = (least.sum(axis=0) == 0) | (largest.sum(axis=0) == 0)  # perhaps no row at all
+    value = np.where(sums.sum(axis=0) > 0, _share(*np.maximum(sums, 0.0)), 0.0)
+    return (
+        _within(4 * value),
+        _within(np.where(none, 0.0, 4 * low)),
+        _within(np.where(none, 1.0, 4 * np.max(high, axis=0))),
+    )
+
+
+def _share(first: Floats, second: Floats, third: Floats) -> Floats:
+    total = first + second + third
+    share: Floats = (first * third - second**2 / 4) / np.where(total > 0, total, 1.0) ** 2
+    return share
+
+
+def _within(share: Floats) -> Floats:
+    return np.clip(share, 0.0, 1.0)

@@ -1,0 +1,116 @@
+"""Variances that a ``Dataset`` releases: how far a row moves the sums, the boxes of their intervals, coverage."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from small_tables import ENGINES, SOME_SLOW, value_of
+
+import dpmodel as dpm
+from dpmodel.errors import SpecificationError
+from dpmodel.released.faces import variance
+from dpmodel.released.faces.variance import of_three, of_two
+
+pytestmark = pytest.mark.filterwarnings("ignore:SeededSource")
+
+INCOMES = [3.0, 8.0, 1.0, 4.0, 4.0, -1.0, 6.25, 2.0]
+ROWS = [(i // 2, ["Ulm", "Bonn", "Ulm"][i % 3], v) for i, v in enumerate(INCOMES)]
+
+
+def dataset(rows: Any = ROWS, engine: str = "polars", **options: Any) -> dpm.Dataset:
+    return dpm.Dataset(ENGINES[engine](rows), bounds={"income": (-1, 8)}, domain={"town": ["Bonn", "Ulm"]}, **options)
+
+
+@pytest.mark.parametrize("engine", SOME_SLOW)
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+def test_without_noise_it_is_the_variance(engine: str, neighbors: Any) -> None:
+    people = dataset(engine=engine, neighbors=neighbors)
+    assert float(people.variance("income", 1e6, rng=1)) == pytest.approx(np.var(INCOMES), rel=1e-3)
+    assert float(people.std("income", 1e6, rng=1)) == pytest.approx(np.std(INCOMES), rel=1e-3)
+    towns = people.variance("income", 1e6, by="town", rng=1)
+    for town in ("Bonn", "Ulm"):
+        assert towns[town] == pytest.approx(np.var([r[2] for r in ROWS if r[1] == town]), rel=1e-3)
+
+
+def captured(monkeypatch: pytest.MonkeyPatch, people: dpm.Dataset, **options: Any) -> Any:
+    """What ``measure`` would be given."""
+    seen: list[Any] = []
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(variance, "measure", lambda private, *_, **__: seen.append(private) or 1 // 0)
+        people.variance("income", 1.0, **options)
+    return seen[0]
+
+
+def test_one_row_moves_two_sums_as_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [captured(monkeypatch, dataset([*ROWS, (9, "Ulm", v)])) for v in np.linspace(-1, 8, 13)]
+    values = np.array([value_of(each) for each in found])
+    moved = values[:, None] - values[None]
+    assert np.abs(moved).sum(axis=2).max() == pytest.approx(found[0].l1, rel=1e-6)
+    assert np.linalg.norm(moved, axis=2).max() == pytest.approx(found[0].l2, rel=1e-6)
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+def test_one_person_moves_three_sums_as_declared(monkeypatch: pytest.MonkeyPatch, neighbors: Any) -> None:
+    """Two rows of a person in two groups, beyond the bounds and missing ones among them."""
+    universe = [("Ulm", -7.0), ("Ulm", 8.0), ("Bonn", 1e9), ("Bonn", 3.5), ("Ulm", float("nan")), (None, 1.0)]
+    found = []
+    for count in range(3):
+        for mine in itertools.combinations_with_replacement(universe, count):
+            rows = [*ROWS, *((9, *row) for row in mine)]
+            people = dataset(rows, neighbors=neighbors, privacy_id="person", max_rows=2, outside="drop")
+            found.append(captured(monkeypatch, people, by="town"))
+    values = np.array([value_of(each).ravel() for each in found])
+    moved = values[:, None] - (values[None] if neighbors == "replace-one" else values[:1])
+    assert np.abs(moved).sum(axis=2).max() == pytest.approx(found[0].l1)
+    assert np.linalg.norm(moved, axis=2).max() == pytest.approx(found[0].l2)
+
+
+def test_intervals_are_the_range_over_the_box() -> None:
+    draw = np.random.default_rng(2)
+    for _ in range(60):
+        most = draw.exponential(2.0)
+        two, three = draw.normal(0, 4, (2, 1)), draw.normal(1, 4, (3, 1))
+        noise = draw.uniform(-most, most, (2, 4000))
+        noise[:, :16] = np.array([*itertools.product((-most, most), repeat=2)]).T.repeat(4, axis=1)
+        share = two / 9 + noise / 9
+        inside = np.clip(share[1] - np.clip(share[0], -1, 1) ** 2, 0, 1)
+        _, low, high = (float(each[0]) for each in of_two(two, 9, most))
+        assert low <= inside.min() + 1e-12 and inside.max() <= high + 1e-12
+        cube = np.maximum(three + draw.uniform(-most, most, (3, 4000)), 0)
+        cube = cube[:, cube.sum(axis=0) > 0]
+        inside = np.clip(4 * (cube[0] * cube[2] - cube[1] ** 2 / 4) / cube.sum(axis=0) ** 2, 0, 1)
+        _, low, high = (float(each[0]) for each in of_three(three, most))
+        assert not inside.size or (low <= inside.min() + 1e-12 and inside.max() <= high + 1e-12)
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_coverage(neighbors: Any, delta: float) -> None:
+    """100 releases at .9: fewer than 74 covered would come by chance with probability below 1e-6."""
+    values = np.r_[np.full(20, 8.0), np.full(21, -1.0), np.linspace(0, 1, 20)]
+    people = dataset([(i, "Ulm", float(v)) for i, v in enumerate(values)], neighbors=neighbors)
+    found = [people.variance("income", 1.0, delta, level=0.9, rng=seed) for seed in range(100)]
+    assert sum(bool(f.lower <= np.var(values) <= f.upper) for f in found) >= 85
+
+
+def test_an_empty_group_says_nothing() -> None:
+    found = dataset([r for r in ROWS if r[1] == "Ulm"]).variance("income", 1.0, by="town", rng=1)
+    assert found.lower[0] == 0 and found.upper[0] == pytest.approx(81 / 4)
+
+
+def test_charges_once_and_wrong_inputs() -> None:
+    budget = dpm.Budget(1.0, 1e-5)
+    dataset().variance("income", 0.5, 1e-6, by="town", budget=budget, rng=1)
+    assert len(budget.history) == 1 and budget.history[0].epsilon == 0.5
+    for release, words in (
+        (lambda d: d.variance("town", 1), "categories"),
+        (lambda d: d.variance("person", 1), "no bounds"),
+        (lambda d: d.std("incme", 1), "no column"),
+        (lambda d: d.std("income", 1, level=0.2), "level"),
+        (lambda d: d.std("income", -1), "epsilon"),
+    ):
+        with pytest.raises(SpecificationError, match=words):
+            release(dataset())
