@@ -1,9 +1,8 @@
 """Release marginals of a table of people so that no single person can be told from them.
 
-A synthetic survey of 3,000 people, five questions. The workload is every pair of questions. ``query_release`` writes
-the private linear program (x is the synthetic table, the rows are the cells of the workload); classification, plan and
-release are those of any other problem. The released tables are non-negative, agree with each other and can be summed
-further.
+A synthetic survey of 3,000 people, five questions. The workload is every pair of questions. ``query_release`` measures
+the residuals of the tables once and fits tables that are non-negative, agree with each other and can be summed further.
+``problem`` is the same workload as a private linear program (x is the synthetic table, the rows are the cells).
 
     python examples/query_release.py
 """
@@ -36,13 +35,14 @@ def survey() -> dict[str, np.ndarray]:
 
 
 def main() -> None:
-    release = query_release(survey(), list(combinations(DOMAIN, 2)), domain=DOMAIN, neighbors="add-remove")
-    print(f"x: {release.x.size} cells over the {release.over}; measured: {len(release.measured)} marginals")
-    cell = release.problem.classify().cells[0]
+    query = query_release(survey(), list(combinations(DOMAIN, 2)), domain=DOMAIN, neighbors="add-remove")
+    print(query.plan(epsilon=1, delta=1e-6))
+    cell = query.problem.classify().cells[0]
     print(f"each cell: {cell.part}, {cell.level}; one person moves b by {cell.sensitivity['l2']:.2f} in the 2-norm")
-    written = release.solve(epsilon=1, delta=1e-6)
-    print(f"by {written.mechanism}, {written.guarantee}")
-    print(written.accuracy.statement)
+    release = query.solve(epsilon=1, delta=1e-6)
+    print(f"by {release.mechanism}, {release.guarantee}")
+    errors = release.standard_errors()
+    print(f"after the fit, by simulation: {min(errors.values()):.1f} to {max(errors.values()):.1f} a cell")
     table = release.answers(("works", "commute"))
     print("\nworks \\ commute " + "".join(f"{name:>10}" for name in table.categories[1]))
     for name, row in zip(table.categories[0], table.values, strict=True):

@@ -186,6 +186,12 @@ def private_theta(affine: AffineMap) -> PrivateArray:
     return PrivateArray(theta)
 
 
+def private_entries(parameter: Any) -> PrivateArray:
+    """The entries of one private parameter. For a mechanism's ``run`` only."""
+    require_private_values([parameter])
+    return PrivateArray(np.asarray(vault.unseal(parameter)))
+
+
 def standard_form(affine: AffineMap) -> StandardForm:
     """Fill in the public parameters and separate the private maps."""
     theta = public_theta(affine)  # 0 at private entries

@@ -82,9 +82,10 @@ SHOWN = {
         r"released by laplace-once",
     ],
     "query_release.py": [
-        r"x: 2400 cells over the domain; measured: 11 marginals",
+        r"residual-gaussian: standard deviation of a cell before the fit",
         r"scalar, low",
-        r"by measure-and-fit, differential privacy with epsilon = 1",
+        r"by residual-gaussian, differential privacy with epsilon = 1",
+        r"after the fit, by simulation",
         r"works \\ commute",
         r"people: (29|30)\d\d",
     ],

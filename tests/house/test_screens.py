@@ -7,6 +7,7 @@ import ast
 import warnings
 from collections.abc import Callable
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,9 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "LevelSplit": lambda: dpm.released.tree_query(4096).split(1.0, 1e-6, weights="nodes"),
     "MeasuredTree": lambda: dpm.released.tree_query(4096).measure(np.ones(4096), 1.0, rng=0),
     "Estimates": lambda: _deciles(),
+    "MarginalPlan": lambda: dpm.query_release(
+        None, combinations("abcdefg", 2), domain=dict.fromkeys("abcdefg", 9), total=1e6
+    ).plan(1, 1e-6),
     "Question": lambda: teach.quiz(rng=1),
     "Demonstration": lambda: teach.demonstrate("scalar", n=4, epsilons=(1.0,), repetitions=2, rng=0),
     "Simulated": lambda: _simulated(),

@@ -100,7 +100,7 @@ def test_notebooks_show_tables_of_what_is_public() -> None:
     for shown, words in (
         (budget, ("&lt;first&gt;", "left", "1.5")),
         (people, ("&lt;Bonn&gt;, Ulm", "bounds or categories")),
-        (queries, ("nothing released yet", "in the workload")),
+        (queries, ("nothing released yet", "weight")),
         (noisy, ("&lt;Bonn&gt;", "standard deviation", "Laplace")),
         (noisy.reshape(2, 1), ("axis 1",)),
     ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 import cvxpy as cp
 import numpy as np
@@ -27,7 +27,8 @@ from dpmodel.released.faces.consistent import (
     refuse_contradiction,
     rounded_table,
 )
-from dpmodel.released.faces.query_release import MOST_CELLS, MarginalAnswer, Over
+from dpmodel.released.faces.marginal_release import MarginalAnswer
+from dpmodel.released.faces.query_release import MOST_CELLS
 from dpmodel.released.faces.refits import AUTO, Setting, settled
 from dpmodel.released.faces.workload import Marginal, Tables, allowed_cells, marginal_named, sums, zero_cells
 from dpmodel.released.model import Postprocessing
@@ -277,7 +278,7 @@ def consistent_table(
     bounds: Any = None,
     alpha: float = 1.0,
     form: str = AUTO,
-    over: Over = "auto",
+    over: Literal["auto", "domain", "marginals"] = "auto",
 ) -> FittedTable:
     """A table fitted to noisy marginals of it, whatever overlaps.
 

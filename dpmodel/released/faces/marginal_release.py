@@ -1,0 +1,117 @@
+"""Released marginals: non-negative tables that agree, with standard errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmodel._types import Floats
+from dpmodel.errors import SpecificationError
+from dpmodel.marks.domain import Domain
+from dpmodel.privacy import public_generator
+from dpmodel.release import Release
+from dpmodel.released.faces.workload import Marginal, marginal_named
+from dpmodel.released.pinned_fit import fitted_tables
+from dpmodel.released.residuals import Residuals
+from dpmodel.text import long_frame
+
+
+@dataclass(frozen=True)
+class MarginalAnswer:
+    """A released marginal: ``values`` with one axis per column, ``columns`` their names, ``categories`` the values
+    along each axis. Works as an array in NumPy."""
+
+    columns: Marginal
+    values: Floats
+    categories: tuple[tuple[Any, ...], ...]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        return np.array(self.values, dtype=dtype)
+
+    def to_frame(self, *, backend: str = "pandas") -> Any:
+        """A data frame with one row per cell: the columns' values, and ``value``; errors as ``Release.to_frame``."""
+        labels = tuple(zip(self.columns, self.categories, strict=True))
+        return long_frame({"value": self.values}, labels, backend)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class MarginalRelease(Release):
+    """The release of a workload of marginals: a ``Release`` whose variables are the tables.
+
+    All tables are non-negative and have the same total and the same table of every column. ``residual_variances`` : of
+    every released residual, in the order of ``Residuals.parts``; ``public_total`` : the number of records where it is
+    public; ``shrunk`` : whether the fit pulls towards independent columns; ``columns`` : of the workload, in the order
+    of the domain.
+    """
+
+    columns: tuple[str, ...] = ()
+
+    residual_variances: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
+    public_total: float | None = None
+    shrunk: bool = False
+
+    @cached_property
+    def marginals(self) -> Mapping[Marginal, MarginalAnswer]:
+        """Columns -> fitted table, in the order of the workload."""
+        out = {}
+        for name, values in self.variables.items():
+            columns, categories = zip(*self.labels[name], strict=True)
+            out[columns] = MarginalAnswer(columns, np.asarray(values), categories)
+        return out
+
+    @cached_property
+    def domain(self) -> Domain:
+        """Of the columns of the workload."""
+        values = {c: v for m in self.marginals.values() for c, v in zip(m.columns, m.categories, strict=True)}
+        return Domain.of({column: values[column] for column in self.columns})
+
+    def answers(self, marginal: Iterable[str] | str) -> MarginalAnswer:
+        """The released counts of a marginal of columns that one of the tables has: its sums.
+
+        Raises
+        ------
+        SpecificationError
+            For unknown columns, and for columns that no table has together.
+        """
+        columns = marginal_named(self.domain, marginal, "marginal")
+        fits = [each for each in self.marginals.values() if set(columns) <= set(each.columns)]
+        if not fits:
+            raise SpecificationError(
+                f"no released table has the columns {', '.join(columns)} together",
+                why="what was not measured together is not released",
+                remedy="name this marginal in the workload",
+            )
+        table = min(fits, key=lambda each: each.values.size)
+        summed = table.values.sum(axis=tuple(i for i, c in enumerate(table.columns) if c not in columns))
+        return MarginalAnswer(columns, np.asarray(summed), self.domain.labels(columns))
+
+    def standard_errors(self, *, draws: int = 20, seed: int = 0) -> dict[Marginal, float]:
+        """Root mean square error of a cell of every marginal, by simulation: an estimate that costs no privacy.
+
+        The released tables stand for the truth; noise of the variances of the measurement is added to their residuals,
+        and the tables are fitted again. Fitted tables are smoother than data, so errors of empty and rare cells may be
+        larger than this where noise drowns the cells.
+        """
+        residuals, order = self._geometry()
+        truth = np.concatenate([self.marginals[m].values.ravel() for m in order])
+        at = residuals.parts.which
+        parts = residuals.residuals_of(truth)
+        generator, square = public_generator(seed), np.zeros(truth.size)
+        for _ in range(draws):
+            noise = residuals.parts.centred(generator.normal(size=parts.size) * np.sqrt(self.residual_variances)[at])
+            found = fitted_tables(
+                residuals, parts + noise, self.residual_variances, self.public_total, shrink=self.shrunk
+            )
+            square += (found - truth) ** 2
+        mean = np.bincount(residuals.tables.which, square / draws) / residuals.tables.cells
+        return dict(zip(order, np.sqrt(mean).tolist(), strict=True))
+
+    def _geometry(self) -> tuple[Residuals, list[Marginal]]:
+        numbers = {tuple(self.columns.index(c) for c in m): m for m in self.marginals}
+        residuals = Residuals.of(numbers, self.domain.sizes)
+        return residuals, [numbers[each] for each in residuals.tables.sets]

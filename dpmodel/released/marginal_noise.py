@@ -1,0 +1,196 @@
+"""Measure the marginals of a workload once: Gaussian noise on residuals, or Laplace noise on the marginals."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from dpmodel._types import Floats, Integers, Mask, PrivateArray
+from dpmodel.kernels.direct_measurement import ROUNDING
+from dpmodel.marks.records import Neighbors
+from dpmodel.privacy import NoiseSource, gaussian_mu
+from dpmodel.privacy.distributions import DiscreteLaplace
+from dpmodel.privacy.noise import DiscreteNoiseSource
+from dpmodel.released.residuals import Loss, Residuals, best_variances, from_tables, largest_change
+
+# Coordinates are cut at this many times what one record moves all of them, over the root of their number.
+_CUT = 2.0**36
+_LARGEST_COUNT = 2**52
+# Of mu^2, for the number of records where it is private.
+_SHARE = 0.02
+# From this ``drowned`` on all marginals alike are better after the fit; chosen on titanic and adult.
+DROWNED = {"mean": 0.2, "max": 1.0}
+
+
+def drowned(noise: MarginalNoise, total: float) -> float:
+    """Standard deviation of a cell over the records in a cell, in the mean; 0 for noise of less than 5 records, which
+    the fit copes with in sparse tables."""
+    cells = noise.residuals.tables.cells
+    deviation = float(noise.deviations @ cells / cells.sum())
+    return deviation * float(cells.mean()) / max(total, 1.0) if deviation >= 5 else 0.0
+
+
+@dataclass(frozen=True)
+class MarginalNoise:
+    """How the marginals of a workload are measured, from public facts.
+
+    Source
+        ResidualPlanner (Xiao, He, Zhang and Kifer 2023) with Gaussian noise; Laplace noise on marginals (Dwork,
+        McSherry, Nissim and Smith 2006), as a residual of k columns moves by up to 2^k times as much in the 1-norm.
+    Privacy
+        The only reading of private values is in ``run``: tables of counts, in which a record adds 1 to one cell each.
+
+        *"residuals".* f has the coordinates of all residuals, each divided by sqrt(s_A). Helmert's basis is
+        orthonormal, so one record moves f by at most D = sqrt(``largest_change``), for the neighbors that hold. Noise
+        of standard deviation D (1 + 2^-10) / mu is added, mu the largest for which the Gaussian mechanism is (epsilon,
+        delta)-DP (Balle and Wang 2018).
+
+        Rounding: counts are cut at 2^62 over the cells of the largest table, so that all brackets of the basis are
+        exact 64-bit integers (the bracket of one axis is at most n times its largest entry, an entry of a summed table
+        at most the cells that it sums times the largest count). A coordinate then has at most three relative roundings
+        of 2^-53, and is cut at L = 2^36 D / sqrt(t), t coordinates: between two neighbours rounding adds at most
+        2 sqrt(t) 6 2^-53 L < 2^-13 D to the 2-norm. That, and the last digits of the public factors of the basis, is
+        inside 2^-10 D. Cuts move no two values apart.
+
+        Where the number n of records is private, 2 % of mu^2 goes to a noisy n first: it says whether the noise drowns
+        the cells, and then residuals get the variances that they have when all marginals are measured alike. Gaussian
+        mechanisms compose as the sum of mu^2, also where the second is chosen by the answer of the first (Dong, Roth
+        and Su 2022, theorem 3.2).
+
+        *"marginals".* Only marginals that no other has in it are measured. A record moves each by 1 in the 1-norm (by 2
+        where it is replaced), so discrete Laplace noise of scale b_M on counts costs the sum of that over b_M, which is
+        epsilon (2^-40 of it is left for the rounding of the scales). Counts are integers; they are cut at 2^52.
+
+        All that follows reads released and public numbers only.
+    Utility
+        Unbiased with the variances ``s`` of residuals, below the cuts.
+    Cost
+        One draw per cell; the basis is linear in the cells.
+
+    Parameters
+    ----------
+    importance : (tables,) how many times an error counts.
+    scale : "marginals": (tables,) of the noise, inf where not measured. "residuals": (parts,) what a residual's
+        coordinates are divided by, 0 where not measured. sigma : of the noise on the divided coordinates.
+    s : (parts,) variance of each released residual. change : D above. mu : of all; first : share of
+        mu^2 for the number of records.
+    """
+
+    residuals: Residuals
+    kind: Literal["residuals", "marginals"]
+    importance: Floats
+    loss: Loss
+    neighbors: Neighbors
+    scale: Floats
+    sigma: float
+    s: Floats
+    delta: float
+    change: float = 0.0
+    mu: float = 0.0
+    first: float = 0.0
+
+    @property
+    def deviations(self) -> Floats:
+        """(tables,) exact standard deviation of a cell before the fit."""
+        return np.asarray(np.sqrt(self.residuals.variance @ self.s))
+
+    @property
+    def expected(self) -> float:
+        """The loss before the fit, in counts."""
+        weighted, cells = self.importance * self.deviations, self.residuals.tables.cells
+        return float(weighted.max() if self.loss == "max" else weighted @ cells / cells.sum())
+
+    def at(self, mu: float, first: float, total: float | None) -> MarginalNoise:
+        """Residual noise for this mu: with even marginals where ``total`` records drown in it; all but the share
+        ``first`` of mu^2, which is left for a first number of records."""
+        left = mu * math.sqrt(1 - first)
+
+        def of(s: Floats) -> MarginalNoise:
+            change = math.sqrt(largest_change(self.residuals, s, self.neighbors))
+            sigma = change * (1 + ROUNDING) / left
+            return replace(self, scale=np.sqrt(s), change=change, sigma=sigma, s=s * sigma**2, mu=mu, first=first)
+
+        best = of(self.scale**2)
+        if total is None or drowned(best, total) < DROWNED[self.loss]:
+            return best
+        even = from_tables(self.residuals, np.zeros(int(self.residuals.tables.start[-1])), 1 / self.importance**2)[1]
+        return of(even * (self.scale > 0))
+
+    def run(self, counts: PrivateArray, source: NoiseSource) -> tuple[Floats, Floats]:
+        """(entries of parts,) released residuals, and (parts,) their variances. ``counts`` : (entries of tables,)."""
+        exact: Integers = np.minimum(counts.astype(np.int64), _LARGEST_COUNT)
+        if self.kind == "marginals":
+            return self._of_marginals(exact, source), self.s
+        if not self.first:
+            return self._of_residuals(exact, source), self.s
+        records = float(np.minimum(exact[: self.residuals.tables.cells[0]].sum(), _LARGEST_COUNT))
+        total = source.gaussian(np.array([records]), (1 + ROUNDING) / (self.mu * math.sqrt(self.first)))
+        then = self.at(self.mu, self.first, float(total[0]))
+        return then._of_residuals(exact, source), then.s
+
+    def _of_residuals(self, exact: Integers, source: NoiseSource) -> Floats:
+        exact = np.minimum(exact, 2**62 // int(self.residuals.tables.cells.max()))
+        every, which = self.residuals.coordinates(exact)
+        measured = self.scale[which] > 0
+        divisor = self.scale[which][measured]
+        f = every[measured] / divisor
+        most = _CUT * self.change / math.sqrt(max(f.size, 1))
+        released = np.zeros(measured.size)
+        released[measured] = source.gaussian(np.clip(f, -most, most), self.sigma) * divisor
+        return self.residuals.rebuilt(released)
+
+    def _of_marginals(self, counts: Integers, source: NoiseSource) -> Floats:
+        assert isinstance(source, DiscreteNoiseSource)
+        tables, noisy = self.residuals.tables, np.zeros(counts.size)
+        for scale in np.unique(self.scale[np.isfinite(self.scale)]):
+            at = (self.scale == scale)[tables.which]
+            noisy[at] = source.discrete_laplace(counts[at], float(scale))
+        return from_tables(self.residuals, noisy, _variances(self.scale))[0]
+
+
+def design(
+    residuals: Residuals,
+    epsilon: float,
+    delta: float,
+    importance: Floats,
+    loss: Loss,
+    neighbors: Neighbors,
+    total: float | None,
+) -> MarginalNoise:
+    """How to measure under this budget: the way of the least expected loss before the fit; ``total`` where public."""
+    parts = residuals.parts
+    measured = np.ones(len(parts.sets), dtype=bool)
+    measured[0] = total is None
+    found = [_laplace(residuals, epsilon, importance, loss, neighbors, measured)]
+    if delta > 0 and residuals.order.any() | measured[0]:
+        s = best_variances(residuals, importance, loss, measured)
+        first = 0.0 if total is not None else _SHARE
+        fixed = MarginalNoise(residuals, "residuals", importance, loss, neighbors, np.sqrt(s), 1.0, s, delta)
+        found.append(fixed.at(gaussian_mu(epsilon, delta), first, total))
+    return min(found, key=lambda each: each.expected)
+
+
+def _laplace(
+    residuals: Residuals, epsilon: float, importance: Floats, loss: Loss, neighbors: Neighbors, measured: Mask
+) -> MarginalNoise:
+    """Scales: ``sum importance^2 (cells) b^2`` at a given sum of 1 / b is least at the power -1/3 of the coefficient,
+    the largest ``importance b`` at equal ones."""
+    sets = [frozenset(m) for m in residuals.tables.sets]
+    inner = {frozenset(a) for m in sets for k in range(len(m)) for a in itertools.combinations(m, k)}
+    largest = np.array([m not in inner for m in sets])
+    wish = (importance**2 * residuals.tables.cells) ** (-1 / 3) if loss == "mean" else 1 / importance
+    moves = 1.0 if neighbors == "add-remove" else 2.0
+    scale = np.where(largest, wish * (1 / wish[largest]).sum() * moves / epsilon * (1 + 2.0**-40), np.inf)
+    s = from_tables(residuals, np.zeros(int(residuals.tables.start[-1])), _variances(scale))[1] * measured
+    return MarginalNoise(residuals, "marginals", importance, loss, neighbors, scale, 1.0, s, 0.0)
+
+
+def _variances(scale: Floats) -> Floats:
+    """(tables,) of discrete Laplace noise; not zero, where it is so small that it never is anything else."""
+    return np.array(
+        [max(DiscreteLaplace(b).standard_deviation ** 2, 1e-12) if np.isfinite(b) else np.inf for b in scale]
+    )
