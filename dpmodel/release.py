@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from dpmodel._types import Labels
 from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.figures import entry_names, moved_constraints, released_values
-from dpmodel.marks.measured import Measured
+from dpmodel.intervals import IntervalTable, check_level, table_of
+from dpmodel.marks.measured import Measured, Moments
 from dpmodel.text import (
     Misfit,
     TextTable,
@@ -193,7 +194,7 @@ class Release:
     classification: tuple[str, ...] = ()
     plan: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[Measured | Moments, ...] = ()
     certificate: Certificate | None = None
     estimates: Mapping[str, float] = field(default_factory=dict)
 
@@ -387,6 +388,50 @@ class Release:
         rows = [("->" if name == own else "", name, *row.values()) for name, row in compared.items()]
         title = "The same released numbers, treated otherwise: estimates, at no cost in privacy (->: this release)"
         return TextTable(columns, rows, title, marked=list(compared).index(own) if own in compared else None)
+
+    # ------------------------------------------------------------------ intervals
+    def intervals(self, level: float = 0.95, *, at: Any = None) -> IntervalTable:
+        """Intervals for what was estimated, from released numbers alone: they cost no privacy. A copy has them too.
+
+        Of a regression by sufficient statistics: for the coefficients of the population that the rows were drawn from.
+        They cover the noise and the sampling (as everywhere, if the residuals have one variance; a classical interval
+        assumes that too), with labels and columns clipped to their bounds, and with the model's public ridge. How:
+        ``dpmodel.intervals``. The intervals lie around ``estimate``, the least squares of the noisy sums; ``released``
+        are the coefficients of the release, which are shrunk where noise drowns a direction, and lie elsewhere then.
+
+        Parameters
+        ----------
+        level : probability, in (0, 1), that an interval holds its truth, each on its own.
+        at : rows (r, k), one number for each coefficient but the intercept: intervals for the predictions there, means
+            of the label given the row, not single labels.
+
+        Raises
+        ------
+        SpecificationError
+            Where the mechanism released no numbers, or no law is known: with the reason, and what has intervals.
+        """
+        level, found = check_level(level), [each for each in self.measured if isinstance(each, Moments)]
+        if len(found) != 1 or found[0].refused or not found[0].values.size:
+            why = "no law is known of what it released"
+            if found:
+                why = found[0].refused or why
+            raise SpecificationError(
+                f"intervals: none for {self.mechanism}",
+                why=why,
+                remedy="mechanism='sufficient-statistics' for least squares without penalties with kinks or "
+                "constraints that bind; release.optimum for a program; dpm.released.intervals(fit) for published ones",
+            )
+        return table_of(found[0], level, self.variables, self.labels, at)
+
+    def summary(self, level: float = 0.95) -> TextTable:
+        """``intervals`` under what was fitted, as statistics packages print it.
+
+        ``level``, errors : as in ``intervals``.
+        """
+        table, moments = self.intervals(level), next(each for each in self.measured if isinstance(each, Moments))
+        epsilon, delta = number(self.guarantee.epsilon), number(self.guarantee.delta)
+        title = f"Least squares by {self.mechanism}: {moments.count} records, epsilon {epsilon}, delta {delta}"
+        return table.table(title)
 
     # ------------------------------------------------------------------ figures (extra [plot]) and the report
     @property

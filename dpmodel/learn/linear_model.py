@@ -21,9 +21,11 @@ from dpmodel.learn.features import ONE_ROW_EACH, Features, checked, features_of,
 from dpmodel.marks import Private, Records
 from dpmodel.marks.domain import elements
 from dpmodel.marks.layout import Unit
+from dpmodel.marks.measured import Moments
 from dpmodel.marks.records import Neighbors
 from dpmodel.privacy import Budget
 from dpmodel.problem import Problem
+from dpmodel.text import TextTable
 
 # Parameters are fields, passed by name and stored as given. Text and equality are scikit-learn's.
 estimator = dataclass(kw_only=True, eq=False, repr=False)
@@ -148,6 +150,19 @@ class PrivateLinearModel(Counted):
             labels={"coef": (*outputs, *features), "intercept": tuple(outputs)},
         )
 
+    def summary(self, level: float = 0.95) -> TextTable:
+        """What was fitted, with intervals, as statistics packages print it: ``Release.summary`` of ``release_``.
+
+        ``release_.intervals(level, at=X)`` has the same as arrays, and intervals for predictions.
+
+        Raises
+        ------
+        SpecificationError
+            Where the mechanism that fitted it releases no law: then it says which one to ask for.
+        """
+        check_is_fitted(self, "coef_")
+        return self.release_.summary(level)
+
     @abstractmethod
     def _model(self, z: Any, y: Private, w: Any, b: Any, unit: float) -> tuple[Any, Any, list[Any]]:
         """Losses of predictions z and labels y, (n,) or (n, K); a penalty to add to their sum, or None; constraints.
@@ -238,6 +253,13 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         self.coef_: Floats = coefficients * self._label_half
         self.intercept_: float = float(intercept) * self._label_half + middle if self.fit_intercept else 0.0
         self._say()
+        features, half = self._features(X), self._label_half
+        measured = (
+            each.rescaled(features.middle, features.half, middle, half, {"w": "coef", "b": "intercept"})
+            for each in self.release_.measured
+            if isinstance(each, Moments)
+        )
+        self.release_ = replace(self.release_, measured=tuple(measured))
         return self
 
     def predict(self, X: Any) -> Floats:

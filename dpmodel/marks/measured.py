@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -44,9 +45,12 @@ class Measured:
     half_width: float = 0.0
     program: str = ""
 
+    floats: ClassVar[tuple[str, ...]] = ("values", "coefficient")
+    integers: ClassVar[tuple[str, ...]] = ("row", "parameter", "entry")
+
     def __post_init__(self) -> None:
-        for name, kind in (("values", float), ("coefficient", float), ("row", int), ("parameter", int), ("entry", int)):
-            array = np.array(getattr(self, name), dtype=np.float64 if kind is float else np.int64)
+        for name in (*self.floats, *self.integers):
+            array = np.array(getattr(self, name), dtype=np.float64 if name in self.floats else np.int64)
             array.setflags(write=False)
             object.__setattr__(self, name, array)
 
@@ -121,3 +125,58 @@ class Measured:
 
     def __repr__(self) -> str:
         return f"Measured({self.values.size} numbers of {', '.join(self.parameters)}, {self.law} noise)"
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Moments(Measured):
+    """Noisy sums of squares and products of the rows of a regression, which are no linear functions of parameters.
+
+    In the units of ``regressions/moments.py``: columns ``x = middle + width u`` (k,), labels
+    ``y = label_middle + label_width r``. ``values`` is (upper triangle of sum u u', with off-diagonal entries times
+    sqrt 2 under Gaussian noise; beta sum r u; alpha sum u and gamma sum r, if alpha > 0; kappa (sum r^2 - less sum
+    |u|^2)), noise of one ``scale`` on each. ``weights`` : (alpha, beta, gamma, kappa, less). ``total`` : sum of the
+    rows' public weights; ``count`` : rows.
+
+    Prediction and coefficients: ``constant b + x'w``, ``constant`` 0 without an intercept. Coefficient j is entry
+    ``place[j]`` (columns first) of variable ``variable[j]``, the last one the intercept. ``ridge``, ``linear`` : (k,)
+    the public penalty on ``width w / label_width``. ``refused`` : why no law of the coefficients follows, or "".
+    """
+
+    kind: str = "moments"
+    weights: tuple[float, ...] = ()
+    total: float = 0.0
+    count: int = 0
+    middle: Floats = field(default_factory=lambda: np.zeros(0), repr=False)
+    width: Floats = field(default_factory=lambda: np.zeros(0), repr=False)
+    constant: float = 0.0
+    label_middle: float = 0.0
+    label_width: float = 1.0
+    ridge: Floats = field(default_factory=lambda: np.zeros(0), repr=False)
+    linear: Floats = field(default_factory=lambda: np.zeros(0), repr=False)
+    variable: tuple[str, ...] = ()
+    place: Any = field(default=(), repr=False)
+    refused: str = ""
+
+    floats = (*Measured.floats, "middle", "width", "ridge", "linear")
+    integers = (*Measured.integers, "place")
+
+    def rescaled(
+        self, middle: Floats, half: Floats, label_middle: float, label_half: float, names: Mapping[str, str]
+    ) -> Moments:
+        """The same for coefficients of columns ``middle + half x`` and labels ``label_middle + label_half y``.
+
+        The intercept is one of a column of ones. ``middle``, ``half`` : by the places of coefficients. ``names`` : new
+        names of variables.
+        """
+        at = self.place[: self.width.size]
+        return replace(
+            self,
+            middle=middle[at] + half[at] * self.middle,
+            width=half[at] * self.width,
+            label_middle=label_middle + label_half * self.label_middle,
+            label_width=label_half * self.label_width,
+            variable=tuple(names.get(name, name) for name in self.variable),
+        )
+
+    def __repr__(self) -> str:
+        return f"Moments({self.values.size} sums of squares and products, {self.law} noise)"

@@ -4,11 +4,13 @@ Columns ``x`` that vary are written ``x = middle + width * u`` and labels less o
 ``y - o = label_middle + label_width * r`` with public middles and widths, so that ``||u||_2 <= 1`` and ``|r| <= 1`` for
 every row allowed. What is measured is
 
-    (G, alpha g, beta t, gamma h) with G = sum omega u u', g = sum omega u, t = sum omega r u, h = sum omega r,
+    (G, alpha g, beta t, gamma h, kappa s) with G = sum omega u u', g = sum omega u, t = sum omega r u, h = sum omega r,
+    s = sum omega (r^2 - less |u|^2),
 
-G by its upper triangle (off-diagonal entries times sqrt 2 for Gaussian noise, which makes the 2-norm of the triangle
-the Frobenius norm of G). g and h are only needed where middles or constant columns exist. Every least-squares objective
-in the original columns is an affine change of variables of these numbers, because the number of rows is public.
+s for intervals only: it costs no noise (``square_weight``). G by its upper triangle (off-diagonal entries times sqrt 2
+for Gaussian noise, which makes the 2-norm of the triangle the Frobenius norm of G). g and h are only needed where
+middles or constant columns exist. Every least-squares objective in the original columns is an affine change of
+variables of these numbers, because the number of rows is public.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class Layout:
     """Units of the measured numbers and how far one record moves them.
 
     ``moving``, ``fixed`` : column numbers (k,), (f,) of those that vary and of public constants ``constant`` (f,).
-    ``middle``, ``width`` : (k,). ``alpha``, ``beta``, ``gamma`` : weights; alpha = gamma = 0 without g and h.
+    ``middle``, ``width`` : (k,). ``alpha``, ``beta``, ``gamma``, ``kappa`` : weights; alpha = gamma = 0 without g, h.
+    ``less`` : 1 where sum omega |u|^2 is taken off the squares of labels before they are measured, else 0.
     ``pure`` : for Laplace noise: 1-norm, and plain off-diagonal entries. ``sensitivity`` : largest move of the measured
     vector by one record, weights of rows and rounding included. ``boxed`` : |u_j| <= k^-1/2 for each column.
     ``amplification`` : largest 2-norm of |x / width| + |middle / width|, by which late centring loses accuracy.
@@ -62,6 +65,8 @@ class Layout:
     alpha: float
     beta: float
     gamma: float
+    kappa: float
+    less: float
     pure: bool
     boxed: bool
     amplification: float
@@ -81,7 +86,7 @@ class Layout:
     def entries(self) -> int:
         """How many numbers are measured."""
         k = self.count
-        return k * (k + 1) // 2 + k + (k + 1 if self.shifted else 0)
+        return k * (k + 1) // 2 + k + (k + 1 if self.shifted else 0) + 1
 
 
 @dataclass(frozen=True)
@@ -150,6 +155,7 @@ def _layout(
     else:
         sensitivity = sensitivity_l2(option.absent, option.acute)
     alpha, beta, gamma = _weights(sensitivity, k, shifted, pure)
+    kappa = square_weight(k, largest if pure else 0.0, option.boxed, option.absent, pure, (alpha, beta, gamma))
     sizes = np.maximum(np.abs(row.lower), np.abs(row.upper))[moving] + np.abs(option.middle)
     with np.errstate(invalid="ignore"):
         amplification = min(float(np.linalg.norm(sizes / option.width)), math.inf) if k else 1.0
@@ -157,7 +163,7 @@ def _layout(
         amplification = 1.0
     # Two such sums, each off by less than (rows per part + parts + a few) parts in 2^53 of the sum of sizes.
     terms = CHUNK + model.count / CHUNK + 64
-    size = math.sqrt(1 + alpha**2 + beta**2 + gamma**2) * (math.sqrt(k * k + 3 * k + 1) if pure else 1.0)
+    size = math.sqrt(1 + alpha**2 + beta**2 + gamma**2 + 4 * kappa**2) * (math.sqrt(k * k + 3 * k + 2) if pure else 1.0)
     rounding = 4 * terms * 2.0**-53 * model.total * size * min(max(amplification, 1.0), MOST_AMPLIFICATION) ** 2
     return Layout(
         size=row.size,
@@ -171,6 +177,8 @@ def _layout(
         alpha=alpha,
         beta=beta,
         gamma=gamma,
+        kappa=kappa,
+        less=float(option.absent),
         pure=pure,
         boxed=option.boxed,
         amplification=amplification,
@@ -231,6 +239,42 @@ def sensitivity_l1(k: int, largest: float, boxed: bool, absent: bool = False) ->
     return boxed_sensitivity if boxed else lambda *weights: 2 * plain(*weights)
 
 
+def square_weight(
+    k: int, largest: float, boxed: bool, absent: bool, pure: bool, weights: tuple[float, float, float]
+) -> float:
+    """kappa: the squares of labels can be measured with this weight for nothing: ``sensitivity`` stays what it is.
+
+    Why: a record moves everything else most where labels go from one end to the other, and squares do not see that.
+    Proofs, with p = r^2, s = q^2 in [0, 1] and the notation of ``sensitivity_l2`` and ``sensitivity_l1``.
+
+    Gaussian, replaced: kappa (p - s) is measured. At fixed r, q and k everything grows with |u| and |v|, so both are 1.
+    What depends on labels is ``B (p + s) + 2 c sqrt(p s) + kappa^2 (p - s)^2``, B = beta^2 + gamma^2, c >= 0 by the
+    best signs. It grows when p and s grow in proportion, so p = 1; then s = 1 is best where
+    ``B (1 - s) >= kappa^2 (1 - s)^2``: kappa^2 <= B.
+    Gaussian, absent: kappa (p - |u|^2), a = |u|^2: ``a^2 + alpha^2 a + beta^2 p a + gamma^2 p + kappa^2 (p - a)^2`` is
+    convex in p and in a, so largest at a corner of [0, 1]^2: at (1, 1) where kappa^2 <= beta^2 + gamma^2 and
+    kappa^2 <= 1 + alpha^2 + beta^2.
+    Laplace, boxed and replaced: with d = |r - q|, ``|p - s| <= d (2 - d)``. In units of U the bound becomes
+    ``F(P) + L d + kappa k d (2 - d)``, L = gamma k + beta sqrt(k) (k - P). Where |L| >= 2 kappa k it is largest at
+    d = 0 or 2, as without squares. Elsewhere it is largest at ``F(P) + (L + 2 kappa k)^2 / (4 kappa k)``, convex in P
+    where ``beta^2 k >= 2 kappa k (1 + 1/k)``, so largest where |L| = 2 kappa k, or at P = 0 or 2k; these ends lie
+    outside where ``2 kappa k <= beta k sqrt(k) -+ gamma k``.
+    Laplace otherwise: the bound is |u|_1 and |u|_2 at their largest, l and 1, for each row. If |r| = 1 - x, it loses
+    (beta l + gamma) x, and |p - s| or |p - |u|^2| gains at most 2 x: kappa <= (beta l + gamma) / 2. Where |u|^2 is
+    taken off, a row with |u|^2 < p loses (p - |u|^2) / 2 of the triangle: kappa <= 1/2 too.
+    """
+    alpha, beta, gamma = weights
+    if not pure:
+        both = beta**2 + gamma**2
+        return math.sqrt(min(both, 1 + alpha**2 + beta**2) if absent else both)
+    if absent:
+        return min(0.5, (beta * largest + gamma) / 2)
+    if not boxed:
+        return (beta * largest + gamma) / 2
+    k = max(k, 1)
+    return max(min(beta**2 * k / (2 * (k + 1)), (beta * math.sqrt(k) - gamma) / 2), 0.0)
+
+
 def _weights(sensitivity: Sensitivity, k: int, shifted: bool, pure: bool) -> tuple[float, float, float]:
     """The weights of least mean squared noise in a gradient at coefficients of ordinary size."""
     k = max(k, 1)
@@ -258,13 +302,14 @@ def _weights(sensitivity: Sensitivity, k: int, shifted: bool, pure: bool) -> tup
 @dataclass(frozen=True)
 class Statistics:
     """``gram`` (k, k) sum omega u u', ``first`` (k,) sum omega u, ``cross`` (k,) sum omega r u, ``labels`` sum omega r,
-    in the units of a ``Layout``; ``total`` : sum omega."""
+    ``squares`` sum omega r^2, in the units of a ``Layout``; ``total`` : sum omega."""
 
     gram: Floats
     first: Floats
     cross: Floats
     labels: float
     total: float
+    squares: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -288,29 +333,32 @@ class Spread:
 
 def summed(layout: Layout, rows: Table) -> Statistics:
     """Sums over all rows, at most ``CHUNK`` rows at a time. PRIVATE: to be noised."""
-    gram, first, cross, labels, total, loose = rows.map_reduce(partial(part_summed, layout), _together, step=CHUNK)
+    gram, first, cross, labels, total, squares, loose = rows.map_reduce(
+        partial(part_summed, layout), _together, step=CHUNK
+    )
     if not loose:
-        return Statistics(gram, first, cross, labels, total)
+        return Statistics(gram, first, cross, labels, total, squares)
     m, width = layout.middle, layout.width
     s, t = first[layout.moving], cross[layout.moving]
     gram = gram[np.ix_(layout.moving, layout.moving)]
     if m.any():
         gram = gram - np.outer(s, m) - np.outer(m, s) + total * np.outer(m, m)
-    return Statistics(gram / np.outer(width, width), (s - total * m) / width, (t - labels * m) / width, labels, total)
+    gram, first, cross = gram / np.outer(width, width), (s - total * m) / width, (t - labels * m) / width
+    return Statistics(gram, first, cross, labels, total, squares)
 
 
-_Sums = tuple[Floats, Floats, Floats, float, float, bool]
+_Sums = tuple[Floats, Floats, Floats, float, float, float, bool]
 
 
 def part_summed(layout: Layout, part: Rows) -> _Sums:
-    """gram, first, cross, labels and total of some rows, and whether they are raw columns: a fact of the model."""
+    """gram, first, cross, labels, total, squares of some rows, and whether columns are raw: a fact of the model."""
     loose = any(sp.issparse(m) for m, _ in part.blocks) and layout.amplification <= MOST_AMPLIFICATION
     shift = part.labels if part.offset is None else part.labels - part.offset
     residual = np.clip((shift - layout.label_middle) / layout.label_width, -1, 1)
     raw = (part.gram(), part.combine(np.ones(part.count)), part.combine(residual)) if loose else None
     gram, first, cross = raw or _centred(layout, part, residual)
-    labels = float(residual.sum() if part.weights is None else residual @ part.weights)
-    return gram, first, cross, labels, float(part.count if part.weights is None else part.weights.sum()), loose
+    weights = np.ones(part.count) if part.weights is None else part.weights
+    return gram, first, cross, float(residual @ weights), float(weights.sum()), float(residual**2 @ weights), loose
 
 
 def _together(a: _Sums, b: _Sums) -> _Sums:
@@ -347,7 +395,7 @@ def to_vector(layout: Layout, s: Statistics) -> Floats:
     parts = [triangle, layout.beta * s.cross]
     if layout.shifted:
         parts += [layout.alpha * s.first, np.array([layout.gamma * s.labels])]
-    return np.concatenate(parts)
+    return np.concatenate([*parts, [layout.kappa * (s.squares - layout.less * float(np.trace(s.gram)))]])
 
 
 def from_vector(layout: Layout, vector: Floats, total: float) -> Statistics:
@@ -366,7 +414,8 @@ def from_vector(layout: Layout, vector: Floats, total: float) -> Statistics:
         first, labels = rest[k : 2 * k] / layout.alpha, float(rest[2 * k]) / layout.gamma
         first = first * min(1.0, total / max(float(np.linalg.norm(first)), 1e-300))
         labels = min(max(labels, -total), total)
-    return Statistics(gram, first, rest[:k] / layout.beta, labels, total)
+    squares = float(rest[-1]) / layout.kappa + layout.less * float(np.trace(gram)) if layout.kappa else math.inf
+    return Statistics(gram, first, rest[:k] / layout.beta, labels, total, squares)
 
 
 # -------------------------------------------------------------------------------- how much to shrink each direction

@@ -15,6 +15,7 @@ import scipy.linalg
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.contract import YES, Options, Outcome, Progress, Serves, Verdict
 from dpmodel.forecast import Forecast
+from dpmodel.marks.measured import Moments
 from dpmodel.numerics.nearest_point import accelerated
 from dpmodel.privacy import NoiseSource, public_generator
 from dpmodel.privacy.accounting import Spend
@@ -198,7 +199,7 @@ def standard_noise(layout: Layout, normal: Normals) -> Floats:
     k = layout.count
     triangle, first, label, cross = np.tril(normal((k, k))).T, normal(k), normal(), normal(k)
     parts = [triangle[np.triu_indices(k)], cross, *([first, np.array([label])] if layout.shifted else [])]
-    return np.concatenate(parts)
+    return np.concatenate([*parts, [0.0]])  # no forecast depends on the squares of labels
 
 
 @dataclass(frozen=True)
@@ -261,7 +262,7 @@ def noise_bounds(model: PrivateRegression, layout: Layout, spread: Spread, beta:
     k = max(layout.count, 1)
     t = math.sqrt(2 * math.log(10 / beta))
     if layout.pure:
-        largest = math.log(2 * layout.entries / beta) / math.sqrt(2)  # in standard deviations
+        largest = math.log(2 * (layout.entries - 1) / beta) / math.sqrt(2)  # deviations, of all but the squares
         entry, matrix = spread.own * largest, spread.own * largest * k
         vector = largest * math.sqrt(k)
         single = largest
@@ -316,11 +317,12 @@ class SufficientStatistics(PureToo):
         Vu and Slavkovic 2009; Dwork, Talwar, Thakurta and Zhang 2014; Wang, Revisiting differentially private
         linear regression (UAI 2018), whose adaptive ridge is replaced by ``moments.shrunk``.
     Privacy
-        One release of one vector, ``(G, alpha g, beta t, gamma h)`` of ``moments``, with Gaussian noise of standard
-        deviation ``D_2 / mu`` (mu-GDP with the largest mu that is (epsilon, delta)-DP, Balle and Wang 2018) or Laplace
-        noise of scale ``D_1 / epsilon``. ``D`` is the exact largest move of the joint vector by one record over the
-        ball (proof in ``sensitivity_l2``; ``sensitivity_l1`` bounds it), with the largest weight and an allowance for
-        rounding. The number of rows and their weights are public. No budget is spent on the least eigenvalue.
+        One release of one vector, ``(G, alpha g, beta t, gamma h, kappa s)`` of ``moments``, with Gaussian noise of
+        standard deviation ``D_2 / mu`` (mu-GDP with the largest mu that is (epsilon, delta)-DP, Balle and Wang 2018)
+        or Laplace noise of scale ``D_1 / epsilon``. ``D`` is the exact largest move of the joint vector by one record
+        over the ball (proof in ``sensitivity_l2`` and ``square_weight``; ``sensitivity_l1`` bounds it), with the
+        largest weight and an allowance for rounding. The number of rows and their weights are public. No budget is
+        spent on the least eigenvalue.
     Utility
         For bounded sets a bound on the loss in objective for any data (proof in ``proved_loss``); the prediction by
         which plans choose is the mean excess risk over synthetic populations.
@@ -393,12 +395,80 @@ class SufficientStatistics(PureToo):
         progress("solving the released program", 0.7)
         start = time.perf_counter()
         w = _solve(model, layout, released, scale, _FINE)
-        return Outcome("optimal", w, None, None, seconds=time.perf_counter() - start)
+        measured = (noisy_moments(model, layout, released, scale, options),)
+        return Outcome("optimal", w, None, None, seconds=time.perf_counter() - start, measured=measured)
 
 
 def spread_of(layout: Layout, scale: float) -> Spread:
     """Deviations of the released statistics for this scale of the noise; Laplace noise deviates by sqrt 2 scales."""
     return Spread.of(layout, scale * math.sqrt(2) if layout.pure else scale)
+
+
+# Beyond this the statistics (a megabyte) are not part of the release, and it has no intervals.
+MOST_WITH_INTERVALS = 500
+
+
+def noisy_moments(
+    model: PrivateRegression, layout: Layout, released: Floats, scale: float, options: Options
+) -> Moments:
+    """What ``Release.intervals`` needs of released numbers, and whether a law of the coefficients follows from them."""
+    penalty, places = model.penalty, () if model.public is None else model.public.twin.places
+    order = np.concatenate([layout.moving, layout.fixed])
+    variable, place, times = np.full(model.size, "", dtype=object), np.zeros(model.size, dtype=int), np.ones(model.size)
+    names = {copy.id: user.name() for user, copy in model.public.twin.pairs} if model.public is not None else {}
+    for each in places:
+        stands = np.flatnonzero(each.index >= 0)
+        at = each.index[stands]
+        variable[at], place[at], times[at] = names[each.variable.id], stands, each.scale[stands]
+    width, inverse = layout.width, layout.label_width / layout.width
+    unit = model.scale * layout.label_width**2
+    refused = ""
+    if layout.count > MOST_WITH_INTERVALS:
+        refused = f"{layout.count} columns, and up to {MOST_WITH_INTERVALS} are served"
+    elif np.count_nonzero(layout.constant) != layout.fixed.size or layout.fixed.size > 1:
+        refused = "several constant columns, whose coefficients cannot be told from each other"
+    elif model.public is not None and not places:
+        refused = "coefficients that are not entries of variables"
+    elif penalty.other is not None or penalty.l1.any():
+        refused = "a penalty with a kink, where released coefficients have no law that is served"
+    elif penalty.ridge[layout.fixed].any() or penalty.linear[layout.fixed].any():
+        refused = "a penalty on the intercept"
+    elif _binds(model, layout, released, scale):
+        refused = "a constraint binds at the released coefficients, where they have no law that is served"
+    return Moments(
+        values=released if layout.count <= MOST_WITH_INTERVALS else np.zeros(0),
+        law="laplace" if layout.pure else "gaussian",
+        scale=scale,
+        parameters=(),
+        row=(),
+        parameter=(),
+        entry=(),
+        coefficient=np.zeros(0),
+        epsilon=options.epsilon,
+        delta=options.delta,
+        weights=(layout.alpha, layout.beta, layout.gamma, layout.kappa, layout.less),
+        total=model.total,
+        count=model.count,
+        middle=layout.middle * times[layout.moving],
+        width=width * times[layout.moving],
+        constant=float(layout.constant[0] * times[layout.fixed[0]]) if layout.constant.any() else 0.0,
+        label_middle=layout.label_middle,
+        label_width=layout.label_width,
+        ridge=penalty.ridge[layout.moving] * inverse**2 / unit,
+        linear=penalty.linear[layout.moving] * inverse / unit,
+        variable=tuple(variable[order].tolist()),
+        place=place[order],
+        refused=refused,
+    )
+
+
+def _binds(model: PrivateRegression, layout: Layout, released: Floats, scale: float) -> bool:
+    """Whether the set moves the solution of the released program."""
+    if model.domain.kind == "free":
+        return False
+    open_to_all = replace(model, domain=FreeSpace(model.size), public=None, _memo={})
+    w, inside = (_solve(each, layout, released, scale, _FINE) for each in (open_to_all, model))
+    return not np.allclose(w, inside, rtol=1e-5, atol=1e-7 * max(float(np.abs(w).max(initial=0.0)), 1e-300))
 
 
 def _solve(

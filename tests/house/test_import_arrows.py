@@ -52,7 +52,7 @@ def room_of(module: str) -> str:
         return "released.faces"
     if parts[:1] == ["show"]:
         return "solve"
-    if parts in (["forecast"], ["release"], ["collect"], ["options"], ["requests"], ["simulate"]):
+    if parts in (["forecast"], ["release"], ["collect"], ["options"], ["requests"], ["simulate"], ["intervals"]):
         return "contract"
     return parts[0] if parts else ""
 

@@ -97,6 +97,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "MarginalPlan": lambda: dpm.query_release(
         None, combinations("abcdefg", 2), domain=dict.fromkeys("abcdefg", 9), total=1e6
     ).plan(1, 1e-6),
+    "IntervalTable": lambda: _intervals(),
     "Question": lambda: teach.quiz(rng=1),
     "Demonstration": lambda: teach.demonstrate("scalar", n=4, epsilons=(1.0,), repetitions=2, rng=0),
     "Simulated": lambda: _simulated(),
@@ -126,6 +127,16 @@ def _simulated() -> Any:
     need = dpm.Private([20.0, 30.0], name="need", unit="entry", linf=1, bounds=[0, 60])
     x = cp.Variable(2, bounds=[0, 99], name="x")
     return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= need]).plan(1.0).simulate([0.5, 1.0], runs=2)
+
+
+def _intervals() -> Any:
+    rng = np.random.default_rng(0)
+    X = dpm.Private(rng.uniform(-1, 1, (400, 30)), name="X", unit="row", bounds=[-1, 1])
+    w = cp.Variable(30, name="coefficients")
+    problem = dpm.Problem(cp.Minimize(cp.sum_squares(X @ w - 1) / 400))
+    problem.solve(100.0, mechanism="sufficient-statistics", rng=0)
+    assert problem.release is not None
+    return problem.release.intervals()
 
 
 def faults(text: Callable[[], str], width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
