@@ -489,6 +489,39 @@ class Dataset:
         """
         return self._release("quantiles", "limits", column, epsilon, level, budget, rng)
 
+    def evaluate(
+        self,
+        model: Any,
+        target: str,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        features: Sequence[str] | None = None,
+        metrics: str | Sequence[str] | None = None,
+        clip: float = 0.001,
+        level: float = 0.95,
+        budget: Budget | None = None,
+        rng: Any = None,
+    ) -> Estimates:
+        """Release how good a fitted classifier is on this table: one measurement, whose budget its numbers share.
+
+        Accuracy; log loss, with probabilities of at least ``clip``; of two classes the area under the curve, of scores
+        rounded to public bands, and calibration: the share of the second class where it is predicted with so much
+        probability. The argument: ``dpmodel/released/faces/evaluate.py``.
+
+        Parameters
+        ----------
+        model : fitted, with ``predict`` and ``classes_``, better with ``predict_proba``: scikit-learn's or anybody's.
+            It must answer for each row by itself. Fitted on these rows without privacy, it tells of them itself.
+        target : the column of labels, whose domain has the model's classes. ``features`` : the columns that the model
+            reads, declared ones (None: as it was fitted, or all but the target).
+        metrics : of "accuracy", "log loss", "auc", "calibration" (None: all that the model allows); fewer are closer.
+        clip : the least probability that counts in the log loss, in which a row costs -ln(clip) at most.
+        epsilon, delta, level, budget, rng : as for ``variance``.
+        """
+        given = (model, target, epsilon, delta, features, metrics, clip, level, budget, rng)
+        return self._release("evaluate", "evaluate", *given)
+
     def _release(self, module: str, name: str, *given: Any, **named: Any) -> Estimates:
         # Found by name when first asked for: what charges and draws stands above this room.
         released: Estimates = getattr(import_module(f"dpmodel.released.faces.{module}"), name)(

@@ -7,8 +7,8 @@ The number n of rows is public (replace-one, every row a record, none left out, 
 and S2 = sum of v^2 for v = (x - c) / h in [-1, 1]. Replacing v by w, with d = |v - w| and |v + w| <= 2 - d, moves them
 by d and at most d (2 - d): by at most ``max d (3 - d) = 2.25`` in the 1-norm (at d = 1.5) and ``max sqrt(d^2 (1 + (2 -
 d)^2)) = 2`` in the 2-norm (the square has the derivative 2 d (1 + 2 (2 - d)(1 - d)) > 0, so d = 2), all attained. The
-variance is ``h^2 (S2 / n - (S1 / n)^2)``. Noise on the variance itself, which one row moves by up to 4 h^2 / n, would
-be 1.8 times as wide where the mean is in the middle of the bounds.
+variance is ``h^2 (S2 / n - (S1 / n)^2)``. Noise on the variance itself, which one row moves by up to
+4 h^2 / n, would be 1.8 times as wide where the mean is in the middle of the bounds, and .8 times where it is at an end.
 
 Otherwise, in each group, with u = (v + 1) / 2: the sums B0, B1, B2 of (1 - u)^2, 2 u (1 - u) and u^2. These are at
 least 0 and add up to 1 whatever u is, so a row adds to the sums what the hull of three unit vectors has: k rows of a
