@@ -174,7 +174,9 @@ class Serves:
     only. ``reads_blocks`` : it reads private rows through ``map_reduce`` only (``Table`` of regressions, ``RowTable``
     of programs), so they may lie in files or on other machines.
 
-    Regressions. ``classes`` : it serves multinomial ones too, where a record has several scores.
+    Regressions. ``classes`` : it serves multinomial ones too, where a record has several scores. ``weights`` : it
+    serves those of private weights: what it releases rests on bounds of them alone (each is at most
+    ``largest_weight``, their sum at most ``total``).
 
     Programs. ``leaves_out`` : it promises nothing of some private constraints, which is an answer only where one record
     owns one constraint. ``reads_nothing`` : it reads no private data and spends nothing. ``exact`` : all private
@@ -193,6 +195,7 @@ class Serves:
     as_printed: bool = False
     reads_blocks: bool = False
     classes: bool = False
+    weights: bool = False
     leaves_out: bool = False
     exact: bool = False
     strict: bool = False

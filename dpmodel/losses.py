@@ -6,7 +6,7 @@ are read too; who writes these need not know any.
 
 All are sums over the records of one loss each. ``prediction`` : (n,) affine in the variables, ``X @ w + b``; ``labels``
 : (n,) a ``Private`` of unit "entry", a column of a private table, or public numbers; ``weights`` : (n,) public and
-non-negative, or one number (``1 / n`` for the mean).
+non-negative, one number (``1 / n`` for the mean), or a ``Private`` of unit "entry" with ``bounds=[0, W]``.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import cvxpy as cp
@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from dpmodel._types import Floats, Integers
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.costs import called
-from dpmodel.learn.features import checked
+from dpmodel.learn.features import Weights, checked, weights_of
 from dpmodel.learn.linear_model import PrivateLinearModel, estimator
 from dpmodel.marks import Private
 from dpmodel.marks.domain import array_of, elements, key, refuse_united
@@ -30,6 +30,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
     ----------
     classes : the labels, (negative, positive) or more, which are public and required; or "public" to say that it is
         public knowledge which labels occur in y, and to read them off there.
+    class_weight : {label: weight}, public; 1 for labels that are left out. Not "balanced", which takes private numbers.
 
     Attributes
     ----------
@@ -44,33 +45,66 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
     """
 
     classes: Any = None
+    class_weight: Any = None
     _most_classes: ClassVar[float] = math.inf
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> PrivateClassifier:
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> PrivateClassifier:
         """Fit the model to rows X (n, p) and labels y (n,) and charge the budget; see the class for errors.
 
         ``groups`` : (n,) ids of the people whose rows they are, where people have several: of each the first counts.
+        ``sample_weight`` : (n,) weights of the records, as ``max_weight`` declares them.
         """
         self._require_bounds()
         require_classes(self)
         self._check()
-        X, y = self._of_people(groups, X, y)
+        X, y, sample_weight = self._of_people(groups, X, y, sample_weight)
         given = y
         X, y = checked(self, X, y, fitting=True)
         classes, places = classes_and_places(self, given, y, self._most_classes)
+        weights = weights_of(sample_weight, self.max_weight, X.shape[0], called(self))
+        weights = self._with_those_of_classes(weights, classes, places)
         if len(classes) == 2:
-            coefficients, intercept = self._fit(X, 2.0 * places - 1.0, (-1.0, 1.0))
+            coefficients, intercept = self._fit(X, 2.0 * places - 1.0, (-1.0, 1.0), weights)
         else:
-            coefficients, intercept = self._fit_several(X, places[:, None] == np.arange(len(classes)))
+            coefficients, intercept = self._fit_several(X, places[:, None] == np.arange(len(classes)), weights)
         self.classes_ = classes
         self.coef_: Floats = np.atleast_2d(coefficients.T)
         self.intercept_: Floats = np.atleast_1d(intercept)
         self._say(classes if len(classes) > 2 else classes[1:])
         return self
 
-    def _fit_several(self, X: Any, one_hot: Any) -> tuple[Floats, Floats]:
+    def _fit_several(self, X: Any, one_hot: Any, weights: Weights | None) -> tuple[Floats, Floats]:
         """Coefficients (p, K) and intercepts (K,) for labels (n, K), True for the class of a record."""
-        return self._fit(X, np.where(one_hot, 1.0, -1.0), (-1.0, 1.0))
+        return self._fit(X, np.where(one_hot, 1.0, -1.0), (-1.0, 1.0), weights)
+
+    def _with_those_of_classes(self, weights: Weights | None, classes: Any, places: Integers) -> Weights | None:
+        """Times those of the records' classes, which are as private as the labels.
+
+        Raises
+        ------
+        SpecificationError
+            For "balanced", classes that are not there, and weights that are not numbers of at least 0.
+        """
+        given, where = self.class_weight, called(self)
+        if given is None:
+            return weights
+        if not isinstance(given, Mapping):
+            raise SpecificationError(
+                f"{where}: class_weight is no {{label: weight}}",
+                why="'balanced' weighs by how many records a class has, and these numbers are private",
+                remedy="{label: weight} by public shares of the classes, or by noisy numbers that were paid for: "
+                "dpm.measure(Dataset(frame, domain={'label': classes}).count(by='label'), epsilon=0.1)",
+            )
+        found = {key(label): weight for label, weight in given.items()}
+        unknown = set(found) - {key(label) for label in elements(classes)}
+        each = np.array([found.get(key(label), 1.0) for label in elements(classes)])
+        if unknown or each.dtype.kind not in "iuf" or not np.isfinite(each).all() or each.min() < 0 or each.max() == 0:
+            raise SpecificationError(
+                f"{where}: class_weight is no {{label: weight}} of the classes, with numbers of at least 0",
+                remedy="a positive number for each class; 1 for those that are left out",
+            )
+        mine = each[places] * (1.0 if weights is None else weights.each)
+        return Weights(mine, float(each.max()) * (1.0 if weights is None else weights.largest))
 
     def decision_function(self, X: Any) -> Floats:
         """(n,) linear predictions, positive for ``classes_[1]``; of more than two classes (n, K), one of each."""
@@ -140,10 +174,10 @@ class PrivateLogisticRegression(PrivateClassifier):
                 "PrivateLogisticRegression: unknown multi_class", remedy="multi_class='multinomial' or 'ovr'"
             )
 
-    def _fit_several(self, X: Any, one_hot: Any) -> tuple[Floats, Floats]:
+    def _fit_several(self, X: Any, one_hot: Any, weights: Weights | None) -> tuple[Floats, Floats]:
         if self.multi_class == "ovr":
-            return super()._fit_several(X, one_hot)
-        return self._fit(X, one_hot.astype(np.float64), (0.0, 1.0), max_l1=1.0)
+            return super()._fit_several(X, one_hot, weights)
+        return self._fit(X, one_hot.astype(np.float64), (0.0, 1.0), weights, max_l1=1.0)
 
     def _model(self, z: Any, y: Private, w: Any, b: Any, unit: float) -> tuple[Any, Any, list[Any]]:
         penalty = unit**2 / (2 * self.C) * cp.sum_squares(w)

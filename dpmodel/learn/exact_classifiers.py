@@ -302,7 +302,7 @@ class HalfspaceClassifier(PrivateClassifier):
         self.random_state = random_state
         self.progress = progress
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> HalfspaceClassifier:
+    def fit(self, X: Any, y: Any, groups: Any = None) -> HalfspaceClassifier:  # type: ignore[override]
         """Fit the model to rows X (n, p) and labels y (n,) and charge the budget; see the class for errors.
 
         ``groups`` : (n,) ids of the people whose rows they are, where people have several: of each the first counts.

@@ -79,7 +79,8 @@ def checked(estimator: Any, X: Any, y: Any = None, *, fitting: bool, numeric_y: 
 
 
 def one_row_each(where: str, groups: Any, *data: Any) -> tuple[Any, ...]:
-    """``data`` (X, y, ...) with one row for each person, the first that stands there, in the order of their ids.
+    """``data`` (X, y, weights or None) with one row for each person, the first that stands there, in the
+    order of their ids.
 
     Privacy. What is left has a row for each id, and a row of it holds numbers of one person only: who replaces all rows
     of one person, whatever their number and places, replaces one row. Which ids there are is public, as the number of
@@ -106,10 +107,53 @@ def one_row_each(where: str, groups: Any, *data: Any) -> tuple[Any, ...]:
                 remedy="groups=frame['person'].astype(str), where none is missing",
             )
         ids = np.array(listed, dtype=object)
-    if any(_num_samples(each) != ids.size for each in data):
+    if any(_num_samples(each) != ids.size for each in data if each is not None):
         raise SpecificationError(f"{where}: groups has not one id for each row", remedy="groups= of the rows of X")
     first = np.unique(ids, return_index=True)[1]
-    return tuple(_safe_indexing(each, first) for each in data)
+    return tuple(None if each is None else _safe_indexing(each, first) for each in data)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """``each`` : (n,) in [0, ``largest``], of the records, private unless ``public``."""
+
+    each: Floats
+    largest: float
+    public: bool = False
+
+
+def weights_of(given: Any, largest: Any, count: int, where: str) -> Weights | None:
+    """``sample_weight`` as declared by ``largest``, which is ``max_weight`` of an estimator: a number or "public".
+
+    Raises
+    ------
+    SpecificationError
+        For weights without a declaration, and what are no ``count`` numbers (negative or missing ones, too).
+    """
+    if given is None:
+        return None
+    public = isinstance(largest, str) and largest == "public"
+    if not public and (not isinstance(largest, numbers.Real) or not 0 < float(largest) < math.inf):
+        raise SpecificationError(
+            f"{where}: sample_weight without max_weight, a positive number",
+            why="a weight is part of its record, and how far that moves the fit must be known without looking at it",
+            remedy="max_weight=, the largest weight (larger ones are clipped), or max_weight='public' if weights say "
+            "nothing about the records",
+        )
+    each = None
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        each = np.asarray(given, dtype=np.float64)
+    if each is None or each.shape != (count,) or not np.isfinite(each).all() or (each < 0).any():
+        raise SpecificationError(
+            f"{where}: sample_weight is no vector of {count} finite numbers of at least 0 (Sample weights must be 1D)",
+            why="each record has one weight",
+            remedy="sample_weight of shape (n,)",
+        )
+    if not public:  # whether all of them are zero is private, too
+        return Weights(np.clip(each, 0, largest), float(largest))
+    if not each.any():
+        raise SpecificationError(f"{where}: every weight is zero", remedy="a positive sample_weight")
+    return Weights(each, float(each.max()), True)
 
 
 def _holds_times(data: Any) -> bool:

@@ -17,7 +17,16 @@ from sklearn.utils.validation import check_is_fitted
 from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.costs import Counted, bounds_before, called, names_before, norms_before
-from dpmodel.learn.features import ONE_ROW_EACH, Features, checked, features_of, one_row_each, pair_of
+from dpmodel.learn.features import (
+    ONE_ROW_EACH,
+    Features,
+    Weights,
+    checked,
+    features_of,
+    one_row_each,
+    pair_of,
+    weights_of,
+)
 from dpmodel.marks import Private, Records
 from dpmodel.marks.domain import elements
 from dpmodel.marks.layout import Unit
@@ -53,6 +62,8 @@ class PrivateLinearModel(Counted):
         (``sklearn.base.clone``, cross-validation in this process) charge the same one; every fit of a search over
         parameters is a charge of its own. Without one, the second and later fits of an estimator and its copies warn of
         what they cost together (``CompositionWarning``).
+    max_weight : what ``sample_weight`` of ``fit`` is: a number, if weights belong to the records and are as private as
+        these (larger ones are clipped to it); "public", if they say nothing about the records.
     fit_intercept : whether to fit an intercept.
     mechanism : "auto" for the plan's choice, or a mechanism's name.
     random_state : None for secure noise. A number makes the noise repeatable: for tests, and NOT private (a warning
@@ -74,8 +85,8 @@ class PrivateLinearModel(Counted):
     ``max_l2``, of rows of norm 1. ``coef_`` is mapped back. Whether a column is constant in the data is private and
     not looked at. A sparse X stays sparse, and which of its entries are not zero is protected too.
 
-    ``sample_weight`` is not supported: weights would come from the records, and a weight without a public bound lets
-    one record move the fit arbitrarily far. Public weights can be written in CVXPY with ``dpmodel.Problem``.
+    A record that weighs w counts as w records in the sum of losses; no record counts more than ``max_weight`` ones, and
+    the noise grows with it. The penalty is as without weights.
 
     Raises
     ------
@@ -92,13 +103,20 @@ class PrivateLinearModel(Counted):
     max_l2: float | None = None
     neighbors: Neighbors = "replace-one"
     budget: Budget | None = None
+    max_weight: Any = None
     fit_intercept: bool = True
     mechanism: str = "auto"
     random_state: Any = None
     progress: Any = None
 
     def _fit(
-        self, X: Any, sealed: Any, labels: tuple[float, float], risk_unit: float = 1.0, max_l1: float | None = None
+        self,
+        X: Any,
+        sealed: Any,
+        labels: tuple[float, float],
+        weights: Weights | None,
+        risk_unit: float = 1.0,
+        max_l1: float | None = None,
     ) -> tuple[Floats, Floats]:
         """Solve for checked rows X (n, p) and mapped labels ``sealed`` (n,), or (n, K) for K outputs, in the public
         range ``labels``.
@@ -109,6 +127,9 @@ class PrivateLinearModel(Counted):
         Returns the coefficients (p,) or (p, K) of the features as given and the intercept () or (K,), both in units of
         the mapped labels.
         """
+        if weights is not None and weights.public and not weights.each.all():
+            counted = weights.each > 0
+            X, sealed, weights = X[counted], sealed[counted], replace(weights, each=weights.each[counted])
         features = self._features(X)
         records = Records(neighbors=self.neighbors)
         rows = features.private(X, records)
@@ -120,7 +141,7 @@ class PrivateLinearModel(Counted):
         z = rows @ w if b is None else rows @ w + b
         losses, penalty, constraints = self._model(z, y, w, b, features.unit)
         each = risk_unit / rows.shape[0]
-        objective = each * cp.sum(losses)
+        objective = each * (cp.sum(losses) if weights is None else _weighed(losses, weights, records))
         problem = Problem(cp.Minimize(objective if penalty is None else objective + each * penalty), constraints)
         requested: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "mechanism": self.mechanism}
         with self._counted() as budget:
@@ -213,6 +234,17 @@ class PrivateLinearModel(Counted):
         return tags
 
 
+def _weighed(losses: Any, weights: Weights, records: Records) -> Any:
+    """The sum of the records' losses (n,), or (n, K) of each against the rest, times their weights."""
+    bounds = [0.0, weights.largest]
+    each = (
+        weights.each
+        if weights.public
+        else Private(weights.each, name="weights", unit="entry", bounds=bounds, records=records)
+    )
+    return each @ (losses if losses.ndim == 1 else cp.sum(losses, axis=1))
+
+
 def _rng(random_state: Any) -> Any:
     """None, or a seed; of a NumPy ``RandomState``, which scikit-learn allows, one that is drawn from it."""
     return int(random_state.randint(2**31 - 1)) if hasattr(random_state, "randint") else random_state
@@ -236,20 +268,22 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
 
     label_bounds: Any = None
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> PrivateRegressor:
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> PrivateRegressor:
         """Fit the model to rows X (n, p) and labels y (n,) and charge the budget; see the class for errors.
 
         ``groups`` : (n,) ids of the people whose rows they are, where people have several: of each the first counts.
+        ``sample_weight`` : (n,) weights of the records, as ``max_weight`` declares them.
         """
         self._require_bounds()
         low, high = self._label_range()
         self._check()
-        X, y = self._of_people(groups, X, y)
+        X, y, sample_weight = self._of_people(groups, X, y, sample_weight)
         X, y = checked(self, X, y, fitting=True, numeric_y=True)
+        weights = weights_of(sample_weight, self.max_weight, X.shape[0], called(self))
         middle = low / 2 + high / 2 if self.fit_intercept else 0.0
         mapped = (np.clip(np.asarray(y, dtype=np.float64), low, high) - middle) / self._label_half
         labels = (low - middle) / self._label_half, (high - middle) / self._label_half
-        coefficients, intercept = self._fit(X, mapped, labels, self._label_half**self._degree)
+        coefficients, intercept = self._fit(X, mapped, labels, weights, self._label_half**self._degree)
         self.coef_: Floats = coefficients * self._label_half
         self.intercept_: float = float(intercept) * self._label_half + middle if self.fit_intercept else 0.0
         self._say()

@@ -46,6 +46,7 @@ from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
@@ -233,17 +234,18 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
     random_state: Any = None
     progress: Any = None
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> PrivateSearchCV:
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> PrivateSearchCV:
         """Search over rows X (n, p) and labels y (n,) and charge the budget; see the class for errors.
 
         ``groups`` : (n,) ids of the people whose rows they are, where people have several: of each the first counts.
+        ``sample_weight`` : (n,) weights in the fits, as ``max_weight`` of the estimator declares them; not in scores.
         """
         with shown(self.progress) as report:
             report("search over parameters", 0.0)
             self._notes = () if groups is None else (ONE_ROW_EACH,)
-            return self._searched(*one_row_each("PrivateSearchCV", groups, X, y))
+            return self._searched(*one_row_each("PrivateSearchCV", groups, X, y, sample_weight))
 
-    def _searched(self, X: Any, y: Any) -> PrivateSearchCV:
+    def _searched(self, X: Any, y: Any, weights: Any) -> PrivateSearchCV:
         self.__dict__.pop("best_score_", None)  # of an earlier fit
         candidates, final = self._candidates(), _final(self.estimator)[1]
         total = self._loss
@@ -252,7 +254,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         each, self.strategy_ = self._each(len(candidates), *searched)
         score = score_of(final, self.scoring)
         fixed = self._read(final, X, y)
-        X, y = indexable(X, y)
+        X, y, weights = indexable(X, y, weights)
         fitted_on, held = self._split(_num_samples(X))
         moves = score.moves(len(held))
         given = _rng(self.random_state)
@@ -267,7 +269,9 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
             model = clone(self.estimator).set_params(**params)
             name = _final(model)[0]
             model.set_params(**{f"{name}{key}": value for key, value in ours.items()})
-            return unsaid(lambda: model.fit(_rows(X, places), _rows(y, places)), _failed)
+            weighed = {} if weights is None else {f"{name}sample_weight": _rows(weights, places)}
+            with config_context(enable_metadata_routing=False):  # these go to the last step, whoever asks for them
+                return unsaid(lambda: model.fit(_rows(X, places), _rows(y, places), **weighed), _failed)
 
         def run(place: int) -> tuple[Any, int]:
             model = fit_one(candidates[place], fitted_on, each)

@@ -62,7 +62,8 @@ def private_regression(recognised: Recognised, clip: float = math.inf) -> Privat
             why="derivatives of its loss are at most sqrt(2) long as they are",
             remedy="no clip",
         )
-    largest = 1.0 if weights is None else float(weights.max())
+    public = None if isinstance(weights, Label) else weights
+    largest = 1.0 if public is None else float(public.max())
     return PrivateRegression(
         loss=replace(recognised.loss, clip=clip),
         count=recognised.count,
@@ -73,11 +74,12 @@ def private_regression(recognised: Recognised, clip: float = math.inf) -> Privat
         classification=_classification(recognised, row, domain, largest),
         read=reader(recognised),
         public=recognised.public,
-        total=float(recognised.count if weights is None else weights.sum()),
+        total=float(recognised.count if public is None else public.sum()),
         largest_weight=largest,
         offset_bound=0.0 if offset is None else float(np.abs(offset).max()),
         offset_range=(0.0, 0.0) if offset is None else (float(offset.min()), float(offset.max())),
         private=recognised.private,
+        weighed=isinstance(weights, Label),
     )
 
 

@@ -110,7 +110,7 @@ class NoisyDescent(PureToo):
     rate : share of the records in a step, in (0, 1]; None: all, without coins.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, classes=True)
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, weights=True, classes=True)
     steps: int | None = None
     momentum: bool = True
     averaging: Averaging | None = None

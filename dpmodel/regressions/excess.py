@@ -177,7 +177,9 @@ class PublicOnlyRegression(Mechanism[PrivateRegression]):
         At most one projection onto the set.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, classes=True, reads_nothing=True)
+    serves: ClassVar[Serves] = Serves(
+        PrivateRegression, reads_blocks=True, classes=True, weights=True, reads_nothing=True
+    )
     name: str = "public-only"
     source: str = "Ben-Tal, El Ghaoui and Nemirovski 2009, chapter 1"
 

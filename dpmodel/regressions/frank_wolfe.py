@@ -65,7 +65,7 @@ class FrankWolfe(Mechanism[PrivateRegression]):
     ``steps``, ``rate``, ``average``, ``clip`` : as in ``Steps``; None (not for ``average``): chosen by simulation.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, weights=True)
     name: str = "frank-wolfe"
     source: str = "TTZ15, Algorithm 2 and Theorem 2.5; tightened"
     steps: int | None = None

@@ -112,7 +112,7 @@ class GaussianFrankWolfe(PureToo):
     ``steps``, ``rate``, ``average``, ``clip``, ``memory``, ``middle`` : None lets the simulation choose.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, weights=True)
     name: str = "gaussian-frank-wolfe"
     source: str = "TTZ15, Theorem 2.6"
     steps: int | None = None

@@ -13,7 +13,7 @@ from dpmodel._types import Floats
 from dpmodel.errors import users_line
 from dpmodel.regressions.features import Features, Label
 from dpmodel.regressions.losses import Loss, LossName
-from dpmodel.regressions.monomials import unfit
+from dpmodel.regressions.monomials import WEIGHTS, unfit
 from dpmodel.regressions.predictions import CLOSE, Affine, Read, close
 
 _RESIDUAL = "one residual in all terms: X @ w - y, or with the same public multiple of the label, X @ w - 2 * y"
@@ -66,7 +66,7 @@ def match(reads: list[Read], label: Features | None) -> Match:
                 )
         for read in reads:
             if read.times_label:
-                unfit(read.term.expression, "a private label multiplies the loss", "public weights")
+                unfit(read.term.expression, "a private label multiplies the loss", WEIGHTS)
         signed = any(part.signed.any() for read in reads for part in read.parts)
         out = {
             ("piecewise", False): _piecewise,
@@ -459,7 +459,7 @@ def _logistic_of_public_signs(read: Read) -> Match:
     if not close(size, size[0]) or size[0] == 0:
         unfit(read.term.expression, "records have predictions of different scale", "weights outside cp.logistic")
     if read.times_label:
-        unfit(read.term.expression, "a private label multiplies the loss", "public weights")
+        unfit(read.term.expression, "a private label multiplies the loss", WEIGHTS)
     signs = -np.sign(part.plain)
     offset = _offset(-signs * part.constant)
     return Match(Loss("logistic"), read.coefficient, None if (signs == 1).all() else signs, offset, float(size[0]))

@@ -240,7 +240,7 @@ class MirrorDescent(PureToo):
     steps: int | None = None
     map: str | None = None
     averaging: Averaging | None = None
-    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True)
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, weights=True)
     name: str = "mirror-descent"
     source: str = "Nemirovski and Yudin 1983; Talwar, Thakurta and Zhang 2014 (noisy mirror descent)"
 

@@ -96,6 +96,8 @@ class AnyRegression(Model):
     def serves(self, mechanism: Any, options: Options) -> Verdict:
         if self.in_blocks and not mechanism.serves.reads_blocks:
             return Verdict(False, "it needs all rows in memory, and these lie in blocks")
+        if any(part.weighed for part in self.parts) and not mechanism.serves.weights:
+            return Verdict(False, "it uses the weights of the records as public numbers, and these are private")
         return YES
 
     def ready(self, chosen: Candidate, serves: Serves) -> None:
@@ -139,7 +141,9 @@ class PrivateRegression(AnyRegression):
     the derivative depends, is the largest difference of two scores.
 
     ``count`` : n, the public number of rows (under add-remove a capacity). ``row`` : bounds on rows and labels.
-    ``total`` : ``sum_i omega_i`` (n without weights); ``largest_weight`` : max omega_i. ``offset_bound`` : max |o_i|;
+    ``total`` : ``sum_i omega_i`` (n without weights); ``largest_weight`` : max omega_i. ``weighed`` : whether the
+    omega_i are private numbers in [0, 1], of which these two are bounds, n and 1: what a record adds to a gradient or a
+    Hessian shrinks with omega, so that of all its weights 1 moves the sums furthest. ``offset_bound`` : max |o_i|;
     ``offset_range`` : least and largest o_i.
     ``private`` : the parameters rows are read from. ``public`` : the public constraints and penalty as CVXPY wrote
     them, for post-processing (None in tests that have no CVXPY model). A clip asked for is in
@@ -157,6 +161,7 @@ class PrivateRegression(AnyRegression):
     public: PublicPart | None = None
     total: float = 0.0
     largest_weight: float = 1.0
+    weighed: bool = False
     offset_bound: float = 0.0
     offset_range: tuple[float, float] = (0.0, 0.0)
     private: tuple[Private, ...] = ()

@@ -53,6 +53,10 @@ class NotPerRecord(UnsupportedModelError):
     """A term with private rows that is no sum over the records (a largest residual, say)."""
 
 
+# What to try where a private number multiplies a loss.
+WEIGHTS = "public weights, or a Private with bounds=[0, W] that multiplies nothing but the losses"
+
+
 def unfit(
     expression: Any, why: str, remedy: str, error: type[UnsupportedModelError] = UnsupportedModelError
 ) -> NoReturn:

@@ -234,7 +234,7 @@ class ObjectivePerturbation(PerturbedMinimiser):
     ``ridge`` : Lambda in the unit of the sum; None lets the simulation choose.
     """
 
-    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, classes=True, adds_up=False)
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, classes=True, weights=True, adds_up=False)
     name: str = "objective-perturbation"
     source: str = "Chaudhuri, Monteleoni and Sarwate 2011; Kifer, Smith and Thakurta 2012; Iyengar et al. 2019"
     ridge: float | None = None

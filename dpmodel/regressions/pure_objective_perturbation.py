@@ -94,7 +94,7 @@ class PureObjectivePerturbation(PerturbedMinimiser):
     """
 
     pure: ClassVar[bool] = True
-    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, adds_up=False)
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, weights=True, adds_up=False)
     name: str = "pure-objective-perturbation"
     source: str = "Chaudhuri, Monteleoni and Sarwate 2011; Iyengar et al. 2019"
 

@@ -59,8 +59,9 @@ class Recognised:
     """minimise ``scale * sum_i weights_i loss(a_i' c + offset_i, y_i) + penalty(c)`` over the public constraints.
 
     ``count`` : n. ``blocks`` : (features, start): the columns start .. of a_i, private ``Features`` or a public array
-    (n, k), dense or CSR. ``label`` : private, public (n,), or None (all 1). ``offset``, ``weights`` : (n,) public, or
-    None (weights of mean 1). ``up_to_constant`` : a number that depends on the private data alone was left out.
+    (n, k), dense or CSR. ``label`` : private, public (n,), or None (all 1). ``offset`` : (n,) public, or None.
+    ``weights`` : (n,) public of mean 1, private ones in [0, 1], or None (all 1). ``up_to_constant`` : a number
+    that depends on the private data alone was left out.
     ``coefficients`` : c, a public expression (p,) affine in the variables; intercepts last. ``constant`` : (p,) bool,
     columns that are the same public number for all records. Of K scores, c is (K p,), those of each after the other.
     ``penalty_expression`` : as written, or None.
@@ -73,7 +74,7 @@ class Recognised:
     blocks: tuple[tuple[Any, int], ...]
     label: Label | Floats | None
     offset: Floats | None
-    weights: Floats | None
+    weights: Label | Floats | None
     coefficients: cp.Expression
     constant: np.ndarray
     penalty: Penalty
@@ -105,9 +106,9 @@ class Recognised:
 
     @property
     def private_features(self) -> tuple[Features, ...]:
-        """The private blocks, and what the label is made of."""
+        """The private blocks, and what the label and the weights are made of."""
         found = [features for features, _ in self.blocks if isinstance(features, Features)]
-        return (*found, *([self.label.features] if isinstance(self.label, Label) else []))
+        return (*found, *(each.features for each in (self.label, self.weights) if isinstance(each, Label)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +129,9 @@ class Outputs:
 
 def recognise(problem: cp.Problem) -> Recognised | Outputs | None:
     """The regression that ``problem`` is, or several with one objective; None when it is no candidate for one.
+
+    With private weights, ``cp.multiply(weights, losses)`` or ``weights @ losses``, it is what it is with weights 1, and
+    the user's own objective is compared with that of the weights.
 
     A candidate has, in a term of the objective that is not affine, a private matrix of unit "row" or a private vector
     of unit "entry" or "row" (or a matrix of unit "column" whose columns become rows) whose size is declared (bounds=,
@@ -150,6 +154,54 @@ def recognise(problem: cp.Problem) -> Recognised | Outputs | None:
     """
     if any(isinstance(each, Private) and each.in_blocks for each in problem.parameters()):
         return recognise_blocks(problem)
+    weights = _private_weights(problem.objective.args[0])
+    if weights is None:
+        return _recognise(problem)
+    try:
+        return _recognise(problem)  # y * cp.logistic(-z) + (1 - y) * cp.logistic(z), say
+    except UnsupportedModelError as refusal:
+        refused = refusal
+    try:
+        found = _weighed(problem, weights)
+    except UnsupportedModelError:
+        found = None
+    if found is None:
+        raise refused
+    return found
+
+
+def _private_weights(objective: Any) -> Private | None:
+    """The one private vector that multiplies private losses and is not negative; None without or with several."""
+    found: dict[int, Private] = {}
+    for node in _walk(objective):
+        pair = tuple(node.args) if kind(node) in ("multiply", "matmul") and len(node.args) == 2 else ()
+        for each, other in (pair, pair[::-1]) if pair else ():
+            if isinstance(each, Private) and _is_entries(each) and is_private(other) and not other.is_affine():
+                found[id(each)] = each
+    each = next(iter(found.values())) if len(found) == 1 else None
+    low, high = (
+        (0.0, 0.0) if each is None else (float(end) for end in Label(Features(each), np.ones(()), np.zeros(())).range)
+    )
+    return each if 0 <= low < high < np.inf else None
+
+
+def _weighed(problem: cp.Problem, weights: Private) -> Recognised | Outputs | None:
+    """The regression of ``problem`` with weights 1, and with these."""
+    ones = cp.Constant(np.ones(weights.shape))
+    loss = problem.objective.args[0].tree_copy({id(weights): ones})
+    found = _recognise(cp.Problem(type(problem.objective)(loss), problem.constraints))
+    if found is None or any(part.weights is not None for part in found.parts):
+        return None
+    largest = Label(Features(weights), np.ones(()), np.zeros(())).range[1]
+    share = Label(Features(weights), np.asarray(1 / largest), np.zeros(()), limits=(0.0, 1.0))
+    parts = tuple(replace(part, scale=part.scale * largest, weights=share) for part in found.parts)
+    if isinstance(found, Outputs):
+        return _certified(problem, Outputs(parts, found.columns))
+    return _certified(problem, parts[0])
+
+
+def _recognise(problem: cp.Problem) -> Recognised | Outputs | None:
+    """As ``recognise``, without private weights."""
     objective = problem.objective.args[0]
     rows = _of_rows(objective)
     if rows is not None and _has_rows(objective):  # else it is a program with exponential cones
@@ -409,8 +461,9 @@ def _values_at(point: Point, claimed: Recognised) -> tuple[float, float]:
     label: Any = np.ones(claimed.count) if claimed.label is None else claimed.label
     if isinstance(label, Label):
         label = label.of(point.numbers[id(label.parameter)])
-    losses = claimed.loss.value(z, label)
-    mine = claimed.scale * float(losses.sum() if claimed.weights is None else claimed.weights @ losses)
+    losses, weights = claimed.loss.value(z, label), claimed.weights
+    weights = weights.of(point.numbers[id(weights.parameter)]) if isinstance(weights, Label) else weights
+    mine = claimed.scale * float(losses.sum() if weights is None else weights @ losses)
     return mine, 0.0 if claimed.penalty_expression is None else point.scalar(claimed.penalty_expression)
 
 

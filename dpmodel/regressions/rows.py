@@ -60,7 +60,7 @@ class Rows:
 
     ``blocks`` : (matrix, start): (n, k) dense or CSR features of the coefficients start .. start + k;
     ``labels`` : (n,), or (n, K) where a record has K predictions, each with p coefficients of its own, which follow one
-    another in w (K p,); ``offset`` : (n,) public part of the predictions, or None; ``weights`` : (n,) public, or None.
+    another in w (K p,); ``offset`` : (n,) public part of the predictions, or None; ``weights`` : (n,), or None.
     ``first`` : number of the first row in the table. ``own`` : whether the matrices are copies made for one call, which
     may overwrite them.
     """
@@ -262,7 +262,10 @@ def _rows(recognised: Recognised, owned: dict[int, Any]) -> Rows:
     elif isinstance(label, Label):
         # What was sealed is within the declared bounds; the range of the labels follows from them up to rounding.
         label = np.clip(label.of(owned[id(label.parameter)]), *label.range)
-    return Rows(blocks, PrivateArray(label), recognised.size, recognised.offset, recognised.weights)
+    weights = recognised.weights
+    if isinstance(weights, Label):
+        weights = PrivateArray(np.clip(weights.of(owned[id(weights.parameter)]), 0.0, 1.0))
+    return Rows(blocks, PrivateArray(label), recognised.size, recognised.offset, weights)
 
 
 def _block_table(recognised: Recognised) -> BlockTable:

@@ -25,6 +25,7 @@ from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private
 from dpmodel.regressions.monomials import (
     NODE,
+    WEIGHTS,
     Monomials,
     NotPerRecord,
     stacked,
@@ -230,7 +231,7 @@ def _node(node: Any, entry: Integers, weight: Floats, t: Integers, term: Any, ou
     match name:
         case "power" if exponent(node) == 1:
             if t.any():
-                unfit(term, "a private label multiplies a loss", "public weights")
+                unfit(term, "a private label multiplies a loss", WEIGHTS)
             _weighted(Scale(weight).forward(_gathered(out.reader.read(whole), entry)), 1.0, term, whole, out)
         case "power" if exponent(node) == 2:
             _square(whole, entry, np.arange(node.size), weight, t, node, out)

@@ -185,11 +185,6 @@ def test_right_after_a_public_encoder_its_bounds_are_the_bounds(scale: bool) -> 
         make_pipeline(encoder, FunctionTransformer(), clone(ridge)).fit(frame, Y)
 
 
-def test_sample_weight_is_no_argument() -> None:
-    with pytest.raises(TypeError, match="sample_weight"):
-        PrivateRidge(**REGRESSION).fit(X, Y, sample_weight=np.ones(30))  # type: ignore[call-arg]
-
-
 def test_sparse_rows_need_bounds_that_hold_zero() -> None:
     with pytest.raises(SpecificationError, match="exclude 0"):
         PrivateRidge(epsilon=1, bounds=(1, 2), label_bounds=(-2, 2)).fit(sp.csr_array(X), Y)

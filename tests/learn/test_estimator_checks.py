@@ -27,10 +27,10 @@ from dpmodel.learn import (
 # scikit-learn copies and fits again and again.
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.CompositionWarning")
 
-REGRESSION: dict[str, Any] = {"bounds": (-10, 10), "label_bounds": (-5, 5), "epsilon": 10.0}
-CLASSIFICATION: dict[str, Any] = {"bounds": (-10, 10), "classes": "public", "epsilon": 10.0}
+REGRESSION: dict[str, Any] = {"bounds": (-10, 10), "label_bounds": (-5, 5), "epsilon": 10.0, "max_weight": "public"}
+CLASSIFICATION: dict[str, Any] = {"bounds": (-10, 10), "classes": "public", "epsilon": 10.0, "max_weight": "public"}
 
-# Nothing is expected to fail, and nothing is listed as failing. Of ``PublicEncoder`` scikit-learn checks little: it
+# What is expected to fail stands in ``EXPECTED``, with the reason. Of ``PublicEncoder`` scikit-learn checks little: it
 # takes frames, and its tags say so. The tests of the exact classifiers check these.
 # One by default, with a mechanism named: the plans of others take most of the time.
 FIRST = [PrivateRidge(**REGRESSION, mechanism="sufficient-statistics")]
@@ -51,13 +51,20 @@ def test_every_estimator_is_checked() -> None:
     assert checked == {name for name in learn.__all__ if hasattr(getattr(learn, name), "fit")}
 
 
+NOISE = "a record that weighs 2 and two records have other sensitivities, and so another noise"
+EXPECTED = {
+    "check_sample_weight_equivalence_on_dense_data": NOISE,
+    "check_sample_weight_equivalence_on_sparse_data": NOISE,
+}
+
+
 @pytest.mark.slow
-@parametrize_with_checks(FIRST)
+@parametrize_with_checks(FIRST, expected_failed_checks=lambda estimator: EXPECTED)
 def test_one_estimator_passes_scikit_learns_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_checks(OTHERS)
+@parametrize_with_checks(OTHERS, expected_failed_checks=lambda estimator: EXPECTED)
 def test_all_others_pass_scikit_learns_checks(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -121,7 +121,7 @@ TRAPS: dict[str, tuple[Any, ...]] = {  # name -> (objective, words of the messag
     "half signs": (lambda m: cp.sum(cp.logistic(m.z) - cp.multiply(m.y / 2, m.z)), "beside cp.logistic"),
     "squared margin": (lambda m: cp.sum_squares(1 - m.margin), "multiplies the prediction"),
     "mixing": (lambda m: cp.sum_squares(np.tri(N) @ (m.X @ m.w - m.y)), "mixes the records"),
-    "private weights": (lambda m: cp.sum(cp.multiply(m.t, cp.square(m.X @ m.w - 1))), "public weights"),
+    "signed private weights": (lambda m: cp.sum(cp.multiply(m.y, cp.square(m.X @ m.w - 1))), "public weights"),
     "variance": (lambda m: cp.var(m.r), "sum("),
     "softmax": (lambda m: cp.sum(cp.log_sum_exp(cp.vstack([np.zeros(N), m.z]), axis=0)), "log_sum_exp"),
     "concave penalty": (lambda m: cp.sum_squares(m.r) + cp.sum(cp.sqrt(m.v)), "not convex", "cp.norm1"),
