@@ -149,7 +149,7 @@ def charges(
                 fontsize="small", color="white" if wide and not last else "black",
             )  # fmt: skip
         axes.axvline(total, color="black", lw=1.5)
-        axes.set(xlim=(0, total * 1.03), xlabel=f"{unit}, added up (line: the total, {number(total)})")
+        axes.set(xlim=(0, total * 1.03), xlabel=f"{unit}, together (line: the total, {number(total)})")
         axes.set_yticks(range(len(names)), names if k == 0 else [""] * len(names))
         axes.invert_yaxis()
     spent = [sum(entry[1:][k] for entry in entries) for k in (0, 1)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dpmodel.privacy import Cost
 from dpmodel.text import number, plain_fields
 
 if TYPE_CHECKING:
@@ -401,7 +402,8 @@ class Forecast:
     ``rows`` : what is done to each private constraint, in words, and ``moved`` : by how much, for figures.
     ``expected`` : treatment of private constraints -> what the answer is expected to be like, its own first; empty
     where no public level tells. ``remark`` : on this, in words: why it is unknown, or why one that is expected to cost
-    less was not taken.
+    less was not taken. ``event`` : the law of what is released, which composes better than (epsilon, delta) in a
+    ``Budget``; None where these are all that is proved (a black box).
     """
 
     statement: str
@@ -418,6 +420,14 @@ class Forecast:
     moved: Mapping[str, Any] = field(default_factory=dict)
     expected: Mapping[str, Expected] = field(default_factory=dict)
     remark: str = ""
+    event: Cost | None = None
+
+    @property
+    def cost(self) -> Cost:
+        """What a budget is charged."""
+        if self.event is None:
+            return Cost.approximate(self.epsilon, self.delta)
+        return self.event.within(self.epsilon, self.delta)
 
     @property
     def unbeatable(self) -> bool:
@@ -450,6 +460,7 @@ class Forecast:
             "moved": dict(self.moved),
             "expected": {name: plain_fields(each) for name, each in self.expected.items()},
             "remark": self.remark,
+            "event": self.cost.to_dict(),
         }
 
 

@@ -120,7 +120,7 @@ class NotedBudget(Budget):
     """A budget that notes its charges among the draws of a transcript."""
 
     def __init__(self, epsilon: float, delta: float, source: Transcript) -> None:
-        super().__init__(epsilon, delta)
+        super().__init__(epsilon, delta, composition="sums")
         self._noted = source
 
     def charge(self, *given: Any, **named: Any) -> Any:
@@ -132,7 +132,11 @@ def released(
     subject: Subject, mechanism: Any, epsilon: float, delta: float, source: Any
 ) -> tuple[dict[str, Any], Budget]:
     """All that is released, as plain data, and the budget that was charged."""
-    account = NotedBudget(epsilon, delta, source) if isinstance(source, Transcript) else Budget(epsilon, delta)
+    account = (
+        NotedBudget(epsilon, delta, source)
+        if isinstance(source, Transcript)
+        else Budget(epsilon, delta, composition="sums")
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return subject.release(mechanism, epsilon, delta, account, source), account
@@ -172,7 +176,7 @@ def replay(
 
     Everything released has to be the same, as steps may depend on these answers alone. Each draw has to have the same
     scale. The budget has to be charged once, before the first draw. And all draws together, computed from the exact
-    values of both runs, may lose at most what was charged.
+    values of both runs, may lose at most what was charged, in (epsilon, delta) and in rho and mu of the privacy event.
 
     Parameters
     ----------
@@ -206,6 +210,11 @@ def replay(
         faults += _replayed(run, first, base)
         if all(len(draw.values) == 2 for draw in first.draws):
             most = max(most, first.lost(*account.spent))
+            charged = account.history[0].cost if adds_up and account.history else None
+            if charged is not None and not charged.leak:
+                faults += [f"the draws lose {fault}" for fault in [first.beyond(charged)] if fault]
+                less = replace(charged, rho=charged.rho * 1e-6)
+                caught[_LAW] = caught.get(_LAW, False) or bool(first.beyond(less))
             divided = {k: max(share, first.lost(*account.spent, factor=1 / k)) for k, share in divided.items()}
             caught[_SCALE] = caught[_SCALE] or _finds_scale(run, first, base)
         if isinstance(one, System):
@@ -231,6 +240,7 @@ def replay(
 
 
 _LEAK, _SCALE = "a number that is not noised", "a scale that the data move"
+_LAW = "a privacy event that says less than what is drawn"
 _DIVISORS = (2, 5, 20, 100)
 
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 
 from dpmodel._types import Floats
-from dpmodel.privacy import SeededSource
+from dpmodel.privacy import Cost, SeededSource, laplace_rho, pure_rho
 from dpmodel.privacy.conversions import gaussian_mu, zcdp_epsilon
 
 
@@ -31,6 +33,23 @@ class Draw:
     values: list[Floats]
     answer: Any
     callers: frozenset[str] = frozenset()
+
+    @property
+    def event(self) -> Cost | None:
+        """What it loses between the two runs, by its own law; None for truncated noise, which is known by (epsilon,
+        delta) alone."""
+        scale, d = self.arguments[0], np.abs(self.moved)
+        if self.distribution.startswith("truncated"):
+            return None
+        if self.distribution == "noisy_max":
+            epsilon = float(np.ptp(self.moved)) / scale
+            return (Cost.exponential if self.arguments[1] == "exponential" else Cost.pure)(epsilon)
+        if "gaussian" in self.distribution:
+            mu = float(np.linalg.norm(d)) / scale
+            return Cost.gaussian(mu) if self.distribution == "gaussian" else Cost.zcdp(mu * mu / 2)
+        law = laplace_rho if self.distribution == "laplace" else pure_rho
+        rho = math.fsum(law(float(each) / scale) for each in d.ravel() if each)
+        return replace(Cost.pure(float(d.sum()) / scale), rho=rho, law="Laplace")
 
     @property
     def moved(self) -> Floats:
@@ -118,13 +137,32 @@ class Transcript:
         """The source of a second run. ``leak`` : its answers move as the values do, as if nothing were noised."""
         return Replay(self.seed, draws=self.draws, leak=leak)
 
+    def beyond(self, charged: Cost) -> str:
+        """In which currency the two runs lose more than the event that was charged says; "" where in none."""
+        if charged.leak:  # what leaks is no sum over draws: `lost` compares it
+            return ""
+        events = [draw.event for draw in self.drawn]
+        if None in events:
+            return "a truncated draw"
+        total = reduce(add, events, Cost.pure(0.0))
+        for name in ("rho", "mu") if charged.law in ("Gaussian", "zCDP", "composed") else ("epsilon", "rho"):
+            claimed = getattr(charged, name)
+            if claimed < math.inf and getattr(total, name) > claimed * (1 + 1e-9) + 1e-12:
+                return f"{name} {getattr(total, name):.6g} where {claimed:.6g} was charged ({charged.law})"
+        return ""
+
+    @property
+    def drawn(self) -> list[Draw]:
+        """The draws that both runs made."""
+        return [draw for draw in self.draws if len(draw.values) == 2]
+
     def lost(self, epsilon: float, delta: float, factor: float = 1.0) -> float:
         """Share of (epsilon, delta) that the two runs lose together: at most 1 if the claim holds for them.
 
         The least that basic composition, zCDP, and the exact distribution of all Gaussian draws beside the pure ones
         prove. ``factor`` : with so many times the noise that was drawn.
         """
-        drawn = [draw for draw in self.draws if len(draw.values) == 2]
+        drawn = self.drawn
         losses = [draw.loss(epsilon, delta, factor) for draw in drawn]
         shares, left = [math.inf], delta - sum(loss[2] for loss in losses)
         if left >= 0:

@@ -20,7 +20,7 @@ from dpmodel._types import Floats, Mask, PrivateArray
 from dpmodel.contract import Options, Verdict
 from dpmodel.exact.model import Found, PrivateInequalities
 from dpmodel.forecast import Forecast, RowsMissed
-from dpmodel.privacy import PublicGenerator, public_generator
+from dpmodel.privacy import Cost, PublicGenerator, public_generator
 from dpmodel.privacy.accounting import Spend
 
 # Points whose rows reach this multiple of their norm below zero count as inside.
@@ -371,6 +371,7 @@ def cone_forecast(
             missed=missed, needed=enough if enough <= model.expected else max(enough, noise_lower_bound(model, options))
         ),
         proved=theorem,
+        event=Cost.all_gaussian(options.epsilon, options.delta),
         work=work,
         noise={**noise, "missed, proved": proved, "missed, simulated": high},
         caveats=(

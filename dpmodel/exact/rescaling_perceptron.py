@@ -24,7 +24,7 @@ from dpmodel.exact.cones import (
 from dpmodel.exact.model import Found, PrivateInequalities
 from dpmodel.forecast import Forecast, RowsMissed
 from dpmodel.kernels.direct_measurement import ROUNDING
-from dpmodel.privacy import NoiseSource
+from dpmodel.privacy import Cost, NoiseSource
 from dpmodel.privacy.accounting import Spend
 
 _SEEDS = 15  # the quantile 1 - beta of so many is their largest for beta below 1/14
@@ -102,6 +102,7 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
             statement,
             RowsMissed(missed=missed, needed=noise_lower_bound(model, options)),
             proved=False,
+            event=Cost.all_gaussian(options.epsilon, options.delta),
             work=f"{plan.rounds} rounds of two products with the rows and a projection",
             noise={
                 "rounds": plan.rounds,

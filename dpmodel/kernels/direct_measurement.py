@@ -22,7 +22,7 @@ from dpmodel.compile.affine_map import AffineMap, LinearMap
 from dpmodel.compile.footprint import largest, most_touched, sensitivity_of
 from dpmodel.compile.form import private_theta, public_theta
 from dpmodel.errors import SpecificationError
-from dpmodel.privacy import NoiseSource, gaussian_mu, zcdp_rho
+from dpmodel.privacy import Cost, NoiseSource, gaussian_mu, zcdp_rho
 from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Distribution, Gaussian, Laplace
 from dpmodel.privacy.noise import DiscreteNoiseSource
 from dpmodel.privacy.sampling import LARGEST_SCALE, IntArray
@@ -228,6 +228,17 @@ class DirectMeasurement:
                 scale = math.nextafter(scale, math.inf)
             return DiscreteLaplace(scale * each), 0.0
         return DiscreteGaussian(self.whole_l2 / math.sqrt(2 * zcdp_rho(epsilon, delta)) * (1 + 1e-14) * each), delta
+
+    @staticmethod
+    def event(distribution: Distribution, epsilon: float, delta: float) -> Cost:
+        """What ``run`` is charged. Discrete Laplace noise on integers that move by 1 is randomised response, which
+        loses more than Laplace noise: it counts as any pure mechanism. Discrete Gaussian noise on integers counts by
+        zCDP (Canonne, Kamath and Steinke 2020, theorem 4). It is not mu-GDP: a shift by 1 shows better than
+        under Gaussian noise of the same scale.
+        """
+        if isinstance(distribution, Gaussian):
+            return (Cost.all_zcdp if distribution.discrete else Cost.all_gaussian)(epsilon, delta)
+        return Cost.pure(epsilon) if distribution.discrete else Cost.laplace(epsilon)
 
     def check_source(self, distribution: Distribution, source: NoiseSource) -> None:
         """Raise SpecificationError unless ``source`` can draw ``distribution``."""

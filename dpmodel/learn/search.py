@@ -65,10 +65,10 @@ from dpmodel.privacy import (
     Budget,
     Charge,
     Cost,
-    compose,
     noise_source,
     permute_and_flip,
     public_generator,
+    pure_composition_delta,
 )
 from dpmodel.release import Guarantee
 from dpmodel.solve.progress import shown, silent
@@ -119,9 +119,9 @@ def _uniform(count: int, source: Any) -> int:
 def share_of_each(count: int, epsilon: float, delta: float) -> tuple[float, float]:
     """The (epsilon, delta) of each of ``count`` fits that compose to at most (epsilon, delta).
 
-    Basic composition; or, with delta > 0, half of delta for the fits and half for the composition by the best rule of
-    ``accounting.compose`` (zCDP, or optimal composition), where that gives each fit more epsilon than the other half of
-    delta is worth.
+    Basic composition; or, with delta > 0, half of delta for the fits and half for the optimal composition of their pure
+    parts (Kairouz, Oh and Viswanath 2015), where that gives each fit more epsilon than the other half of delta is
+    worth.
     """
     if count == 1:
         return epsilon, delta
@@ -131,7 +131,7 @@ def share_of_each(count: int, epsilon: float, delta: float) -> tuple[float, floa
     own = delta / (2 * count) * _DOWN
 
     def holds(each: float) -> bool:
-        return compose([Cost.approximate(each, own)] * count, delta).epsilon <= epsilon
+        return pure_composition_delta(each, count, epsilon) <= delta - count * own
 
     low, high = basic[0], epsilon
     while high - low > 1e-6 * high:
@@ -305,7 +305,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
 
         # Scores that are not paid for stay behind the wall, where a fit fails too.
         found, failure = charge_then_run(
-            search, name="the search", budget=self.budget, epsilon=total.epsilon, delta=total.delta,
+            search, name="the search", budget=self.budget, cost=Cost.approximate(*total),
             label="learn.PrivateSearchCV", report=silent, charged=self._count,
         )  # fmt: skip
         if failure is not None:
@@ -491,8 +491,8 @@ class _PaidFor(Budget):
     def __init__(self) -> None:
         pass
 
-    def charge(self, epsilon: float, delta: float = 0.0, label: str = "") -> Charge:
-        return Charge(epsilon, delta, label, "", "")
+    def charge(self, epsilon: float | Cost, delta: float = 0.0, label: str = "") -> Charge:
+        return Charge(epsilon if isinstance(epsilon, Cost) else Cost.approximate(epsilon, delta), label, "", "")
 
     def __str__(self) -> str:
         return "the budget of a search"

@@ -1,7 +1,7 @@
 """Privacy: the only home of randomness and budget.
 
-`distributions` describe, `noise` draws, `selection` picks, `conversions` and `accounting` count, `ledger` and `budget`
-refuse. Of the package it knows errors, tables and figures alone.
+`distributions` describe, `noise` draws, `selection` picks, `conversions`, `accounting` and `events` count, `ledger` and
+`budget` refuse. Of the package it knows errors, tables and figures alone.
 
 What is private by default is drawn in two files, to be read in this order: `sampling` (digits of uniform numbers,
 integers, selection), `noise` (real numbers, and what is refused).
@@ -9,12 +9,9 @@ integers, selection), `noise` (real numbers, and what is refused).
 
 from dpmodel.privacy.accounting import (
     LEAST_DELTA,
-    Composition,
-    Cost,
     PerStep,
     PoissonCoins,
     StepKind,
-    compose,
     per_step,
     poisson_coins,
     poisson_sample,
@@ -29,6 +26,7 @@ from dpmodel.privacy.conversions import (
     gaussian_epsilon,
     gaussian_mu,
     laplace_rho,
+    pure_mu,
     pure_rho,
     truncated_gaussian_width,
     truncated_laplace_half_width,
@@ -44,6 +42,7 @@ from dpmodel.privacy.distributions import (
     TruncatedGaussian,
     TruncatedLaplace,
 )
+from dpmodel.privacy.events import Cost
 from dpmodel.privacy.ledger import Charge
 from dpmodel.privacy.noise import (
     DiscreteNoiseSource,
@@ -70,7 +69,6 @@ __all__ = [
     "AboveThreshold",
     "Budget",
     "Charge",
-    "Composition",
     "Cost",
     "DiscreteNoiseSource",
     "Distribution",
@@ -89,7 +87,6 @@ __all__ = [
     "TruncatedGaussian",
     "TruncatedLaplace",
     "above_threshold_error",
-    "compose",
     "exponential_mechanism",
     "exponential_mechanism_error",
     "gaussian_delta",
@@ -105,6 +102,7 @@ __all__ = [
     "public_coins",
     "public_generator",
     "pure_composition_delta",
+    "pure_mu",
     "pure_rho",
     "subsampled_epsilon",
     "subsampled_multiplier",

@@ -1,9 +1,8 @@
-"""Accounting: what releases cost, what they cost together, and what one of many may cost.
+"""Accounting inside one release: what each of its steps may cost, so that all together keep to (epsilon, delta).
 
-Conversions between currencies (`zcdp_rho`, `gaussian_mu`, ...) live in `conversions`. `compose` takes the least
-epsilon among rules that are all valid for the costs given. The costs must be fixed by public facts before the first
-release: choosing them by the answers would call for a privacy filter (see `Budget`), but the mechanisms and queries
-themselves may be chosen adaptively.
+Conversions between currencies (`zcdp_rho`, `gaussian_mu`, ...) live in `conversions`, what several releases cost in
+`events`. The number of steps and their parameters are fixed by public facts before the first; the mechanisms and
+queries themselves may be chosen adaptively.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -21,16 +20,8 @@ import numpy.typing as npt
 from scipy.special import betainc, expit
 
 from dpmodel.errors import SpecificationError
-from dpmodel.privacy._checks import count_of, fraction, non_negative, positive
-from dpmodel.privacy.conversions import (
-    gaussian_epsilon,
-    gaussian_mu,
-    laplace_rho,
-    pure_rho,
-    validate_privacy,
-    zcdp_epsilon,
-    zcdp_rho,
-)
+from dpmodel.privacy._checks import count_of, non_negative, positive
+from dpmodel.privacy.conversions import gaussian_mu, laplace_rho, validate_privacy, zcdp_rho
 from dpmodel.privacy.noise import NoiseSource
 
 StepKind = Literal["laplace", "exponential", "gaussian"]
@@ -39,88 +30,6 @@ BASIC = "basic composition"
 OPTIMAL = "optimal composition of pure steps (Kairouz, Oh and Viswanath 2015)"
 ZCDP = "zCDP (Bun and Steinke 2016; Canonne, Kamath and Steinke 2020)"
 GAUSSIAN = "exact Gaussian (Balle and Wang 2018; Dong, Roth and Su 2022)"
-GROUPED = "basic composition of the pure part with the rest under "
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What one release costs, in every currency that applies to it.
-
-    Use the constructors: each knows which currencies follow from its argument.
-
-    Parameters
-    ----------
-    epsilon : of an (epsilon, delta) guarantee, or None (Gaussian noise, plain zCDP).
-    delta : of the same guarantee; with rho it reads as delta-approximate zCDP.
-    rho : zCDP cost; derived from epsilon when it is left out.
-    mu : Gaussian DP parameter, for Gaussian noise only.
-    label : for the ledger and the explanation; public words, no data.
-    """
-
-    epsilon: float | None = None
-    delta: float = 0.0
-    rho: float | None = None
-    mu: float | None = None
-    label: str = ""
-
-    def __post_init__(self) -> None:
-        if self.epsilon is None and self.rho is None and self.mu is None:
-            raise SpecificationError(
-                "a Cost without epsilon, rho and mu",
-                why="a release that costs nothing in any currency is not covered by any theorem",
-                remedy="use Cost.pure, Cost.approximate, Cost.zcdp or Cost.gaussian",
-            )
-        fraction(self.delta, "delta", zero=True)
-        for name in ("epsilon", "rho", "mu"):
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, non_negative(value, name))
-        if self.rho is None:
-            if self.mu is not None:
-                object.__setattr__(self, "rho", 0.5 * self.mu * self.mu)
-            elif self.epsilon is not None:
-                # (epsilon, delta)-DP is delta-approximate epsilon^2/2-zCDP: Bun and Steinke 2016, section 8.
-                object.__setattr__(self, "rho", pure_rho(self.epsilon))
-
-    @classmethod
-    def pure(cls, epsilon: float, label: str = "") -> Cost:
-        """Any epsilon-DP release."""
-        return cls(epsilon=epsilon, label=label)
-
-    @classmethod
-    def approximate(cls, epsilon: float, delta: float, label: str = "") -> Cost:
-        """Any (epsilon, delta)-DP release."""
-        return cls(epsilon=epsilon, delta=delta, label=label)
-
-    @classmethod
-    def zcdp(cls, rho: float, label: str = "") -> Cost:
-        """A rho-zCDP release."""
-        return cls(rho=rho, label=label)
-
-    @classmethod
-    def gaussian(cls, mu: float, label: str = "") -> Cost:
-        """Gaussian noise of standard deviation D2/mu."""
-        return cls(mu=mu, label=label)
-
-    @classmethod
-    def laplace(cls, epsilon: float, label: str = "") -> Cost:
-        """Laplace noise of scale D1/epsilon on every entry of a vector."""
-        return cls(epsilon=epsilon, rho=laplace_rho(epsilon), label=label)
-
-    @classmethod
-    def exponential(cls, epsilon: float, label: str = "") -> Cost:
-        """The exponential mechanism with scale R/epsilon: rho = epsilon^2/8."""
-        epsilon = non_negative(epsilon, "epsilon")
-        return cls(epsilon=epsilon, rho=min(epsilon * epsilon / 8.0, epsilon), label=label)
-
-
-@dataclass(frozen=True, slots=True)
-class Composition:
-    """(epsilon, delta) of several releases together, and the rule that gave it; epsilon may be inf."""
-
-    epsilon: float
-    delta: float
-    rule: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,68 +81,6 @@ def pure_composition_delta(step_epsilon: float, steps: int, epsilon: float) -> f
     delta = likely * (1.0 + 1e-9) - (math.exp(min(epsilon, 700.0)) * unlikely) * (1.0 - 1e-9)
     # Below this the tails themselves are rounding (or underflow to 0), so nothing smaller is claimed.
     return min(max(delta, 1e-14), 1.0)
-
-
-def _pure_composition_epsilon(step: float, steps: int, delta: float) -> float:
-    """Smallest epsilon of `pure_composition_delta` for this delta."""
-    if step == 0.0 or pure_composition_delta(step, steps, 0.0) <= delta:
-        return 0.0
-    total = steps * step
-    found = _largest(lambda epsilon: pure_composition_delta(step, steps, epsilon) > delta, 0.0, total)
-    return min(found * (1.0 + 1e-9), total)
-
-
-def compose(costs: Iterable[Cost], delta: float) -> Composition:
-    """Least epsilon of all the releases together, among the rules that are valid for them.
-
-    The deltas of approximate costs add up and come off ``delta`` first; what is left pays for the
-    conversion. The rules: basic composition; zCDP; exact Gaussian when every release is Gaussian noise;
-    optimal composition when every release has an epsilon (each counted as the largest of them); and
-    basic composition between the releases that have an epsilon and the others (zCDP or Gaussian), which
-    holds for interleaved releases too (Vadhan and Zhang 2023, concurrent composition).
-
-    Parameters
-    ----------
-    costs : costs, fixed beforehand.
-    delta : total delta, in [0, 1).
-
-    Returns
-    -------
-    composition : epsilon is inf where no rule applies, for example Gaussian noise with delta 0.
-    """
-    costs = tuple(costs)
-    delta = validate_privacy(1.0, delta).delta
-    aside = math.fsum(cost.delta for cost in costs)
-    if aside > delta * (1.0 + 1e-12):
-        return Composition(math.inf, delta, "none: the releases have a larger delta than the total")
-    candidates: list[Composition] = []
-    epsilons = [cost.epsilon for cost in costs if cost.epsilon is not None]
-    if len(epsilons) == len(costs):
-        candidates.append(Composition(math.fsum(epsilons), aside, BASIC))
-    left = delta - aside
-    if left > 1e-200:
-        if epsilons and len(epsilons) == len(costs):
-            paid = [epsilon for epsilon in epsilons if epsilon > 0.0]
-            best = _pure_composition_epsilon(max(paid), len(paid), left) if paid else 0.0
-            candidates.append(Composition(best, delta, OPTIMAL))
-        candidates.append(_concentrated(costs, left, delta))
-        rest = tuple(cost for cost in costs if cost.epsilon is None)
-        if epsilons and rest:
-            part = _concentrated(rest, left, delta)
-            candidates.append(Composition(math.fsum([*epsilons, part.epsilon]), delta, GROUPED + part.rule))
-    if not candidates:
-        return Composition(math.inf, delta, "none: zCDP and Gaussian releases need delta > 0")
-    return min(candidates, key=lambda composition: composition.epsilon)  # the first wins a tie
-
-
-def _concentrated(costs: tuple[Cost, ...], left: float, delta: float) -> Composition:
-    """zCDP, or the exact Gaussian rule where all costs are Gaussian (it is never worse)."""
-    mus = [cost.mu for cost in costs if cost.mu is not None]
-    if costs and len(mus) == len(costs) and not any(cost.delta for cost in costs):
-        mu = math.sqrt(math.fsum(m * m for m in mus)) * (1.0 + 1e-15)
-        return Composition(gaussian_epsilon(mu, left), delta, GAUSSIAN)
-    rho = math.fsum(cost.rho for cost in costs if cost.rho is not None)  # a Cost always has a rho
-    return Composition(zcdp_epsilon(rho, left), delta, ZCDP)
 
 
 @lru_cache(maxsize=1024)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri_exp
+from scipy.special import erf, erfinv, log_ndtr, ndtri_exp
 
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy._checks import fraction, non_negative, positive
@@ -67,21 +67,29 @@ def _positive_delta(epsilon: object, delta: object, what: str) -> PrivacyLoss:
 
 
 def pure_rho(epsilon: float) -> float:
-    """Cost in rho of any epsilon-DP mechanism: min(epsilon^2/2, epsilon).
+    """Cost in rho of any epsilon-DP mechanism: epsilon tanh(epsilon / 2), that of randomised response.
 
-    The first is Bun and Steinke 2016, proposition 3.3; the second holds because every Renyi divergence of
-    order alpha > 1 is at most epsilon <= epsilon alpha. dp_accounting has no such conversion.
+    The ratio r of two densities lies in [e^-epsilon, e^epsilon] and has mean 1 under the second. ``r^a`` lies below its
+    chord, so its mean is at most that of the two ends: randomised response, for which it is
+    ``cosh((2 a - 1) x) / cosh(x)`` with x = epsilon / 2. ``ln cosh(u)`` is concave in u^2 (its derivative
+    ``tanh(u) / (2 u)`` falls), so the logarithm of the ratio is at most ``((2 a - 1)^2 - 1) x^2 tanh(x) / (2 x) =
+    a (a - 1) epsilon tanh(epsilon / 2)``. Attained as a -> 1. Noise of scale 1 / epsilon on integers that move by 1
+    (discrete Laplace) is randomised response: it loses this, not `laplace_rho`.
     """
     epsilon = non_negative(epsilon, "epsilon")
-    return min(0.5 * epsilon * epsilon, epsilon)
+    return epsilon * math.tanh(0.5 * epsilon) * (1.0 + 1e-15)
 
 
 def laplace_rho(epsilon: float) -> float:
     """Cost in rho of Laplace noise of scale D1/epsilon: epsilon + exp(-epsilon) - 1.
 
-    The Renyi divergence of order alpha divided by alpha is largest as alpha -> 1, where it is the
-    Kullback-Leibler divergence. For a vector, entries moving by D_i cost the sum of this function at
-    D_i/scale, which is at most its value at D1/scale, as it is convex and 0 at 0.
+    With b = a - 1/2, ``(a - 1)`` times the Renyi divergence of order a is ``ln F(b) - epsilon / 2`` with
+    ``F(b) = cosh(b epsilon) + sinh(b epsilon) / (2 b)``, and ``a (a - 1) = b^2 - 1/4``. F is an entire function of b^2
+    of order 1/2, and its zeros are real and negative: at b = i v they say ``v cos(v epsilon) + sin(v epsilon) / 2 =
+    0``, the eigenvalues v^2 > 0 of ``-y'' = v^2 y`` with y(0) = 0 and y'(epsilon) + y(epsilon) / 2 = 0. So ln F is
+    concave in b^2 (Hadamard's product), and the divergence at most ``a`` times its limit at a -> 1, the
+    Kullback-Leibler divergence. For a vector, entries moving by D_i cost the sum of this function at D_i/scale, which
+    is at most its value at D1/scale, as it is convex and 0 at 0.
 
     dp_accounting has this number as the divergence of order 1 of a LaplaceDpEvent, but cancels: it is 2e-4
     wrong at epsilon = 1e-6, to either side. It is the cross-check in the tests.
@@ -90,6 +98,25 @@ def laplace_rho(epsilon: float) -> float:
     if epsilon < 1e-2:  # cancellation; an alternating series cut after a positive term is an upper bound
         return 0.5 * epsilon**2 * (1.0 - epsilon / 3.0 + epsilon**2 / 12.0)
     return min(epsilon + math.expm1(-epsilon), pure_rho(epsilon))
+
+
+def pure_mu(epsilon: float) -> float:
+    """Gaussian DP parameter of any epsilon-DP mechanism: 2 z with Phi(z) = e^epsilon / (1 + e^epsilon).
+
+    The trade-off function of an epsilon-DP mechanism is at least ``max(1 - e^epsilon a, e^-epsilon (1 - a))``, two
+    lines that meet where ``a`` and its value are ``1 / (1 + e^epsilon)``. That of N(0, 1) against N(2 z, 1) passes
+    through this point, through (0, 1) and (1, 0), and is convex: it lies below the chords between them, which are the
+    lines.
+    """
+    epsilon = non_negative(epsilon, "epsilon")
+    z = math.sqrt(2.0) * erfinv(math.tanh(0.5 * epsilon)) if epsilon < 1.0 else -ndtri_exp(-np.logaddexp(0.0, epsilon))
+    return 2.0 * float(z) * (1.0 + _MARGIN)
+
+
+def pure_epsilon_of_mu(mu: float) -> float:
+    """The inverse of `pure_mu`, rounded down."""
+    z = 0.5 * mu / (1.0 + 2.0 * _MARGIN)
+    return float(2.0 * math.atanh(erf(z / math.sqrt(2.0))) if z < 1.0 else log_ndtr(z) - log_ndtr(-z))
 
 
 def _tight_epsilon(rho: float, delta: float) -> float:

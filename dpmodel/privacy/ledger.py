@@ -23,10 +23,11 @@ from typing import BinaryIO, Protocol
 
 from dpmodel.errors import DPModelError, NewLedgerWarning, SpecificationError, users_line
 from dpmodel.privacy.conversions import PrivacyLoss
-from dpmodel.text import number
+from dpmodel.privacy.events import Composition, Cost
 
 _APPLICATION_ID = 0x6470426C  # "dpBl": tells a ledger from any other SQLite file
-_SCHEMA_VERSION = 2
+_SCHEMA_VERSION = 3
+_WITHOUT_EVENTS = 2  # charges are black boxes, and add up; such a file goes on as it is
 _BUSY_SECONDS = 60.0
 
 _SCHEMA = f"""
@@ -36,6 +37,7 @@ CREATE TABLE header (
     schema_version INTEGER NOT NULL,
     epsilon REAL NOT NULL,
     delta REAL NOT NULL,
+    composition TEXT NOT NULL,
     name TEXT NOT NULL,
     checksum TEXT NOT NULL
 );
@@ -46,6 +48,7 @@ CREATE TABLE charges (
     epsilon REAL NOT NULL CHECK (epsilon >= 0),
     delta REAL NOT NULL CHECK (delta >= 0),
     label TEXT NOT NULL,
+    event TEXT NOT NULL,
     checksum TEXT NOT NULL
 );
 CREATE TRIGGER charges_keep BEFORE DELETE ON charges BEGIN SELECT RAISE(ABORT, 'append-only'); END;
@@ -67,34 +70,44 @@ _begun: dict[tuple[int, int, Path], sqlite3.Connection] = {}
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One entry of a ledger. ``time`` is UTC in ISO 8601; ``label`` holds public words only."""
+    """One entry of a ledger. ``cost`` : the privacy event. ``time`` is UTC in ISO 8601; ``label`` holds public words
+    only."""
 
-    epsilon: float
-    delta: float
+    cost: Cost
     label: str
     time: str
     id: str
 
+    @property
+    def epsilon(self) -> float:
+        """Of its (epsilon, delta)."""
+        return self.cost.epsilon
 
-def total(charges: tuple[Charge, ...]) -> PrivacyLoss:
-    """Sum of the charges by basic composition, each sum rounded once (math.fsum)."""
-    return PrivacyLoss(math.fsum(c.epsilon for c in charges), math.fsum(c.delta for c in charges))
+    @property
+    def delta(self) -> float:
+        """Of its (epsilon, delta)."""
+        return self.cost.delta
 
 
 class Ledger(Protocol):
-    """A list of charges that only grows."""
+    """A list of charges that only grows. ``composition`` : of its budget."""
+
+    @property
+    def composition(self) -> Composition:
+        """How its charges compose."""
 
     def charges(self) -> tuple[Charge, ...]:
         """All charges so far, oldest first."""
 
-    def append(self, charge: Charge, check: Callable[[PrivacyLoss], None]) -> None:
-        """Record ``charge`` unless ``check(spent so far)`` raises; nobody else spends in between."""
+    def append(self, charge: Charge, check: Callable[[tuple[Charge, ...]], None]) -> None:
+        """Record ``charge`` unless ``check(charges so far)`` raises; nobody else spends in between."""
 
 
 class MemoryLedger:
     """Charges in this process, safe between threads. It must not be used in a forked child."""
 
-    def __init__(self) -> None:
+    def __init__(self, composition: Composition) -> None:
+        self.composition: Composition = composition
         self._charges: tuple[Charge, ...] = ()
         self._lock = threading.Lock()
         self._process = os.getpid()
@@ -112,11 +125,11 @@ class MemoryLedger:
         self._require_same_process()
         return self._charges
 
-    def append(self, charge: Charge, check: Callable[[PrivacyLoss], None]) -> None:
+    def append(self, charge: Charge, check: Callable[[tuple[Charge, ...]], None]) -> None:
         """See `Ledger.append`."""
         self._require_same_process()  # before the lock, which a forked child may inherit locked
         with self._lock:
-            check(total(self._charges))
+            check(self._charges)
             self._charges = (*self._charges, charge)
 
 
@@ -140,6 +153,8 @@ class SQLiteLedger:
     path : the file. Where there is none, one is created, with a `NewLedgerWarning`.
     budget : (epsilon, delta), written to a new file and compared with an existing one. None: that of the file, which
         must be there.
+    composition : of the budget, written and compared likewise. A file without events, of an earlier version, goes on as
+        it is: its charges are black boxes that add up.
     seen : (position, checksum) of a row that the file must hold (``seen`` of an earlier object); it must be there.
 
     Raises
@@ -149,9 +164,14 @@ class SQLiteLedger:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], budget: PrivacyLoss | None, seen: tuple[int, str] | None = None
+        self,
+        path: str | os.PathLike[str],
+        budget: PrivacyLoss | None,
+        composition: Composition | None,
+        seen: tuple[int, str] | None = None,
     ) -> None:
-        self._budget, self.seen = budget, seen
+        self._budget, self._composition, self.seen = budget, composition, seen
+        self._version = _SCHEMA_VERSION
         try:
             self.path = Path(path).expanduser().absolute()
         except (RuntimeError, OSError) as error:  # no such user, no working directory
@@ -159,7 +179,7 @@ class SQLiteLedger:
             raise self._unusable(error) from None
         with self._told():
             if budget is not None and seen is None and not self.path.exists():
-                self._create(budget)
+                self._create(budget, composition or "auto")
         with self._open() as (connection, _, _):
             found = connection.execute("PRAGMA quick_check").fetchone()
             if found != ("ok",):
@@ -171,24 +191,32 @@ class SQLiteLedger:
         assert self._budget is not None
         return self._budget
 
+    @property
+    def composition(self) -> Composition:
+        """How the charges of the file compose."""
+        assert self._composition is not None
+        return self._composition
+
     def charges(self) -> tuple[Charge, ...]:
         """See `Ledger.charges`; reads the file, so charges of other processes are seen."""
         with self._open() as (_, charges, _):
             return charges
 
-    def append(self, charge: Charge, check: Callable[[PrivacyLoss], None]) -> None:
+    def append(self, charge: Charge, check: Callable[[tuple[Charge, ...]], None]) -> None:
         """See `Ledger.append`."""
         with self._open("BEGIN IMMEDIATE") as (connection, charges, previous):
-            check(total(charges))
+            check(charges)
             position = len(charges) + 1
             # SQLite keeps no sign of a zero.
-            row = (position, charge.id, charge.time, charge.epsilon + 0.0, charge.delta + 0.0, charge.label)
+            law = {name: each for name, each in charge.cost.to_dict().items() if name not in ("epsilon", "delta")}
+            event = () if self._version == _WITHOUT_EVENTS else (json.dumps(law),)
+            row = (position, charge.id, charge.time, charge.epsilon + 0.0, charge.delta + 0.0, charge.label, *event)
             link = _checksum(previous, *row)
-            connection.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, link))
+            connection.execute(f"INSERT INTO charges VALUES ({', '.join('?' * (len(row) + 1))})", (*row, link))
             connection.execute("COMMIT")
             self.seen = position, link
 
-    def _create(self, budget: PrivacyLoss) -> None:
+    def _create(self, budget: PrivacyLoss, composition: Composition) -> None:
         directory = self.path.parent
         if not directory.is_dir():
             raise SpecificationError(
@@ -196,10 +224,10 @@ class SQLiteLedger:
                 why="a ledger that lands in an unexpected place is a budget that nobody counts",
                 remedy="create the directory first",
             )
-        header = (_SCHEMA_VERSION, budget.epsilon, budget.delta + 0.0, uuid.uuid4().hex)
+        header = (_SCHEMA_VERSION, budget.epsilon, budget.delta + 0.0, composition, uuid.uuid4().hex)
         with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
             connection.executescript(_SCHEMA)
-            connection.execute("INSERT INTO header VALUES (1, ?, ?, ?, ?, ?)", (*header, _checksum(*header)))
+            connection.execute("INSERT INTO header VALUES (1, ?, ?, ?, ?, ?, ?)", (*header, _checksum(*header)))
             content = connection.serialize()
         if _publish(content, self.path):
             _sync_directory(directory)
@@ -266,16 +294,25 @@ class SQLiteLedger:
         if connection.execute("PRAGMA application_id").fetchone() != (_APPLICATION_ID,):
             raise self._damaged("it is a database of another application")
         version = connection.execute("SELECT schema_version FROM header").fetchone()
-        if version is not None and version[0] != _SCHEMA_VERSION:
+        if version is not None and version[0] not in (_WITHOUT_EVENTS, _SCHEMA_VERSION):
             raise SpecificationError(
                 f"the ledger {self.path} has schema version {version[0]}, this package writes {_SCHEMA_VERSION}",
                 why="its charges might be misread",
                 remedy="use the version of dpmodel that wrote it",
             )
-        header = connection.execute("SELECT schema_version, epsilon, delta, name, checksum FROM header").fetchall()
+        header = [row[1:] for row in connection.execute("SELECT * FROM header").fetchall()]
         if len(header) != 1 or _checksum(*header[0][:-1]) != header[0][-1]:
             raise self._damaged("its header, with the budget, is not as it was written")
         found = PrivacyLoss(*header[0][1:3])
+        self._version = header[0][0]
+        by: Composition = header[0][3] if self._version == _SCHEMA_VERSION else "sums"
+        if self._composition not in (None, by) and (self._version, self._composition) != (_WITHOUT_EVENTS, "auto"):
+            raise SpecificationError(
+                f'the charges of the ledger {self.path} compose by "{by}", not by "{self._composition}"',
+                why="a budget is fixed before the first charge; other rules later would void its guarantee",
+                remedy=f'open it with composition="{by}", or name another file',
+            )
+        self._composition = by
         self._budget = self._budget or found
         if found != self._budget:
             raise SpecificationError(
@@ -284,19 +321,21 @@ class SQLiteLedger:
                 why="a budget is fixed before the first charge; widening it later would void its guarantee",
                 remedy=f"open it with Budget({found.epsilon}, {found.delta}, ledger=...), or name another file",
             )
-        rows = connection.execute(
-            "SELECT position, id, time, epsilon, delta, label, checksum FROM charges ORDER BY position"
-        ).fetchall()
+        rows = connection.execute("SELECT * FROM charges ORDER BY position").fetchall()
         charges: list[Charge] = []
         links = [header[0][-1]]
-        for place, (position, name, time, epsilon, delta, label, link) in enumerate(rows, start=1):
-            if position != place or _checksum(links[-1], position, name, time, epsilon, delta, label) != link:
-                before = total(tuple(charges))
+        for place, (position, *entries, link) in enumerate(rows, start=1):
+            if position != place or _checksum(links[-1], position, *entries) != link:
+                before = [math.fsum(amounts) for amounts in zip(*((c.epsilon, c.delta) for c in charges), strict=True)]
                 raise self._damaged(
-                    f"charge {place} is not as it was written; those before it add up to epsilon "
-                    f"{number(before.epsilon)}, delta {number(before.delta)}"
+                    f"charge {place} is not as it was written; those before it add up to "
+                    f"{PrivacyLoss(*before) if before else PrivacyLoss(0.0, 0.0)}"
                 )
-            charges.append(Charge(epsilon, delta, label, time, name))
+            name, time, epsilon, delta, label, *event = entries
+            cost = Cost.approximate(epsilon, delta)
+            if event:
+                cost = Cost.from_dict({"epsilon": epsilon, "delta": delta, **json.loads(event[0])})
+            charges.append(Charge(cost, label, time, name))
             links.append(link)
         count = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'charges'").fetchone() or (0,)
         if count != (len(charges),):

@@ -213,7 +213,9 @@ SelectionKind = Literal["exponential", "permute_and_flip"]
 # of two vectors of n entries: n 2^-80 at most to epsilon, 1e-15 for n = 10^9. Beyond that the privacy is that of
 # discrete noise: D1 / scale for Laplace, rho = D2^2 / (2 scale^2) for Gaussian. Discrete Gaussian noise this fine is a
 # rounded Gaussian up to relative changes of 2^-70 in its tails, far inside the margin that `accounting.gaussian_mu`
-# leaves.
+# leaves. So it counts as Gaussian noise in mu too: a Gaussian rounded to the grid, whose steps all shifts are whole
+# multiples of, is the same function of both neighbors' sums. Likewise Laplace noise this fine is a rounded Laplace
+# variable up to relative changes of 2^-80, and costs `laplace_rho`; on integers, whose steps count, it does not.
 #
 # All the rest is post-processing, if what is computed in floating point is a function of the integer S = w + Z and of
 # nothing else (`add_on_grid`). It is. With B = 2^61:

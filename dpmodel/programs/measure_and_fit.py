@@ -116,11 +116,13 @@ class MeasureAndFit(Mechanism[Program]):
             caveats.append(f"for private numbers up to {number(noised.measurement.limit)} in size; beyond, clamped")
         count = noised.measurement.count
         alpha = min(2 * float(noised.reach.max(initial=0.0)), largest_violation(model))
+        delta = options.delta if isinstance(distribution, Gaussian) else 0.0
         return Forecast(
             statement=f"with probability {number(1 - options.beta)}, {what} is violated by more than "
             f"{number(alpha)}; least squares over the public constraints usually does far better",
             epsilon=options.epsilon,
-            delta=options.delta if isinstance(distribution, Gaussian) else 0.0,
+            delta=delta,
+            event=NoiseDesign({"scalar": noised}, options.epsilon, delta).event,
             beta=options.beta,
             proved=not split,
             work=f"{count} noise draw{'' if count == 1 else 's'}, one or two fits",

@@ -43,7 +43,7 @@ from dpmodel.contract import (
 from dpmodel.errors import NotPrivateWarning
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.memo import cached
-from dpmodel.privacy import NoiseSource, SeededSource
+from dpmodel.privacy import Cost, NoiseSource, SeededSource
 from dpmodel.privacy.accounting import Spend
 from dpmodel.programs.fewer_records import as_noisy, fewer_records
 from dpmodel.programs.goals import (
@@ -148,6 +148,12 @@ class NearlyFeasible(Mechanism[Program]):
         """How far one record moves ``excess`` (the larger direction)."""
         raise NotImplementedError
 
+    def event(self, task: Task) -> Cost:
+        """What all runs and tests on ``task`` cost together; by ``gaussian_only`` and ``own_composition``."""
+        if self.own_composition:
+            return Cost.approximate(task.epsilon, task.delta)
+        return (Cost.all_gaussian if self.gaussian_only else Cost.all_zcdp)(task.epsilon, task.delta)
+
     def excess_limit(self, promise: Promise) -> float:
         """Value of ``excess`` that the promise allows."""
         return promise.error
@@ -206,10 +212,14 @@ class NearlyFeasible(Mechanism[Program]):
             noise["objective"] = measured.parts["objective"].to_dict()
         if route.goal is not None:
             noise["objective treated by"] = _plain(route, slip)
+        event = self.event(route.task if route.steps == 1 else replace(route.whole, whole=False))
+        if measured is not None:
+            event += measured.event or Cost.approximate(measured.epsilon, measured.delta)
         return Forecast(
             statement=_statement(model, options, route, stated, violation, self._relative(model)),
             epsilon=options.epsilon,
             delta=options.delta,
+            event=event,
             beta=options.beta,
             proved=promise.proved,
             work=promise.work if route.steps == 1 else f"{route.steps} runs of {promise.work}",
@@ -322,6 +332,12 @@ class LeavesRowsOut(NearlyFeasible):
 
     def excess_sensitivity(self, task: Task) -> float:
         return float(private_rows(task.model).per_record)
+
+    def event(self, task: Task) -> Cost:
+        """What all runs and tests on ``task`` cost together; by ``gaussian_only`` and ``own_composition``."""
+        if self.own_composition:
+            return Cost.approximate(task.epsilon, task.delta)
+        return (Cost.all_gaussian if self.gaussian_only else Cost.all_zcdp)(task.epsilon, task.delta)
 
     def excess_limit(self, promise: Promise) -> float:
         return float(promise.slack_rows)

@@ -44,6 +44,7 @@ from dpmodel.marks.layout import sum_by
 from dpmodel.marks.records import Records
 from dpmodel.memo import cached
 from dpmodel.privacy import (
+    Cost,
     Gaussian,
     Laplace,
     Truncated,
@@ -362,6 +363,15 @@ class NoiseDesign:
         for name, part in self.parts.items():
             groups.setdefault(id(part.measurement.queries), []).append(name)
         return tuple(map(tuple, groups.values()))
+
+    @property
+    def event(self) -> Cost | None:
+        """Mu of Gaussian noise, or Laplace noise of scales D_p / (w_p epsilon), which costs a record at most
+        ``laplace_rho(epsilon)``: it is convex in what each entry takes of epsilon. None for other noise."""
+        drawn = {type(part.distribution) for part in self.parts.values()} - {type(None)}
+        if drawn == {Laplace} and not self.delta:
+            return Cost.laplace(self.epsilon)
+        return Cost.all_gaussian(self.epsilon, self.delta) if drawn == {Gaussian} else None
 
     @property
     def work(self) -> str:

@@ -204,6 +204,7 @@ class NoiseOnce(Mechanism[Program]):
             ),
             expected=expected,
             remark=remark,
+            event=design.event,
         )
 
     def _forecast_priced(self, model: Program, options: Options, design: NoiseDesign) -> Forecast:
@@ -237,6 +238,7 @@ class NoiseOnce(Mechanism[Program]):
             ),
             expected=expected,
             remark=remark,
+            event=design.event,
         )
 
     def _answer_priced(

@@ -24,7 +24,14 @@ from dpmodel.forecast import Forecast, Violation
 from dpmodel.memo import cached
 from dpmodel.numerics.nets import MOST_DIMENSIONS, MOST_POINTS, Choices, Net, RowBounds, level_for, net_of
 from dpmodel.numerics.polyhedron import Polyhedron
-from dpmodel.privacy import AboveThreshold, NoiseSource, above_threshold_error, exponential_mechanism, permute_and_flip
+from dpmodel.privacy import (
+    AboveThreshold,
+    Cost,
+    NoiseSource,
+    above_threshold_error,
+    exponential_mechanism,
+    permute_and_flip,
+)
 from dpmodel.programs.goals import ONE_CANDIDATE, Point, Promise, Task
 from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.nearly_feasible import RELATIVE, LeavesRowsOut
@@ -248,6 +255,10 @@ class PointExponential(LeavesRowsOut):
                 relative=rows.relative,
             ),
         )
+
+    def event(self, task: Task) -> Cost:
+        epsilon, pure = _epsilon(task)
+        return Cost.pure(epsilon) if pure else super().event(task)
 
     def _run_cheapest(self, model: Program, options: Options, noise: NoiseSource, progress: Progress) -> Outcome:
         rows, plan = private_rows(model), _sparse_vector(model, options)

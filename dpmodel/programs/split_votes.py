@@ -22,7 +22,7 @@ from dpmodel.numerics.array_program import ArrayProgram
 from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.numerics.polyhedron import sides
 from dpmodel.numerics.solvers import ask
-from dpmodel.privacy import Laplace, NoiseSource
+from dpmodel.privacy import Cost, Laplace, NoiseSource
 from dpmodel.programs.goals import Point, Promise, Task
 from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.nearly_feasible import LeavesRowsOut
@@ -154,6 +154,10 @@ class SplitVotes(LeavesRowsOut):
             caveats=("nothing is promised before the release, which bounds what is missed on average by its sums",),
             plan=plan,
         )
+
+    def event(self, task: Task) -> Cost:
+        """Sums with pure noise where the budget is a whole (epsilon, delta)."""
+        return Cost.pure(task.epsilon) if task.whole else super().event(task)
 
     def forecast(self, model: Program, options: Options) -> Forecast | Verdict:
         found = super().forecast(model, options)

@@ -169,6 +169,7 @@ class NoisyDescent(PureToo):
             work=f"{passes}, noise on {model.size} sums in each",
             noise={**noise.described(settings), **details},
             caveats=clip_note(model, settings.clip),
+            event=self.event(options),
         )
 
     def run_as_given(

@@ -84,6 +84,7 @@ class EachOutput(Mechanism[PrivateOutputs]):
                 "outputs": [dict(f.noise) for f in found],
             },
             caveats=tuple(dict.fromkeys(line for f in found for line in f.caveats)),
+            event=sum((f.cost for f in found[1:]), first.cost),
         )
         return capped(whole, together)
 

@@ -16,7 +16,7 @@ import numpy as np
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import ExcessRisk, Forecast, Known, capped
 from dpmodel.memo import cached
-from dpmodel.privacy import NoiseSource, gaussian_mu
+from dpmodel.privacy import Cost, NoiseSource, gaussian_mu
 from dpmodel.regressions.model import PrivateRegression, objective_range, public_excess, public_point
 from dpmodel.regressions.synthetic import populations_of
 from dpmodel.text import number
@@ -31,9 +31,11 @@ def excess_forecast(
     work: str,
     noise: Mapping[str, Any] | None = None,
     caveats: tuple[str, ...] = (),
+    event: Cost | None = None,
 ) -> Forecast:
     """``predicted`` : mean excess risk on the simulated populations; ``at_most`` : a bound that a theorem gives for
-    any data, exceeded with probability at most ``options.beta``, or None. ``work`` : its cost in words.
+    any data, exceeded with probability at most ``options.beta``, or None. ``work`` : its cost in words. ``event`` : see
+    ``Forecast``.
 
     A prediction that is no better than the best point that needs no data says nothing, and a bound that this point
     keeps too is left out: then the prediction is all there is.
@@ -51,6 +53,7 @@ def excess_forecast(
         work=work,
         noise=dict(noise or {}),
         caveats=caveats,
+        event=event,
     )
     return capped(forecast, known)
 
@@ -115,6 +118,10 @@ class PureToo(Mechanism[PrivateRegression], ABC):
 
     @abstractmethod
     def eligible(self, model: PrivateRegression, options: Options) -> Verdict: ...
+
+    def event(self, options: Options) -> Cost | None:
+        """Of a run as given."""
+        return Cost.all_gaussian(options.epsilon, options.delta) if options.delta and self.mu_gdp else None
 
     @abstractmethod
     def forecast_as_given(self, model: PrivateRegression, options: Options) -> Forecast:

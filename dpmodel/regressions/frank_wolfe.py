@@ -14,7 +14,7 @@ from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast
 from dpmodel.memo import cached
-from dpmodel.privacy import NoiseSource, exponential_mechanism, per_step, permute_and_flip, public_generator
+from dpmodel.privacy import Cost, NoiseSource, exponential_mechanism, per_step, permute_and_flip, public_generator
 from dpmodel.regressions.excess import clip_note, excess_forecast
 from dpmodel.regressions.model import PrivateRegression, public_point
 from dpmodel.regressions.noisy_gradient import part_gradient
@@ -108,6 +108,7 @@ class FrankWolfe(Mechanism[PrivateRegression]):
             work=f"{steps.count} steps of one pass over the rows",
             noise={**steps.to_dict(), "range": change, "selection_epsilon": epsilon, "candidates": vertices},
             caveats=clip_note(model, steps.clip),
+            event=Cost.zcdp(steps.count * Cost.exponential(epsilon).rho) if options.delta else None,
         )
 
     def run(

@@ -160,6 +160,7 @@ class GaussianFrankWolfe(PureToo):
                 "scale": noise.scale(noise.bound_at(model.prediction_bound)),
             },
             caveats=clip_note(model, steps.clip),
+            event=self.event(options),
         )
 
     def run_as_given(

@@ -264,6 +264,7 @@ class MirrorDescent(PureToo):
             work=f"{settings.steps} passes over the data, noise on {model.size} sums in each",
             noise={**noise.described(settings), "map": settings.map},
             caveats=clip_note(model, settings.clip),
+            event=self.event(options),
         )
 
     def run_as_given(

@@ -17,7 +17,7 @@ from dpmodel.contract import YES, Options, Outcome, Progress, Serves, Verdict
 from dpmodel.forecast import Forecast
 from dpmodel.marks.measured import Moments
 from dpmodel.numerics.nearest_point import accelerated
-from dpmodel.privacy import NoiseSource, public_generator
+from dpmodel.privacy import Cost, NoiseSource, public_generator
 from dpmodel.privacy.accounting import Spend
 from dpmodel.regressions.excess import PureToo, excess_forecast, predicted_by
 from dpmodel.regressions.model import PrivateRegression
@@ -374,6 +374,7 @@ class SufficientStatistics(PureToo):
                 "entries": layout.entries,
                 "weights": {"cross": layout.beta, "first": layout.alpha, "labels": layout.gamma},
             },
+            event=Cost.laplace(options.epsilon) if layout.pure else self.event(options),
         )
 
     def noise(self, model: PrivateRegression, options: Options) -> tuple[Layout, float]:

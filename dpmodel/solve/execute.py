@@ -22,7 +22,7 @@ from dpmodel.marks.rows import watched
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
 from dpmodel.numerics.solvers import SOLVER_ERROR
 from dpmodel.options import checked_solver_options
-from dpmodel.privacy import Budget, noise_source
+from dpmodel.privacy import Budget, Cost, noise_source
 from dpmodel.release import Accuracy, Guarantee, Release
 from dpmodel.solve.plan import Plan
 from dpmodel.solve.planner import make_plan
@@ -109,9 +109,12 @@ class Executed:
 
     @property
     def forecast(self) -> Forecast:
-        """That of the chosen mechanism, with the certificate's epsilon on top of what it spends."""
-        assert self.plan.chosen.forecast is not None
-        return replace(self.plan.chosen.forecast, epsilon=self.plan.chosen.forecast.epsilon + self.certified)
+        """That of the chosen mechanism, with the certificate, which is pure, on top of what it spends."""
+        found = self.plan.chosen.forecast
+        assert found is not None
+        if not self.certified:
+            return found
+        return replace(found, epsilon=found.epsilon + self.certified, event=found.cost + Cost.pure(self.certified))
 
     def ran(self, **seconds: float) -> Ran:
         """For ``Model.finish``. ``seconds`` : of steps before the plan.
@@ -221,8 +224,7 @@ def execute(
             run,
             name=name,
             budget=budget,
-            epsilon=forecast.epsilon,
-            delta=forecast.delta,
+            cost=forecast.cost,
             label=f"{label} by {name}",
             report=report,
             charged=None if charged is None else partial(charged, if_stopped),

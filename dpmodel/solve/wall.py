@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from dpmodel.contract import WrongOutcome
 from dpmodel.errors import DPModelError, SourceError, SpecificationError
 from dpmodel.numerics.cone_program import SolverFailure
-from dpmodel.privacy import Budget
+from dpmodel.privacy import Budget, Cost
 from dpmodel.solve.progress import Report
 
 T = TypeVar("T")
@@ -52,8 +52,7 @@ def charge_then_run(
     *,
     name: str,
     budget: Budget | None,
-    epsilon: float,
-    delta: float,
+    cost: Cost,
     label: str,
     report: Report,
     charged: Callable[[], None] | None = None,
@@ -69,7 +68,7 @@ def charge_then_run(
     Parameters
     ----------
     run : gets a ``report`` to call with (stage, share done). ``name`` : of the mechanism, for messages.
-    epsilon, delta, label : of the charge. ``charged`` : called after the charge, before the run.
+    cost, label : of the charge. ``charged`` : called after the charge, before the run.
     public : whether the whole family reads nothing private: then errors of this package are passed on whole.
 
     Raises
@@ -79,7 +78,7 @@ def charge_then_run(
     ChargeReached
         Within `before_charges`, where there is something to charge.
     """
-    free = epsilon == 0 == delta
+    free = cost.epsilon == 0 == cost.delta
     if _public_only.get() and not free:
         raise ChargeReached
     spent = "nothing was spent" if free else "the budget is spent, because private data was read before it failed"
@@ -100,7 +99,7 @@ def charge_then_run(
     try:
         try:
             if payer is not None:
-                payer.charge(epsilon, delta, label=label)
+                payer.charge(cost, label=label)
             taken = True
             if charged is not None:
                 charged()
@@ -118,7 +117,7 @@ def charge_then_run(
     except _ENDINGS as error:
         failure = _told(error, name, spent, remedy)
     if not taken:
-        if payer is None or not _charged(payer, before, (epsilon, delta, label)):
+        if payer is None or not _charged(payer, before, (cost.epsilon, cost.delta, label)):
             raise failure
         if charged is not None:
             charged()

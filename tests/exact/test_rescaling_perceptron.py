@@ -22,7 +22,7 @@ from dpmodel.exact.rescaling_perceptron import (
     release_sensitivity,
     search,
 )
-from dpmodel.privacy import Cost, SeededSource, compose
+from dpmodel.privacy import SeededSource, gaussian_epsilon
 
 ONE = Options(1.0, 1e-6)
 # An honest mechanism fails one of these audits or forecasts with at most this probability.
@@ -80,10 +80,10 @@ def test_noise_adds_up_to_the_budget(neighbors: str, epsilon: float, delta: floa
         size + 1: release_sensitivity(swap, plan.count_weight),
         1: 1.0,
     }
-    costs = [Cost.gaussian(by_length[draw.values[0].size] / draw.arguments[0]) for draw in source.draws]
-    assert len(costs) == plan.rounds + len(plan.marks) + (plan.rescaling is not None)
+    mus = [by_length[draw.values[0].size] / draw.arguments[0] for draw in source.draws]
+    assert len(mus) == plan.rounds + len(plan.marks) + (plan.rescaling is not None)
     assert (plan.rescaling is None) == (margin == 0.5)
-    assert 0.999 * epsilon < compose(costs, delta).epsilon <= epsilon * (1 + 1e-9)
+    assert 0.999 * epsilon < gaussian_epsilon(math.hypot(*mus), delta) <= epsilon * (1 + 1e-9)
 
 
 # ---------------------------------------------------------------------- when it ends, and what is forecast

@@ -116,7 +116,7 @@ def test_a_script_runs_up_to_its_first_charge(release: str, capsys: pytest.Captu
     shown = capsys.readouterr()
     assert "Plan for epsilon 1" in shown.out and "went on" not in shown.out + shown.err
     assert "which was not made: nothing is spent" in shown.err
-    assert [what for _, what, *_ in dpm.Budget.open(ledger).charges] == ["left"]
+    assert [what for _, what, *_ in dpm.Budget.open(ledger).charges] == ["left for one more"]
 
 
 def test_a_model_in_a_file_is_explained_and_planned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_ledger_is_shown_and_verified(capsys: pytest.CaptureFixture[str], tmp_
     assert main(["ledger", "verify", str(tmp_path / "none.db")]) == 2
     assert "there is no ledger" in capsys.readouterr().err and not (tmp_path / "none.db").exists()
     with sqlite3.connect(file) as connection:
-        connection.execute("INSERT INTO charges VALUES (2, 'x', '', 9, 0, 'forged', '')")
+        connection.execute("INSERT INTO charges VALUES (2, 'x', '', 9, 0, 'forged', '', '')")
     assert main(["ledger", "verify", str(file)]) == 2
     assert "charge 2 is not as it was written" in " ".join(capsys.readouterr().err.split())
     file.write_bytes(b"not a ledger")

@@ -108,7 +108,7 @@ SHOWN = {
     "several_solves_one_budget.py": [
         r"Monday +cost",
         r"Thursday +refused, nothing was read",
-        r"remaining epsilon=0\.1",
+        r"at most epsilon=0\.1",
         r"In the file: spent epsilon 0\.9, remaining epsilon 0\.1",
         r"( *epsilon 0\.3, delta 0: solve by .*\n){3}",
     ],

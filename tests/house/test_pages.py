@@ -15,8 +15,9 @@ DECISIONS = sorted((ROOT / "docs" / "develop" / "decisions").glob("*.md"))
 pytestmark = pytest.mark.skipif(not (ROOT / "docs").exists(), reason="docs are not shipped with this copy")
 
 WORDS = """
-record, neighbors, unit, sensitivity, bounds, magnitude, privacy loss, guarantee, mechanism, release, post-processing,
-ledger, objective, right-hand side, row, column, standard form, cone, dual, feasible set, polytope, Lipschitz constant,
+record, neighbors, unit, sensitivity, bounds, magnitude, privacy loss, privacy event, filter, guarantee,
+mechanism, release, post-processing, ledger, objective, right-hand side, row, column, standard form, cone, dual,
+feasible set, polytope, Lipschitz constant,
 gradient, step size, excess risk, violation, shortage and surplus, price, lower bound, part, level, cell, footprint,
 treatment, public level, forecast, plan, statement, certificate
 """

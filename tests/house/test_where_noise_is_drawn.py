@@ -35,11 +35,12 @@ KERNELS = {
 
 
 def draws(tree: ast.AST) -> set[str]:
-    """What a file draws: calls by name, and methods of a noise source looked up by name."""
+    """What a file draws: calls by name, and methods of a noise source looked up by name. A ``Cost`` draws nothing."""
     found = set()
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        if name in DRAWS:
+        cost = isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") == "Cost"
+        if name in DRAWS and not cost:
             found.add(name)
         if name == "getattr" and getattr(call.args[0], "id", "") in ("noise", "source"):
             found.add(ast.unparse(call))

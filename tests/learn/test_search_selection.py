@@ -12,7 +12,7 @@ from dpmodel.learn import PrivateSearchCV, search
 from dpmodel.learn.linear_model import PrivateRegressor, estimator
 from dpmodel.learn.scores import GRID, sum_of_scores
 from dpmodel.learn.search import every, stopped
-from dpmodel.privacy import SeededSource
+from dpmodel.privacy import Cost, SeededSource
 from dpmodel.release import Accuracy, Guarantee, Release
 from dpmodel.solve.progress import silent
 from dpmodel.solve.wall import charge_then_run
@@ -111,7 +111,7 @@ class Logged(PrivateRegressor):
     value: float = 0.0
 
     def fit(self, X: Any, y: Any) -> Logged:
-        paid = {"epsilon": self.epsilon, "delta": self.delta, "budget": self.budget}
+        paid = {"cost": Cost.approximate(self.epsilon, self.delta), "budget": self.budget}
         charge_then_run(lambda told: None, name="none", label="fit", report=silent, **paid)
         LOG.append(("fit", set(X[:, 0].astype(int)), self.epsilon))
         self.coef_, self.intercept_, self.n_features_in_ = np.zeros(X.shape[1]), self.value, X.shape[1]

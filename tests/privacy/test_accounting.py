@@ -1,6 +1,5 @@
 """Accounting: table values, closed formulas, other accountants, known-true epsilons, round trips."""
 
-import itertools
 import math
 from decimal import Decimal, getcontext
 
@@ -15,9 +14,7 @@ from scipy.stats import norm
 
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy import (
-    Cost,
     SeededSource,
-    compose,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
@@ -219,9 +216,6 @@ def test_optimal_composition_against_dp_accounting(steps, epsilon):
     found = pure_composition_delta(step, steps, epsilon)
     assert found == pytest.approx(theirs.get_delta_for_epsilon(epsilon), rel=1e-4)
     assert found >= theirs.get_delta_for_epsilon(epsilon) * (1 - 1e-9)
-    assert compose([Cost.pure(step)] * steps, delta).epsilon == pytest.approx(
-        theirs.get_epsilon_for_delta(delta), rel=1e-6
-    )
 
 
 @pytest.mark.parametrize(
@@ -243,96 +237,27 @@ def test_per_step_table(steps, kind, value, rule):
     assert found.value == pytest.approx(value, rel=0.02) and found.rule.startswith(rule)
 
 
-COSTS = {"laplace": Cost.laplace, "exponential": Cost.exponential, "gaussian": Cost.gaussian}
-
-
 @settings(deadline=None, max_examples=30)
-@given(epsilons, deltas, st.integers(1, 300), st.sampled_from(sorted(COSTS)))
-def test_steps_compose_back_to_the_total(epsilon, delta, steps, kind):
-    step = per_step(epsilon, delta, steps, kind)
-    total = compose([COSTS[kind](step.value)] * steps, delta)
-    assert total.epsilon <= epsilon * (1 + 1e-12) and total.delta <= delta
-    more = compose([COSTS[kind](step.value * 1.01)] * steps, delta)
-    assert more.epsilon > epsilon * (1 - 1e-9)  # the calibration is not idle
-    assert step.value >= (epsilon / steps if kind != "gaussian" else 0)
+@given(epsilons, deltas, st.integers(1, 300), st.sampled_from(["laplace", "exponential", "gaussian"]))
+def test_steps_keep_to_the_total(epsilon, delta, steps, kind):
+    """By some rule that holds for them; a hundredth more by none of them."""
+
+    def holds(value):
+        if kind == "gaussian":
+            return gaussian_delta(value * math.sqrt(steps), epsilon) <= delta
+        rho = laplace_rho(value) if kind == "laplace" else value**2 / 8
+        by_rho = zcdp_epsilon(steps * rho, delta) <= epsilon * (1 + 1e-12)
+        return by_rho or pure_composition_delta(value, steps, epsilon) <= delta
+
+    step = per_step(epsilon, delta, steps, kind).value
+    assert holds(step) and not holds(step * 1.01)
+    assert step >= (epsilon / steps if kind != "gaussian" else 0)
 
 
 def test_pure_budget_takes_basic_composition():
     assert per_step(1.0, 0.0, 10).value == 0.1
-    assert compose([Cost.pure(0.25)] * 4, 0.0).epsilon == 1.0
     with pytest.raises(SpecificationError, match="delta > 0"):
         per_step(1.0, 0.0, 10, "gaussian")
-    assert compose([Cost.gaussian(0.1)], 0.0).epsilon == math.inf
-    assert compose([Cost.approximate(1.0, 1e-5)], 1e-6).epsilon == math.inf
-    assert compose([], 0.0).epsilon == 0.0
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=20), st.floats(1e-12, 0.1))
-def test_compose_never_below_the_truth_gaussian(mus, delta):
-    """The exact delta of Gaussian releases is known: no rule may promise less."""
-    true_mu = math.sqrt(sum(m * m for m in mus))
-    for costs in ([Cost.gaussian(m) for m in mus], [Cost.zcdp(m * m / 2) for m in mus]):
-        found = compose(costs, delta)
-        assert gaussian_delta(true_mu, found.epsilon) <= delta * (1 + 1e-8)
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.floats(0.01, 1.0), st.integers(1, 60), st.floats(1e-12, 0.1), st.floats(0, 1))
-def test_compose_never_below_the_truth_randomised_response(step, steps, delta, mu):
-    """Nor less than randomised response needs, alone or beside a Gaussian release."""
-    costs = [Cost.pure(step)] * steps
-    alone = compose(costs, delta)
-    assert exact_pure_delta(step, steps, alone.epsilon) <= delta * (1 + 1e-8)
-    assert compose([*costs, Cost.gaussian(mu)], delta).epsilon >= alone.epsilon * (1 - 1e-6)
-
-
-def exact_unequal_delta(steps, epsilon):
-    """Of randomised responses with unequal epsilons, by listing all answers."""
-    signs = np.array(list(itertools.product([1.0, -1.0], repeat=len(steps))))
-    each = np.array(steps)
-    log_p = (signs * each / 2).sum(axis=1) - np.log(2 * np.cosh(each / 2)).sum()
-    log_q = (-signs * each / 2).sum(axis=1) - np.log(2 * np.cosh(each / 2)).sum()
-    return float(np.maximum(np.exp(log_p) - np.exp(epsilon + log_q), 0.0).sum())
-
-
-@settings(deadline=None, max_examples=150)
-@given(st.lists(st.floats(0.001, 3.0), min_size=1, max_size=8), st.floats(1e-9, 0.3), st.booleans())
-def test_compose_never_below_the_truth_of_unequal_steps(steps, delta, approximate):
-    """Each counted as the largest of them, never as the least; deltas beside epsilons change nothing of that."""
-    costs = [Cost.approximate(step, delta / 100) if approximate else Cost.pure(step) for step in steps]
-    found = compose(costs, delta)
-    assert exact_unequal_delta(steps, found.epsilon) <= delta * (1 + 1e-8) + 1e-15
-
-
-def test_compose_takes_the_best_rule():
-    assert compose([Cost.pure(1.0)], 1e-12).rule.startswith(("basic", "optimal"))
-    many = compose([Cost.pure(0.01)] * 10_000, DELTA)
-    assert many.rule.startswith("optimal") and many.epsilon < 6
-    selections = compose([Cost.exponential(0.01)] * 10_000, DELTA)
-    assert selections.rule.startswith("zCDP") and selections.epsilon < 0.6 * many.epsilon
-    mixed = compose([Cost.pure(2.0), *[Cost.zcdp(1e-4)] * 100], DELTA)
-    assert mixed.rule.startswith("basic composition of the pure part")
-    assert mixed.epsilon == pytest.approx(2.0 + zcdp_epsilon(1e-2, DELTA))
-    gaussian = compose([Cost.gaussian(0.1)] * 4, DELTA)
-    assert gaussian.rule.startswith("exact Gaussian")
-    assert gaussian.epsilon == pytest.approx(gaussian_epsilon(0.2, DELTA))
-    assert gaussian.epsilon < zcdp_epsilon(0.02, DELTA)
-
-
-def test_cost_currencies():
-    assert Cost.pure(0.5).rho == pytest.approx(0.125)
-    assert Cost.pure(10).rho == 10
-    assert Cost.exponential(0.5).rho == pytest.approx(0.03125)
-    assert Cost.laplace(0.5).rho == pytest.approx(0.5 + math.exp(-0.5) - 1)
-    assert Cost.gaussian(0.5).rho == pytest.approx(0.125) and Cost.gaussian(0.5).epsilon is None
-    assert Cost.zcdp(0.3, "step").label == "step"
-    with pytest.raises(SpecificationError):
-        Cost()
-    for bad in (-1.0, math.nan, math.inf, "1", True):
-        for make in (Cost.pure, Cost.zcdp, Cost.gaussian, Cost.laplace, Cost.exponential):
-            with pytest.raises(SpecificationError):
-                make(bad)
 
 
 # --- refusals ---------------------------------------------------------------------------------------

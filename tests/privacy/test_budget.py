@@ -26,7 +26,7 @@ def test_charges_add_up_and_the_next_is_refused():
     assert datetime.fromisoformat(charge.time).utcoffset().total_seconds() == 0
     for too_much in ((0.76, 0.0), (0.1, 7e-7)):
         assert not budget.can_afford(*too_much)
-        with pytest.raises(BudgetExceededError, match=r"remaining epsilon=0\.75") as caught:
+        with pytest.raises(BudgetExceededError, match=r"at most epsilon=0\.75, delta=6e-07 is left") as caught:
             budget.charge(*too_much)
         assert caught.value.why and caught.value.remedy
         with pytest.raises(BudgetExceededError):
@@ -140,7 +140,11 @@ def test_a_forked_child_is_refused_even_if_the_lock_was_held():
 def test_readable():
     budget = Budget(2.0, 1e-6)
     budget.charge(0.5, label="first")
-    assert str(budget) == "Budget(epsilon=2, delta=1e-06): 1 charge, remaining epsilon=1.5, delta=1e-06"
+    assert " ".join(str(budget).split()) == (
+        "Budget(epsilon=2, delta=1e-06): epsilon 1.5, delta 1e-6 left for one more solve like the last (pure), or 3 "
+        "more of epsilon 0.5 1 charge so far, together epsilon 0.5, delta 0 "
+        "whatever is charged, a neighbor's best guess goes from 50 % to at most 88 %"
+    )
     assert re.fullmatch(r"<Budget\(.*\).*>", repr(budget))
     plain = budget.to_dict()
     assert plain["spent"] == {"epsilon": 0.5, "delta": 0.0} and plain["history"][0]["label"] == "first"

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from dpmodel.errors import BudgetExceededError, SpecificationError
-from dpmodel.privacy import Budget
+from dpmodel.privacy import Budget, Cost
+from dpmodel.privacy import ledger as ledgers
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_pickling_reopens_the_file(path, monkeypatch):
     clone = pickle.loads(data)
     clone.charge(0.3)
     assert budget.spent.epsilon == 0.3
-    assert str(budget).splitlines()[1].endswith("budget.db") and "1 charge" in repr(budget)
+    assert str(budget).splitlines()[-1].endswith("budget.db") and "1 charge" in repr(budget)
     assert "\n" not in repr(budget)
 
 
@@ -77,7 +78,8 @@ def test_processes_cannot_overspend(path):
 
 CRASH = """
 import os, sys
-from dpmodel.privacy import Budget
+from dpmodel.privacy import Budget, Cost
+from dpmodel.privacy import ledger as ledgers
 budget = Budget(1.0, ledger=sys.argv[1])
 budget.charge(0.3, label="before the crash")
 budget._check = lambda spent, request: os._exit(9)
@@ -119,10 +121,16 @@ def test_rows_cannot_be_changed(path):
         "DELETE FROM charges",
         "UPDATE charges SET epsilon = 0",
         "UPDATE header SET epsilon = 9",
-        "INSERT INTO charges VALUES (2, 'x', 'now', -1, 0, '', '')",
-        *(f"{how} INTO charges SELECT position, 'x', time, 0, 0, label, checksum FROM charges" for how in REPLACING),
-        *(f"{how} INTO charges SELECT 9, id, time, 0, 0, label, checksum FROM charges" for how in REPLACING),
-        *(f"{how} INTO header SELECT 1, schema_version, 9, delta, name, checksum FROM header" for how in REPLACING),
+        "INSERT INTO charges VALUES (2, 'x', 'now', -1, 0, '', '', '')",
+        *(
+            f"{how} INTO charges SELECT position, 'x', time, 0, 0, label, event, checksum FROM charges"
+            for how in REPLACING
+        ),
+        *(f"{how} INTO charges SELECT 9, id, time, 0, 0, label, event, checksum FROM charges" for how in REPLACING),
+        *(
+            f"{how} INTO header SELECT 1, schema_version, 9, delta, composition, name, checksum FROM header"
+            for how in REPLACING
+        ),
         "UPDATE OR REPLACE charges SET epsilon = 0",
         "INSERT INTO charges SELECT * FROM charges WHERE 1 ON CONFLICT DO UPDATE SET epsilon = 0",
     ):
@@ -156,7 +164,7 @@ CORRUPT = {
     ],
     "not a number": lambda path: [
         spent(path),
-        sql(path, "INSERT INTO charges VALUES (2, 'x', '', 'NaN', 0, '', '')"),
+        sql(path, "INSERT INTO charges VALUES (2, 'x', '', 'NaN', 0, '', '', '')"),
     ],
     "directory": lambda path: path.mkdir(),
 }
@@ -234,3 +242,70 @@ def test_check_and_record_are_one_step(path, durable, monkeypatch):
     for thread in threads:
         thread.join()
     assert most == [1] * 6 and len(budget.history) == 6
+
+
+# --- events, and files without them ---------------------------------------------------------------------------
+
+
+def test_events_are_kept(path):
+    gaussian = Cost.all_gaussian(0.1, 1e-8)
+    budget = Budget(1.0, 1e-6, ledger=path)
+    costs = [gaussian, Cost.laplace(0.1), Cost.approximate(0.1, 1e-8), gaussian + Cost.pure(0.05)]
+    for cost in costs:
+        budget.charge(cost)
+    for again in (Budget.open(path), pickle.loads(pickle.dumps(budget)), Budget(1.0, 1e-6, ledger=path)):
+        assert [charge.cost for charge in again.history] == costs and again.spent == budget.spent
+    with pytest.raises(SpecificationError, match='compose by "auto"'):
+        Budget(1.0, 1e-6, ledger=path, composition="gaussian")
+
+
+def test_processes_agree_on_the_rules(tmp_path):
+    """The first charge decides, whoever makes it."""
+    gaussian = Cost.all_gaussian(0.1, 1e-8)
+    for composition, most in (("auto", 11), ("gaussian", 12), ("sums", 3)):
+        file = tmp_path / f"{composition}.db"
+        Budget(0.3, 1e-6, ledger=file, composition=composition)
+        both, charged = [Budget.open(file), Budget(0.3, 1e-6, ledger=file, composition=composition)], 0
+        assert {each.composition for each in both} == {composition}
+        while both[charged % 2].can_afford(gaussian):
+            both[charged % 2].charge(gaussian)
+            charged += 1
+        assert charged == most and not both[(charged + 1) % 2].can_afford(gaussian)
+
+
+WITHOUT_EVENTS = """
+PRAGMA application_id = 1685078636;
+CREATE TABLE header (one INTEGER PRIMARY KEY CHECK (one = 1), schema_version INTEGER NOT NULL, epsilon REAL NOT NULL,
+    delta REAL NOT NULL, name TEXT NOT NULL, checksum TEXT NOT NULL);
+CREATE TABLE charges (position INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, time TEXT NOT NULL,
+    epsilon REAL NOT NULL CHECK (epsilon >= 0), delta REAL NOT NULL CHECK (delta >= 0), label TEXT NOT NULL,
+    checksum TEXT NOT NULL);
+"""
+
+
+def test_a_ledger_without_events_is_read_and_goes_on(path):
+    """Its charges are black boxes that add up, and so are those of now: nothing of what was spent is forgotten."""
+    header = (2, 1.0, 1e-6, "a ledger")
+    row = (1, "id", "2025-01-01T00:00:00+00:00", 0.4, 4e-7, "an old solve")
+    checksum = ledgers._checksum
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(WITHOUT_EVENTS)
+        connection.execute("INSERT INTO header VALUES (1, ?, ?, ?, ?, ?)", (*header, checksum(*header)))
+        link = checksum(checksum(*header), *row)
+        connection.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, link))
+    for budget in (
+        Budget.open(path),
+        Budget(1.0, 1e-6, ledger=path),
+        Budget(1.0, 1e-6, ledger=path, composition="sums"),
+    ):
+        assert budget.composition == "sums" and budget.spent == (0.4, 4e-7)
+        assert budget.history[0].cost == Cost.approximate(0.4, 4e-7) and "an old solve" in str(budget.charges)
+    with pytest.raises(SpecificationError, match='compose by "sums"'):
+        Budget(1.0, 1e-6, ledger=path, composition="gaussian")
+    budget.charge(Cost.all_gaussian(0.5, 6e-7), label="a new one")
+    assert Budget.open(path).history[1].cost == Cost.approximate(0.5, 6e-7)
+    with pytest.raises(BudgetExceededError):
+        Budget.open(path).charge(0.2)
+    sql(path, "UPDATE charges SET epsilon = 0 WHERE position = 1")
+    with pytest.raises(SpecificationError, match="charge 1 is not as it was written"):
+        Budget.open(path)

@@ -23,6 +23,7 @@ import pytest
 from walking import assert_no_trace
 
 import dpmodel as dpm
+from dpmodel.privacy import Cost
 from dpmodel.privacy import budget as budgets
 from dpmodel.privacy import ledger as ledgers
 from dpmodel.solve import execute as conductor
@@ -200,6 +201,6 @@ def test_codes_are_numbers(code: Any, kept: Any) -> None:
         raise SystemExit(code)
 
     _, failure = charge_then_run(
-        run, name="a", budget=None, epsilon=1.0, delta=0.0, label="a", report=lambda stage, done: None
+        run, name="a", budget=None, cost=Cost.pure(1.0), label="a", report=lambda stage, done: None
     )
     assert isinstance(failure, SystemExit) and failure.code == kept and failure.args == (kept,)

@@ -28,10 +28,11 @@ def test_one_file_charges() -> None:
 
 
 def test_the_conductor_and_a_measurement_run() -> None:
-    """Both hand the run to ``charge_then_run``."""
+    """All hand the run to ``charge_then_run``."""
     found = {each for each in _files("run") if not each.startswith("numerics/")}  # those run solvers
-    mine = {"solve/execute.py", "released/faces/measure.py"}
-    # The one reads numbers that are out, the other draws its data.
+    faces = ("measure", "quantiles", "query_release")
+    mine = {"solve/execute.py", *(f"released/faces/{name}.py" for name in faces)}
+    # The one of the others reads numbers that are out, the other draws its data.
     assert found == mine | {"released/faces/refits.py", "simulate.py"}
     for name in mine:
         assert "charge_then_run(" in (ROOT / name).read_text()

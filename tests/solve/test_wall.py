@@ -13,6 +13,7 @@ import dpmodel as dpm
 from dpmodel.contract import YES, Mechanism, Outcome, Serves, no_progress
 from dpmodel.forecast import Forecast, Violation
 from dpmodel.numerics.cone_program import SolverFailure
+from dpmodel.privacy import Cost
 from dpmodel.programs.model import Program
 from dpmodel.solve.wall import charge_then_run
 
@@ -79,8 +80,7 @@ def test_nor_by_the_wall_alone(error: BaseException) -> None:
         lambda report: mechanism.run(model, None, None, report),
         name="failing",
         budget=budget,
-        epsilon=1.0,
-        delta=0.0,
+        cost=Cost.pure(1.0),
         label="a test",
         report=no_progress,
     )

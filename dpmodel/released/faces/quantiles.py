@@ -55,7 +55,7 @@ from dpmodel.marks.dataset import aggregates
 from dpmodel.marks.dataset.declared import Grid, names_in, refuse_unknown
 from dpmodel.marks.dataset.estimates import Estimates
 from dpmodel.marks.dataset.table import People
-from dpmodel.privacy import Budget, NoiseSource, noise_source, validate_privacy
+from dpmodel.privacy import Budget, Cost, NoiseSource, noise_source, validate_privacy
 from dpmodel.solve.wall import charge_then_run, check_budget
 from dpmodel.text import number
 
@@ -245,8 +245,7 @@ def _drawn(
         lambda report: np.stack([ranks.run(each, source) for each in counts]),
         name=called,
         budget=budget,
-        epsilon=ranks.epsilon,
-        delta=0.0,
+        cost=Cost.pure(ranks.epsilon),
         label=called,
         report=no_progress,
         remedy="rng=None",

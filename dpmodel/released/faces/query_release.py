@@ -21,7 +21,7 @@ from dpmodel.marks.dataset import Dataset
 from dpmodel.marks.domain import Domain, Outside
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import NEIGHBORS, Neighbors, Records, record_words
-from dpmodel.privacy import Budget, NoiseSource, noise_source, validate_privacy
+from dpmodel.privacy import Budget, Cost, NoiseSource, noise_source, validate_privacy
 from dpmodel.problem import Problem
 from dpmodel.release import Accuracy, Guarantee, Release
 from dpmodel.released.faces.marginal_release import MarginalAnswer, MarginalRelease
@@ -186,8 +186,7 @@ class QueryRelease:
             lambda report: plan.noise.run(private_entries(self._counts), source),
             name=plan.mechanism,
             budget=budget,
-            epsilon=plan.epsilon,
-            delta=plan.delta,
+            cost=Cost.all_gaussian(plan.epsilon, plan.delta),
             label=f"query release of {len(self.workload)} marginals",
             report=no_progress,
             remedy="rng=None",

@@ -40,7 +40,7 @@ from dpmodel.marks.dataset.declared import names_in, refuse_unknown
 from dpmodel.marks.dataset.estimates import Estimates
 from dpmodel.marks.dataset.reading import WHO, sorted_by
 from dpmodel.marks.dataset.table import People
-from dpmodel.privacy import Budget, DiscreteNoiseSource, noise_source, validate_privacy
+from dpmodel.privacy import Budget, Cost, DiscreteNoiseSource, noise_source, validate_privacy
 from dpmodel.released.faces.quantiles import affordable, checked_level, estimates
 from dpmodel.solve.wall import charge_then_run
 from dpmodel.text import number
@@ -93,8 +93,7 @@ def counts(
         lambda report: run(np.array([*found.values()], dtype=np.int64), scale, least, source),
         name=called,
         budget=budget,
-        epsilon=loss.epsilon,
-        delta=loss.delta,
+        cost=Cost.approximate(*loss),
         label=called,
         report=no_progress,
         remedy="rng=None",
