@@ -20,6 +20,7 @@ from sklearn.utils import get_tags
 
 from dpmodel.errors import CompositionWarning, SpecificationError, users_line
 from dpmodel.learn.public_encoder import PublicEncoder
+from dpmodel.marks.layout import Lists
 from dpmodel.privacy import Budget, PrivacyLoss, validate_privacy
 from dpmodel.text import number
 
@@ -175,9 +176,9 @@ def names_before(count: int) -> tuple[str, ...]:
     return names if len(names) == count else ()
 
 
-def norms_before() -> tuple[float, float] | None:
-    """Largest 1-norm and 2-norm of the rows that public encoders right before an estimator hand on, in the pipeline
-    whose ``fit`` is under way; None where another step stands there."""
+def norms_before() -> tuple[float, float, Lists] | None:
+    """Largest 1-norm and 2-norm of the rows that public encoders right before an estimator hand on, and their lists
+    (``marks.layout.Lists``), in the pipeline whose ``fit`` is under way; None where another step stands there."""
     step = _step_before()
     return None if step is None else _norms_of(step)
 
@@ -204,16 +205,18 @@ def called(estimator: Any) -> str:
     return type(estimator).__name__
 
 
-def _norms_of(step: Any) -> tuple[float, float] | None:
+def _norms_of(step: Any) -> tuple[float, float, Lists] | None:
     if isinstance(step, PublicEncoder):
-        return (step.max_l1_, step.max_l2_) if hasattr(step, "max_l1_") else None
+        return (step.max_l1_, step.max_l2_, step._lists) if hasattr(step, "max_l1_") else None
     if not isinstance(step, ColumnTransformer) or step.transformer_weights or not hasattr(step, "transformers_"):
         return None
-    found = [_norms_of(part) for _, part, _ in step.transformers_ if not (isinstance(part, str) and part == "drop")]
-    known = [norms for norms in found if norms is not None]
-    if not known or len(known) < len(found):
+    used = [(name, part) for name, part, _ in step.transformers_ if not (isinstance(part, str) and part == "drop")]
+    known = [(name, norms) for name, part in used if (norms := _norms_of(part)) is not None]
+    if not known or len(known) < len(used):
         return None
-    return sum(one for one, _ in known), math.hypot(*(two for _, two in known))
+    starts = {name: step.output_indices_[name].start for name, _ in used}
+    lists = [(starts[name] + a, starts[name] + b, size) for name, (*_, own) in known for a, b, size in own]
+    return sum(one for _, (one, *_) in known), math.hypot(*(two for _, (_, two, _) in known)), tuple(lists)
 
 
 def _learnt_beside() -> list[str]:

@@ -24,6 +24,7 @@ from dpmodel.learn.public_encoder import refuse_repeated
 from dpmodel.marks import Private, Records
 from dpmodel.marks.bounds import read_bounds
 from dpmodel.marks.domain import array_of, elements, frame_columns, is_frame, key
+from dpmodel.marks.layout import Lists
 from dpmodel.marks.values import Handed
 
 # scikit-learn's messages that speak of shapes, types and names only. Others may print entries.
@@ -207,7 +208,7 @@ class Features:
     """Rows ``a`` of p features become ``(a - middle) / half``, by public numbers, before anything else sees them.
 
     ``lower``, ``upper`` : (p,) range of the mapped columns. ``middle``, ``half`` : (p,). ``max_l2`` : largest norm of
-    a row (inf without one; the map is the identity with one). ``max_l1`` : of rows whose encoder
+    a row (inf without one; the map is the identity with one). ``max_l1``, ``lists`` : of rows whose encoder
     told their norms; their columns have size 1 each. ``unit`` : what a coefficient of the mapped features is
     multiplied by so that it belongs to features of size 1.
     """
@@ -218,6 +219,7 @@ class Features:
     half: Floats
     max_l2: float
     max_l1: float = math.inf
+    lists: Lists = ()
 
     @property
     def unit(self) -> float:
@@ -232,6 +234,7 @@ class Features:
         if math.isfinite(self.max_l2):
             given["max_l2"] = self.max_l2
             given["max_l1"] = None if math.isinf(self.max_l1) else self.max_l1
+            given["lists"] = self.lists
         else:
             X = self._mapped(X)
             X = X if sp.issparse(X) else X.view(Handed)

@@ -205,7 +205,8 @@ class PrivateLinearModel(Counted):
         if norms is None or norms[1] >= math.sqrt(X.shape[1]) or max(-low.min(), high.max()) > 1:
             return found
         # Centred, columns of categories would have size 1 in every row.
-        return Features(low, high, np.zeros(low.size), np.ones(low.size), max_l2=norms[1], max_l1=norms[0])
+        one, two, lists = norms
+        return Features(low, high, np.zeros(low.size), np.ones(low.size), max_l2=two, max_l1=one, lists=lists)
 
     def _linear(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")

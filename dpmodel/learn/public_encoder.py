@@ -101,6 +101,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = len(frame.columns)
         self.bounds_: tuple[Floats, Floats] = encoder.ranges
         self.max_l1_, self.max_l2_ = encoder.norms
+        self._lists = encoder.lists
         self._names = encoder.names
         return self
 

@@ -21,6 +21,8 @@ from dpmodel.errors import SpecificationError
 from dpmodel.marks.domain import elements
 
 Unit = Literal["all", "entry", "row", "column"]
+# (first, end, size): the 1-norm of a row's columns first .. end - 1 is at most size.
+Lists = tuple[tuple[int, int, float], ...]
 UNITS: tuple[Unit, ...] = ("all", "entry", "row", "column")
 
 
@@ -48,6 +50,7 @@ class Layout:
     ``height`` : matrix rows. ``size`` : number of free entries. ``unit_count`` : number of units. ``paired`` : whether
     units are numbered by record (rows, columns, entries of a vector), so that unit i of another parameter belongs to
     the same record. ``stored`` : row and column of the free entries where those are not all entries, in Fortran order.
+    ``lists`` : what rows are scaled to besides their norms, of encoded tables: one category of each list.
     """
 
     unit: Unit
@@ -57,6 +60,7 @@ class Layout:
     paired: bool
     symmetric: bool
     stored: tuple[Integers, Integers] | None = None
+    lists: Lists = ()
 
     @cached_property
     def rows(self) -> Integers:

@@ -8,6 +8,7 @@ import operator
 import sys
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import cvxpy as cp
@@ -135,6 +136,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
                     why="sensitivities are defined here for real parameters",
                     remedy="two private parameters, one for the real and one for the imaginary part",
                 )
+        lists = cvxpy_attributes.pop("lists", ())  # what encoders declare, see Layout
         shape = _resolve_shape(value, shape, where)
         self._in_blocks = isinstance(value, SourceRows)
         if self._in_blocks:
@@ -148,7 +150,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
         # For twins: what was declared, before anything is derived from it.
         self._declared = dict(
             unit=unit, l1=l1, l2=l2, linf=linf, row_l1=row_l1, max_l1=max_l1, max_l2=max_l2, max_linf=max_linf,
-            typical=typical, **{**cvxpy_attributes, "bounds": bounds},
+            typical=typical, **{**cvxpy_attributes, "bounds": bounds, "lists": lists},
         )  # fmt: skip
         told, per_column = column_bounds(bounds, shape, where)
         if told is not None:
@@ -180,7 +182,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
         self.cut_by: tuple[str, ...] = tuple(name for name in cuts if self._declared[name] is not None)
         self._unit: Unit = unit
         self._records = records if records is not None else DEFAULT_RECORDS
-        self._layout = layout_of(self, unit, where)
+        self._layout = replace(layout_of(self, unit, where), lists=tuple(lists))
         sensitivity = {
             key: positive(key, given, where)
             for key, given in (("l1", l1), ("l2", l2), ("linf", linf), ("row_l1", row_l1))
@@ -373,7 +375,8 @@ class Private(cp.Parameter):  # type: ignore[misc]
     @property
     def limits(self) -> Limits:
         """What every block's numbers are held to, of a parameter ``in_blocks``."""
-        return Limits(self._entry_clips, self._magnitude, self._unit, int(self.shape[1]) if self.ndim == 2 else 1)
+        width = int(self.shape[1]) if self.ndim == 2 else 1
+        return Limits(self._entry_clips, self._magnitude, self._unit, width, self._layout.lists)
 
     @property
     def has_alike_rows(self) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.errors import SourceError, SpecificationError
 from dpmodel.marks.bounds import Range
-from dpmodel.marks.layout import Layout, Unit
+from dpmodel.marks.layout import Layout, Lists, Unit
 from dpmodel.marks.values import limit_entries
 
 T = TypeVar("T")
@@ -222,13 +222,14 @@ class Columns:
 class Limits:
     """Declared bounds of the rows of one parameter, so that what a record can do never rests on who computed its row.
 
-    ``clips`` : range of the entries, () or (1, width) each. ``magnitude`` : as declared, of rows.
+    ``clips`` : range of the entries, () or (1, width) each. ``magnitude``, ``lists`` : as declared, of rows.
     """
 
     clips: Range
     magnitude: Mapping[str, float]
     unit: Unit
     width: int
+    lists: Lists = ()
 
     def checked(self, numbers: Any, rows: int, number: int) -> Floats | Columns:
         """(rows, width) of what was computed from block ``number``: an array, or a tuple of columns.
@@ -273,7 +274,7 @@ class Limits:
             np.copyto(out, self._middle, where=~np.isfinite(out))
         rows = out.shape[0]
         if rows:
-            layout = Layout(self.unit, rows, out.size, rows, True, False)
+            layout = Layout(self.unit, rows, out.size, rows, True, False, lists=self.lists)
             limit_entries(PrivateArray(out.reshape(-1, order="F")), self.clips, layout, self.magnitude)
         return PrivateArray(out)
 

@@ -237,6 +237,12 @@ def limit_entries(entries: PrivateArray, clips: Range, layout: Layout, magnitude
     elif np.isfinite(lower).any() or np.isfinite(upper).any():
         np.clip(entries, lower, upper, out=entries)
     scale_units(entries, layout, magnitude)
+    if layout.lists:
+        view = entries.reshape((layout.height, layout.width), order="F")
+        for first, end, most in layout.lists:
+            norms = np.abs(view[:, first:end]).sum(axis=1)
+            if (beyond := norms > most).any():
+                view[beyond, first:end] *= (most / norms[beyond])[:, None]
 
 
 def limit_rows(rows: sp.csr_array, clips: Range, layout: Layout, magnitude: Mapping[str, float]) -> None:
@@ -251,6 +257,10 @@ def limit_rows(rows: sp.csr_array, clips: Range, layout: Layout, magnitude: Mapp
         "entry": np.arange(rows.nnz, dtype=np.int64),
     }[layout.unit]
     scale_listed(rows.data, units, rows.nnz if layout.unit == "entry" else layout.unit_count, magnitude)
+    for first, end, most in layout.lists:
+        own = np.flatnonzero((rows.indices >= first) & (rows.indices < end))
+        norms = sum_by(owner[own], weights=np.abs(rows.data[own]), minlength=rows.shape[0])
+        rows.data[own] *= (most / np.maximum(norms, most))[owner[own]]
     rows.eliminate_zeros()
 
 

@@ -206,6 +206,12 @@ def row_bounds(recognised: Recognised) -> RowBounds:
     stays |= isinstance(recognised.label, Label) and bool(np.any(recognised.label.shift))
     vanishes = all(p.records.neighbors == "add-remove" and p.vanishes for p in parameters)
     l1, l2, linf = (list(norms) for norms in zip(*sizes, strict=True))
+    lists = [
+        (start + first, start + end, size)
+        for features, start in recognised.blocks
+        if isinstance(features, Features) and features.map is None and not features.turned
+        for first, end, size in features.parameter.layout.lists
+    ]
     # Norms of one record's blocks add up; each block's worst row counts, as if one record had them all.
     return RowBounds.of(
         lower,
@@ -217,6 +223,7 @@ def row_bounds(recognised: Recognised) -> RowBounds:
         label=_label_range(recognised),
         absent=vanishes and not stays,
         mixed=any(isinstance(f, Features) and f.mixed for f, _ in recognised.blocks),
+        lists=tuple(lists),
     )
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats, Integers
+from dpmodel.marks.layout import Lists
 from dpmodel.marks.private import Private
 
 _MOST_PAIRED = 12  # scores up to which all pairs are compared
@@ -33,6 +34,8 @@ class RowBounds:
     ``label`` : (lowest, highest) label. ``absent`` : whether a record may be missing, which makes its row (constants
     apart) and its label zero; otherwise one row is replaced by another. ``mixed`` : columns are made of others, and
     not every row within the bounds can occur: no lower bound may rest on them.
+    ``lists`` : (first, end, size) of columns first .. end - 1, none of them in two lists, whose 1-norm in one row is
+    at most size: one category of each list.
     """
 
     lower: Floats
@@ -44,6 +47,7 @@ class RowBounds:
     label: tuple[float, float]
     absent: bool
     mixed: bool = False
+    lists: Lists = ()
 
     @staticmethod
     def of(
@@ -57,18 +61,27 @@ class RowBounds:
         label: tuple[float, float] = (-math.inf, math.inf),
         absent: bool = False,
         mixed: bool = False,
+        lists: Lists = (),
     ) -> RowBounds:
         """Derive the missing norms from columns and norms alike, and columns from norms."""
         lower, upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
         constant = np.zeros(lower.size, dtype=bool) if constant is None else np.asarray(constant, dtype=bool)
-        size = np.maximum(np.abs(lower), np.abs(upper))[~constant]
+        size = np.maximum(np.abs(lower), np.abs(upper))
+        if lists and not any(constant[first:end].any() for first, end, _ in lists):
+            each = size.copy()
+            for first, end, most in lists:
+                each[first:end] = 0.0
+                each[first] = most
+            l1, l2 = min(l1, float(each[~constant].sum())), min(l2, length(each[~constant]))
+        size = size[~constant]
         l1, l2, linf = min(l1, float(size.sum())), min(l2, length(size)), min(linf, float(size.max(initial=0.0)))
         l1, l2, linf = derived(l1, l2, linf, max(size.size, 1))
         lower, upper = (
             np.where(constant, lower, np.maximum(lower, -linf)),
             np.where(constant, upper, np.minimum(upper, linf)),
         )
-        return RowBounds(lower, upper, constant, l1, l2, linf, (float(label[0]), float(label[1])), absent, mixed)
+        ends = float(label[0]), float(label[1])
+        return RowBounds(lower, upper, constant, l1, l2, linf, ends, absent, mixed, lists)
 
     @property
     def size(self) -> int:

@@ -49,7 +49,7 @@ class Design:
     ridge: float
     curvature: float
     mu: float
-    sigma: float
+    sigma: Any
     linear: float
     radius: float
     output: float
@@ -57,9 +57,9 @@ class Design:
     ball: float = math.inf
 
     @property
-    def scales(self) -> tuple[float, float]:
-        """Of the random term's entries, and of the noise on the output."""
-        return self.sigma, self.output
+    def output_scale(self) -> float:
+        """What the sampler of the output's noise is given."""
+        return self.output
 
 
 class PerturbedMinimiser(Mechanism[PrivateRegression], ABC):
@@ -77,27 +77,36 @@ class PerturbedMinimiser(Mechanism[PrivateRegression], ABC):
     def designs(self, model: PrivateRegression, options: Options) -> list[Any]:
         """The designs that simulations compare."""
 
+    def inside(self, model: PrivateRegression) -> tuple[PrivateRegression, Floats | float]:
+        """The model that is solved, and what its coefficients are divided by to be the given one's."""
+        return model, 1.0
+
+    def drawn(self, plan: Any, size: int, noise: NoiseSource) -> Floats:
+        """(size,) the random term."""
+        return noise.gaussian(np.zeros(size), plan.sigma)
+
     def eligible(self, model: PrivateRegression, options: Options) -> Verdict:
         why = self.refusal(model, options)
         if not why and model.in_blocks and model.size > DENSE:
             why = f"more than {DENSE} coefficients take many passes, and rows in blocks cost one each"
         if not why and model.weight <= 0:
             why = "the losses have no weight"
-        if not why and not self.designs(model, options):
+        if not why and not self.designs(self.inside(model)[0], options):
             why = "the curvature of the loss takes all of epsilon, or double precision does not hold the numbers"
         return Verdict(False, why) if why else YES
 
     def chosen(self, model: PrivateRegression, options: Options) -> tuple[Any, float]:
         """The design, and its mean excess risk on the synthetic populations."""
-        key = (self, options.epsilon, options.delta)
-        return model.cached(key, lambda: _best(model, self.designs(model, options)))
+        key, (solved, _) = (self, options.epsilon, options.delta), self.inside(model)
+        return solved.cached(key, lambda: _best(solved, self.designs(solved, options)))
 
     def forecast(self, model: PrivateRegression, options: Options) -> Forecast:
         (plan, predicted), proved = self.chosen(model, options), math.inf
+        solved = self.inside(model)[0]
         if not self.pure:
             proved = proved_excess(model, plan, options.beta)
         scale = "scale" if self.pure else "standard deviation"
-        usual, most = plan.facts.passes(plan.radius * plan.facts.strong / 2, plan.linear + _penalty_size(model))
+        usual, most = plan.facts.passes(plan.radius * plan.facts.strong / 2, plan.linear + _penalty_size(solved))
         caveats = ("coefficients are not bounded: no proved bound, a prediction only",)
         return excess_forecast(
             model,
@@ -107,8 +116,8 @@ class PerturbedMinimiser(Mechanism[PrivateRegression], ABC):
             work=f"about {usual} products with the rows, at most {most:,} on unusual data",
             noise={
                 "kind": "laplace" if self.pure else "gaussian",
-                f"{scale} of the random linear term": plan.scales[0],
-                f"{scale} on the output": plan.scales[1],
+                "standard deviation of the random linear term": float(np.sqrt(np.mean(np.square(plan.sigma)))),
+                f"{scale} on the output": plan.output_scale,
                 "ridge added": plan.ridge * model.scale / 2,
                 "epsilon for curvature": plan.curvature,
                 "distance certified": plan.radius,
@@ -119,19 +128,19 @@ class PerturbedMinimiser(Mechanism[PrivateRegression], ABC):
     def run(
         self, model: PrivateRegression, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Outcome:
-        plan, center = self.chosen(model, options)[0], public_point(model)
-        add = noise.laplace if self.pure else noise.gaussian
+        plan, (solved, units) = self.chosen(model, options)[0], self.inside(model)
+        center, add = public_point(solved), noise.laplace if self.pure else noise.gaussian
         progress("minimising the perturbed objective", 0.0)
-        b = add(np.zeros(model.size), plan.scales[0])
-        plan = self.for_length(model, plan, float(np.linalg.norm(b)))
-        objective = perturbed(model, plan, b)
-        point, certified = objective.minimise(center, plan.radius, plan.linear + _penalty_size(model))
+        b = self.drawn(plan, solved.size, noise)
+        plan = self.for_length(solved, plan, float(np.linalg.norm(b)))
+        objective = perturbed(solved, plan, b)
+        point, certified = objective.minimise(center, plan.radius, plan.linear + _penalty_size(solved))
         if not certified:
             point = center
         progress("minimising the perturbed objective", 1.0)
         point = point * min(1.0, plan.ball / max(float(np.linalg.norm(point)), 1e-300))
-        w = model.domain.project(add(PrivateArray(point), plan.scales[1]))
-        return Outcome("optimal", w, None, None)
+        w = solved.domain.project(add(PrivateArray(point), plan.output_scale))
+        return Outcome("optimal", w / units, None, None)
 
     def for_length(self, model: PrivateRegression, plan: Any, length: float) -> Any:
         """The design once the length of the random term is drawn."""
@@ -405,7 +414,7 @@ def noise_level(epsilon: float, delta: float, shares: Sequence[tuple[int, float]
         parts *= 1.0005 * spent / delta
 
 
-def facts_of(model: PrivateRegression, ridge: float, strong: float, length: float) -> Facts:
+def facts_of(model: PrivateRegression, ridge: float, strong: float, length: float, drawn: float = 0.0) -> Facts:
     """Public constants of the perturbed objective; ``length`` bounds the 2-norm of the random term."""
     own, center = 2 * model.penalty.ridge / model.scale, public_point(model)
     steep, count = steepness(model), model.scores
@@ -432,6 +441,8 @@ def facts_of(model: PrivateRegression, ridge: float, strong: float, length: floa
         ridge=ridge + float(own.max()),
         size=min(size, model.domain.norm(2.0)),
         exact=model.domain.kind == "free" and not model.penalty.l1.any(),
+        drawn=drawn,
+        public=float(np.linalg.norm(model.penalty.linear)) / model.scale + ridge * float(np.linalg.norm(center)),
     )
 
 
@@ -459,7 +470,7 @@ def proved_excess(model: PrivateRegression, plan: Design, beta: float) -> float:
     bias = plan.ridge * rho**2 / 2 + min(b * b / (2 * plan.facts.strong), 2 * rho * b)
     steep = model.total * model.derivative_bound * model.row.norm(2.0) + _penalty_size(model)
     steep += 2 * float(model.penalty.ridge.max()) / model.scale * model.domain.norm(2.0)
-    return model.scale * (bias + steep * out)
+    return float(model.scale * (bias + steep * out))
 
 
 def predicted_excesses(

@@ -47,7 +47,8 @@ class Facts:
     """Public constants of the objective: ``curvature`` of f, ``clip`` of its derivative, largest 2-norm ``row`` of a
     row, sum ``total`` of weights, ``offset`` bound, ``count`` of rows, p ``columns`` (K p of K ``scores``), least
     ``strong`` and largest ``ridge`` of the h_j, ``size`` : bound on the minimiser's 2-norm, ``exact`` : neither set nor
-    l1 term."""
+    l1 term. ``drawn`` : by what share of its 2-norm the random term may be off, whose linear term has ``public`` more.
+    """
 
     curvature: float
     clip: float
@@ -61,6 +62,8 @@ class Facts:
     size: float
     exact: bool
     scores: int = 1
+    drawn: float = 0.0
+    public: float = 0.0
 
     @property
     def smooth(self) -> float:
@@ -97,6 +100,7 @@ class Facts:
         prediction = self.curvature * ((self.columns + 3) * self.row * size + 4 * self.offset) * ULP
         sums = (self.block + self.count / self.block + 63 + self.scores) * ULP * self.clip
         one = self.total * self.row * (prediction + sums) + 8 * ULP * (self.ridge * size + linear)
+        one += self.drawn * (linear + self.public)
         if self.exact:
             return one
         # The projection is off by ``off``, and enters divided by the step 1/smooth.

@@ -1,15 +1,21 @@
-"""Objective perturbation for delta = 0: logistic losses with a random linear term of independent Laplace numbers."""
+"""Objective perturbation for delta = 0: a random linear term whose norm is made for the rows, and its exact charge."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
+from dpmodel._types import Floats
 from dpmodel.contract import Options, Serves
 from dpmodel.memo import cached
+from dpmodel.privacy import NoiseSource
+from dpmodel.regressions.features import RowBounds
+from dpmodel.regressions.gauge_noise import Gauge, gauge_of
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.objective_perturbation import (
     MOST_STEPS,
@@ -18,189 +24,311 @@ from dpmodel.regressions.objective_perturbation import (
     _levers,
     _penalty_size,
     facts_of,
+    leverage,
+    smoothness,
+    steepness,
 )
 from dpmodel.regressions.perturbed_objective import Facts
+from dpmodel.regressions.rows import Reader, Table, divided
 
 _OUTPUT = 0.01  # part of epsilon that the noise on the output takes
-_FACTORS = (0.25, 1.0, 4.0)  # of the ridge by rule: those that the simulation compares
-_ROUNDED = 1 - 1e-12  # of a share of epsilon: what rounding of these formulas and the noise's grid may add
+_FACTORS = (0.003, 0.03, 0.3, 1.0, 3.0)  # of the ridge by rule: those that the simulation compares
+_ROUNDED = 1 - 1e-9  # of a share of epsilon: what rounding of these formulas and the noise's grid may add
 
 
 @dataclass(frozen=True)
 class PureDesign(Design):
-    """As ``Design``, with Laplace noise. ``linear`` : a length of the random term that is hardly ever exceeded."""
+    """As ``Design``, with the noise of a gauge; ``sigma`` is (p,). ``linear`` : a length of the random term that is
+    hardly ever exceeded. ``scale`` : beta, the density of the random term being ``exp(-N(b) / beta)``."""
 
     scale: float = 0.0
     output_scale: float = 0.0
-
-    @property
-    def scales(self) -> tuple[float, float]:
-        return self.scale, self.output_scale
+    gauge: Any = None
 
 
 @dataclass(frozen=True)
 class PureObjectivePerturbation(PerturbedMinimiser):
-    """Release ``argmin_w Phi(w) + <b, w>``, Phi the logistic objective with a ridge, b of Laplace numbers.
+    """Release ``argmin_w Phi(w) + <b, w>``, Phi the objective with a ridge, b of density ``exp(-N(b) / beta)``.
 
     Source
-        Chaudhuri, Monteleoni and Sarwate 2011 (noise of the 2-norm, 2 ln(1 + ...) for the determinant); Iyengar et al.
-        2019 (approximate minima). The statement used is proved here.
+        Chaudhuri, Monteleoni and Sarwate 2011 (noise of the 2-norm, 2 ln(1 + ...) for the determinant); Hardt and
+        Talwar 2010 (noise of any norm); Iyengar et al. 2019 (approximate minima). The statement is proved here.
     Privacy
-        Unit: the sum, objective / scale. ``Phi_D(w) = sum_i omega_i f(a_i'w + o_i, y_i) + (lambda, a ridge) + linear``,
-        f logistic: a record's gradient is ``omega s x`` and its Hessian at most ``omega |s| (1 - |s|) x x'`` with |s|
-        in [0, 1] where labels are 0 and 1 (or -1 and 1). Labels between make both smaller in the sum below: there, for
-        a given prediction, s is linear in the label and the curvature does not grow with it.
+        Unit: the sum, objective / scale, columns divided by their largest sizes, which are public (``inside``): the
+        answer does not depend on the units of columns. ``Phi_D(w) = sum_i omega_i f(a_i'w + o_i, y_i) + (lambda, a
+        ridge) + linear``. N is a norm with ``N(x) <= 1`` for all rows allowed (``Gauge``).
 
-        (1) *The minimiser.* ``w -> b_D(w) = -grad Phi_D(w)`` is smooth, and a bijection of R^p: grad Phi_D is strongly
-        monotone. So w* has the density ``exp(-||b_D(w)||_1 / beta) det(J_D(w))`` up to a constant, beta the scale of
-        the noise and ``J_D = H + k x x'`` with the part ``H >= lambda + ridges`` common to D and D', ``k = omega |s| (1
-        - |s|)``; J_D' has k', x' and s'. Rank one: ``det J_D / det J_D' = (1 + k x'H^-1 x) / (1 + k' x''H^-1 x') <= 1 +
-        kappa |s| (1 - |s|)``, ``kappa = max omega x'(lambda + ridges)^-1 x``. And ``b_D' - b_D = omega (s x - s'
-        x')``. With
-        ``g = max omega ||x||_1`` the log of the ratio of densities at w is at most
+        (1) *The minimiser.* ``w -> b_D(w) = -grad Phi_D(w)`` is Lipschitz, and a bijection of R^p: grad Phi_D is
+        strongly monotone (kinks of f': null sets on both sides). So w* has the density ``exp(-N(b_D(w)) / beta)
+        det(J_D(w))`` up to a constant. A record's gradient is ``omega s x``, |s| <= r, and ``J_D = H + k x x'``, with
+        the part ``H >= lambda + ridges`` common to D and D' and ``0 <= k <= omega B``; J_D' has k', x' and s'. Rank
+        one: ``det J_D / det J_D' = (1 + k x'H^-1 x) / (1 + k' x''H^-1 x') <= 1 + k L``, ``L = max x'(lambda +
+        ridges)^-1 x``. And ``b_D' - b_D = omega (s x - s' x')``. With a = omega r / beta, t = |s| / r and t' the log of
+        the ratio of densities at w is, by the triangle inequality, at most ``a (t + t') + ln(1 + k L)``. All that
+        follows grows with omega: the largest weight stands for those of both records, public or private.
 
-            ``g (|s| + |s'|) / beta + ln(1 + kappa |s| (1 - |s|))``.
+        *Any smooth loss with bounded derivatives*: ``k <= omega B``, so ``2 a + ln(1 + omega B L)``. (Huber's curvature
+        is largest where its derivative is: no less will do. Where derivatives are cut the loss is the one whose
+        derivative that is.)
+        *Logistic*: r = 1 and ``k <= omega t (1 - t)`` where labels are 0 and 1 (or -1 and 1). Labels between make
+        no difference: at a given prediction t is at most the larger of those of the two labels next to it, and the
+        curvature, which is theirs (or, of signs, smaller), is ``t (1 - t)`` there. So ``a + max_t (a t + D(t))``,
+        ``D(t) = ln(1 + omega L t (1 - t))``: concave, with slope ``a - omega L`` at t = 1. As long as ``a >= omega L``
+        the maximum is a, at t = 1, where the curvature is 0: nothing for the determinant.
+        *K classes*: the derivative is s = p - y, and with ``t = 1 - p_y`` it has ``|s|_1 = 2 t``, ``|s|_2 <= sqrt(2)
+        t``: N of the outer product of s and x is at most t (``Gauge``). The record's part of J_D is omega times the
+        Kronecker product of ``M = diag(p) - p p'`` and x x', and ``det J_D / det J_D' <= det(I + omega L M)``
+        (``objective_perturbation``, (1')). M is concave in p, in the order of matrices, and ln det is monotone and
+        concave: so is ln det(I + omega L M), and symmetric in the classes but y: largest for a given t where these
+        are alike, p_k = t / (K-1). There M has K - 2 times the eigenvalue t / (K-1), once K t (1 - t) / (K-1), and
+        0: ``D(t) = (K-2) ln(1 + omega L t / (K-1)) + ln(1 + omega L K t (1 - t) / (K-1))``, concave, and again
+        ``a + max_t (a t + D(t))``. Labels y in the hull of 0 and the e_k: N is convex in y, p and M do not depend on
+        it. y = 0 gives N at most 1/2, or |p|_2 / sqrt(2) <= sqrt((1-q)/2) <= 1 - q, q the least p_k, which is t for
+        that class: no more than the e_k give.
 
-        The last two terms in s are a line and the logarithm of a concave function: concave, and at s = 1 their
-        derivative is ``g / beta - kappa``. So as long as ``g / beta >= kappa`` their maximum is ``g / beta`` at s = 1,
-        where the curvature is 0: replace-one costs ``2 g / beta``, and nothing for the determinant. Below that the
-        maximum is where a quadratic in s vanishes (``_most``). (Curvature and gradient of other losses are large
-        together; there this rule would be wrong.)
-        An absent record is one with label 0 and x' the constant columns alone: then ``||omega (s x - s' x')||_1 <= m
-        |s| + c (|s| + |s'|)``, m and c the parts of g that move and that are constant. With s on the side whose
-        determinant is in the numerator the ratio is at most the larger of ``c/beta + max_s ((m + c) s / beta + ln(1 +
-        kappa s (1 - s)))`` and ``(m + c)/beta + max_s (c s / beta + ln(1 + kappa_c s (1 - s)))``: ``(m + 2 c) / beta``,
-        where kappa and kappa_c (of the constants alone) are small.
+        *An absent record* has x' of the constant columns alone and the label 0; ``c = N(x')``. Of signs: the loss is
+        then ln 2, its derivative 0: ``max_t (a t + D(t))`` and no more. Of 0 and 1: ``t' <= 1``, and the ratio is at
+        most the larger of ``c a + max_t (a t + D(t))`` and ``a + max_t (c a t + D_c(t))``, D_c of the constants'
+        leverage. Numbers: ``a + c a + ln(1 + omega B L)``. K classes: N is at most c/2, and the larger of ``c a / 2 +
+        max_t (a t + D(t))`` and ``a + c a / 2 + (K-1) ln(1 + omega L_c / K)``, the largest D_c.
         (2) *What is computed.* Pi projects onto the ball of radius ``ball``, a public number: post-processing of w*.
         The solver's point v satisfies ``||Pi(v) - Pi(w*)||_2 <= radius`` for every draw (``certify``; rounding
-        included). Given w*, v is a function of D and b_D(w*), so Pi(v) and the neighbour's lie ``2 radius`` apart,
-        ``2 sqrt(p) radius`` in the 1-norm: Laplace noise of ``output_scale`` hides that at the price of ``_OUTPUT
-        epsilon``, and adds up with (1).
+        included). Given w*, v is a function of D, of b_D(w*) and of coins that depend on it alone, so Pi(v) and
+        the neighbour's lie ``2 radius`` apart, ``2 sqrt(p) radius`` in the 1-norm: Laplace noise of ``output_scale``
+        hides that at the price of ``_OUTPUT epsilon``, and adds up with (1).
         (3) *Every draw.* How many steps the solver makes before it gives up follows from the length of the b that was
         drawn (``Facts.steps``, enough in exact arithmetic); nothing depends on a rare event. The radius is twice
-        the rounding error of a certificate where ``||w|| = ball``: with ``||b|| <= h ||w|| + total row``, the error is
-        at most linear in ||w||, and beyond the ball it counts only by ball / ||w||.
-        (4) *Grid.* The source draws discrete Laplace noise on a grid, 2^-80 of the scale or finer. A continuous number
-        rounded to that grid has probabilities within a factor of ``1 + grid / scale`` of these: ``_ROUNDED`` pays for
-        it, and the radius covers the move to the nearest point of the grid.
+        the rounding error of a certificate where ``||w|| = ball``: with ``||b|| <= h ||w|| + total row r``, the error
+        is at most linear in ||w||, and beyond the ball it counts only by ball / ||w||.
+        (4) *Grid.* What is drawn is off by a share of its length (``Gauge.draw``), which the certificate counts, and
+        its probabilities by a factor, for which ``_ROUNDED`` pays, as for norms of rows that rounding left above 1.
     Utility
         lambda is by rule the standard deviation of an entry of b, which balances the noise's error and the ridge's
-        bias, and then mostly satisfies kappa <= g / beta; a simulation on synthetic populations holds it against 1/4
-        and 4 times that and against the least with no charge, and is the prediction.
+        bias; a simulation on synthetic populations holds it against multiples of it and the least that pays nothing for
+        curvature, and is the prediction.
     Cost
         As objective-perturbation.
     Errors
-        Refuses by ``eligible``: other losses, clips, sets, penalties with kinks, rows without a bound on the 1-norm.
+        Refuses by ``eligible``: losses with kinks or unbounded derivatives, sets, penalties with kinks, rows without a
+        bound.
     """
 
     pure: ClassVar[bool] = True
-    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, weights=True, adds_up=False)
+    serves: ClassVar[Serves] = Serves(PrivateRegression, reads_blocks=True, classes=True, weights=True, adds_up=False)
     name: str = "pure-objective-perturbation"
-    source: str = "Chaudhuri, Monteleoni and Sarwate 2011; Iyengar et al. 2019"
+    source: str = "Chaudhuri, Monteleoni and Sarwate 2011; Hardt and Talwar 2010; Iyengar et al. 2019"
 
     def refusal(self, model: PrivateRegression, options: Options) -> str:
-        if model.loss.name not in ("logistic", "binary_logistic") or model.row.label_bound > 1:
-            return "its argument is for logistic losses of two classes, whose steepest losses are flat"
-        if math.isfinite(model.loss.clip):
-            return "where derivatives are cut, the steepest losses are not flat"
+        if not math.isfinite(model.loss.smoothness):
+            return f"the {model.loss.name} loss has kinks: its minimiser moves by jumps and has no density"
+        if not math.isfinite(steepness(model)):
+            return "derivatives of the loss are not bounded, whatever its coefficients: Problem(..., clip=) cuts them"
         if model.domain.kind != "free" or not model.penalty.smooth:
             return "sets and penalties with kinks: the minimiser has no density"
-        if not math.isfinite(model.row.norm(1.0)) or model.row.norm(1.0) == 0:
-            return "the 1-norm of a row is not bounded"
+        if not math.isfinite(model.row.norm(2.0)) or model.row.norm(2.0) == 0:
+            return "rows are not bounded, or always 0"
         return ""
+
+    def inside(self, model: PrivateRegression) -> tuple[PrivateRegression, Floats | float]:
+        return _in_units(model)
+
+    def drawn(self, plan: PureDesign, size: int, noise: NoiseSource) -> Floats:
+        drawn: Floats = plan.gauge.draw(noise, plan.scale)
+        return drawn
 
     def designs(self, model: PrivateRegression, options: Options) -> list[PureDesign]:
         return _designs(model, options.epsilon)
 
     def for_length(self, model: PrivateRegression, plan: PureDesign, length: float) -> PureDesign:
         """More steps for a long one, see (3)."""
-        return plan if length <= plan.linear else replace(plan, linear=length, facts=_facts(model, plan.ridge, length))
+        if length <= plan.linear:
+            return plan
+        return replace(plan, linear=length, facts=_facts(model, plan.gauge, plan.ridge, length))
+
+
+# ---------------------------------------------------------------------- the units of columns
+def _in_units(model: PrivateRegression) -> tuple[PrivateRegression, Floats | float]:
+    """The model in the units of ``_units``, and these, of all coefficients. It reads what this model reads: models of
+    equal public facts share what is kept of these, and have rows of their own."""
+    found = _units(model)
+    if found is None:
+        return model, 1.0
+    units, row, memo = found
+    every = np.tile(units, model.scores)
+    penalty = replace(model.penalty, ridge=model.penalty.ridge / every**2, linear=model.penalty.linear / every)
+    return replace(model, row=row, penalty=penalty, read=partial(_read_in_units, model.read, units), _memo=memo), every
+
+
+def _read_in_units(read: Reader, units: Floats) -> Table:
+    return divided(read(), units)
+
+
+@cached
+def _units(model: PrivateRegression) -> tuple[Floats, RowBounds, dict[Any, Any]] | None:
+    """(p,) largest size of every column (of a list, its largest; of all, where norms of rows say more than columns and
+    lists do), the bounds on rows divided by them, and where facts about these are kept; None where all sizes are 1."""
+    row, sizes = model.row, model.row.magnitudes
+    if not (np.isfinite(sizes).all() and sizes.any()):
+        return None
+    plain = RowBounds.of(row.lower, row.upper, row.constant, lists=row.lists)
+    norms = row.l1 < plain.l1 * (1 - 1e-9) or row.l2 < plain.l2 * (1 - 1e-9)
+    units = np.where(sizes > 0, sizes, 1.0)
+    for first, end, _ in row.lists:
+        units[first:end] = max(float(sizes[first:end].max()), 1e-300)
+    if norms:
+        units[~row.constant] = sizes[~row.constant].max()
+    if (units == 1).all():
+        return None
+    lists = tuple((first, end, size / float(units[first])) for first, end, size in row.lists)
+    most = float(units[~row.constant].max()) if norms else 0.0
+    l1, l2 = (row.l1 / most, row.l2 / most) if norms else (math.inf, math.inf)
+    scaled = RowBounds.of(row.lower / units, row.upper / units, row.constant, l1=l1, l2=l2, lists=lists)
+    return units, replace(scaled, label=row.label, absent=row.absent, mixed=row.mixed), {}
 
 
 # ---------------------------------------------------------------------- from public facts to noise
-def charge(model: PrivateRegression, ridge: float, beta: float) -> float:
+Height = Callable[[float], tuple[float, float]]  # t -> D(t), D'(t)
+
+
+def _is_flat(model: PrivateRegression) -> bool:
+    """Whether the steepest losses are flat."""
+    two = model.loss.name in ("logistic", "binary_logistic") and model.row.label_bound <= 1
+    return two and math.isinf(model.loss.clip)
+
+
+def _height(model: PrivateRegression, lever: float) -> Height:
+    """What determinants may add where the derivative is t of its largest, for omega L."""
+    others = model.scores - 1
+    if others:
+        small, large = lever / others, lever * (others + 1) / others
+
+        def classes(t: float) -> tuple[float, float]:
+            value = (others - 1) * math.log1p(small * t) + math.log1p(large * t * (1 - t))
+            slope = (others - 1) * small / (1 + small * t) + large * (1 - 2 * t) / (1 + large * t * (1 - t))
+            return value, slope
+
+        return classes
+    if _is_flat(model):
+        return lambda t: (math.log1p(lever * t * (1 - t)), lever * (1 - 2 * t) / (1 + lever * t * (1 - t)))
+    most = math.log1p(smoothness(model) * lever)
+    return lambda t: (most, 0.0)
+
+
+def _most(line: float, height: Height) -> float:
+    """At least max over t in [0, 1] of ``line t + D(t)``, which is concave: it lies below its tangents."""
+    value, slope = height(1.0)
+    if line + slope >= 0:
+        return line + value
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        t = (low + high) / 2
+        low, high = (t, high) if line + height(t)[1] > 0 else (low, t)
+    value, slope = height(low)
+    return line * low + value + max(line + slope, 0.0) * (high - low)
+
+
+def charge(model: PrivateRegression, ridge: float, beta: float, gauge: Gauge) -> float:
     """Epsilon of the exact minimiser with noise of scale ``beta``, see (1)."""
     heavy, row = model.largest_weight, model.row
-    parts = [square / (ridge + own) if ridge + own > 0 else math.inf for square, own in _levers(model)]
-    kappa, whole, constant = heavy * sum(parts), heavy * row.norm(1.0) / beta, heavy * row.fixed(1.0) / beta
+    flat = model.scores > 1 or _is_flat(model)
+    line = heavy * (1.0 if flat else steepness(model)) / beta
+    one = _most(line, _height(model, heavy * leverage(model, ridge)))
     if not row.absent:
-        return _most(whole, kappa) + whole
-    fixed = heavy * row.fixed(2.0) ** 2 / (ridge + float(_own(model)[row.constant].min())) if constant > 0 else 0.0
-    return max(_most(whole, kappa) + constant, _most(constant, fixed) + whole)
+        return one + line
+    if flat and model.loss.labels == "sign":
+        return one
+    fixed = gauge.constant * line
+    levers = _levers(model)
+    constant = heavy * sum(s / (ridge + own) for (s, own), c in zip(levers, _of_constants(model), strict=True) if c)
+    if model.scores > 1:
+        most = (model.scores - 1) * math.log1p(constant / model.scores)
+        return max(one, line + most) + fixed / 2
+    if not flat:
+        return one + fixed
+    return max(one + fixed, _most(fixed, _height(model, constant)) + line)
 
 
-def _most(line: float, kappa: float) -> float:
-    """max over s in [0, 1] of ``line s + ln(1 + kappa s (1 - s))``, which is concave."""
-    if kappa <= line:
-        return line
-    # line (1 + kappa s (1 - s)) + kappa (1 - 2 s) = 0, between 1/2 and 1
-    low, high = 0.5, 1.0
-    for _ in range(60):
-        s = (low + high) / 2
-        low, high = (s, high) if line * (1 + kappa * s * (1 - s)) + kappa * (1 - 2 * s) > 0 else (low, s)
-    # The value at the upper end with the largest curvature of the interval: never too small.
-    return line * high + math.log1p(kappa * low * (1 - low))
+def _of_constants(model: PrivateRegression) -> list[bool]:
+    """Which of ``_levers`` are of the constant columns."""
+    fixed, row = model.row.constant, model.row
+    parts = ((False, ~fixed, row.moving(2.0)), (True, fixed, row.fixed(2.0)))
+    return [which for which, columns, size in parts if columns.any() and size > 0]
 
 
-def _own(model: PrivateRegression) -> np.ndarray:
-    """(p,) the user's ridge in the unit of the sum."""
-    out: np.ndarray = 2 * model.penalty.ridge / model.scale
-    return out
-
-
-def noise_scale(model: PrivateRegression, ridge: float, epsilon: float) -> float:
+def noise_scale(model: PrivateRegression, ridge: float, epsilon: float, gauge: Gauge) -> float:
     """The least beta whose charge is at most ``epsilon``; inf where none is."""
-    least = model.largest_weight * model.row.sensitivity(1.0, 1.0) / epsilon
-    if charge(model, ridge, least) <= epsilon * (1 + 1e-13):
+    least = _least_scale(model, epsilon, gauge)
+    if charge(model, ridge, least, gauge) <= epsilon * (1 + 1e-13):
         return least
     high = least
     for _ in range(60):
         high *= 2
-        if charge(model, ridge, high) <= epsilon:
+        if charge(model, ridge, high, gauge) <= epsilon:
             break
     else:
         return math.inf
     low = high / 2
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (low, middle) if charge(model, ridge, middle) <= epsilon else (middle, high)
+        low, high = (low, middle) if charge(model, ridge, middle, gauge) <= epsilon else (middle, high)
     return high
 
 
-def design(model: PrivateRegression, epsilon: float, ridge: float) -> PureDesign | None:
+def _least_scale(model: PrivateRegression, epsilon: float, gauge: Gauge) -> float:
+    """Beta where nothing is charged for determinants."""
+    flat = model.scores > 1 or _is_flat(model)
+    times = 2.0
+    if model.row.absent:
+        sign = flat and model.loss.labels == "sign"
+        times = 1.0 if sign else 1.0 + gauge.constant * (0.5 if model.scores > 1 else 1.0)
+    return model.largest_weight * (1.0 if flat else steepness(model)) * times / epsilon
+
+
+def _own(model: PrivateRegression) -> Floats:
+    """(p,) the user's ridge in the unit of the sum."""
+    out: Floats = 2 * model.penalty.ridge / model.scale
+    return out
+
+
+def design(model: PrivateRegression, epsilon: float, ridge: float, gauge: Gauge) -> PureDesign | None:
     """The noise for this budget and ridge; None where curvature takes all of epsilon, or double precision does not hold
     what follows."""
     try:
-        scale = noise_scale(model, ridge, epsilon * (1 - _OUTPUT) * _ROUNDED)
-        linear = scale * (4 * math.sqrt(model.size) + 40)
-        facts = _facts(model, ridge, linear)
+        scale = noise_scale(model, ridge, epsilon * (1 - _OUTPUT) * _ROUNDED, gauge)
+        sigma = scale * gauge.deviations
+        linear = 4 * float(np.linalg.norm(sigma)) + 40 * float(sigma.max())
+        facts = _facts(model, gauge, ridge, linear)
         ball = facts.size
-        error = facts.rounding(ball, facts.ridge * ball + facts.total * facts.row + _penalty_size(model))
+        pull = facts.total * facts.row * facts.clip
+        error = facts.rounding(ball, facts.ridge * ball + pull + _penalty_size(model))
         radius = 2.5 * error / facts.strong + 2.0**-60 * math.sqrt(model.size) * scale / facts.strong
         output = 2 * math.sqrt(model.size) * radius / (epsilon * _OUTPUT * _ROUNDED)
         steps = facts.steps(radius * facts.strong / 2, linear + _penalty_size(model))
         numbers = (scale, ball, radius, output, facts.smooth)
+        paid = (1 - _ROUNDED) * epsilon > model.size * 2.0**-48
     except (ArithmeticError, ValueError):
         return None
     holds = all(0 < number < math.inf for number in numbers) and radius < 1e-3 * ball and steps <= MOST_STEPS
-    root = math.sqrt(2)
-    found = PureDesign(ridge, 0.0, 0.0, root * scale, linear, radius, root * output, facts, ball, scale, output)
-    return found if holds else None
+    spent = charge(model, ridge, scale, gauge) - epsilon * _least_scale(model, epsilon, gauge) / scale if holds else 0.0
+    deviation = math.sqrt(2) * output
+    found = PureDesign(ridge, max(spent, 0.0), 0.0, sigma, linear, radius, deviation, facts, ball, scale, output, gauge)
+    return found if holds and paid else None
 
 
-def _facts(model: PrivateRegression, ridge: float, length: float) -> Facts:
-    return facts_of(model, ridge, ridge + float(_own(model).min()), length)
+def _facts(model: PrivateRegression, gauge: Gauge, ridge: float, length: float) -> Facts:
+    return facts_of(model, ridge, ridge + float(_own(model).min()), length, gauge.rounding)
 
 
 @cached
 def _designs(model: PrivateRegression, epsilon: float) -> list[PureDesign]:
-    moved = model.largest_weight * model.row.sensitivity(1.0, 1.0) / epsilon
-    rule, own = math.sqrt(2) * moved, float(_own(model).min())
-    # g / beta >= kappa, for the least beta
-    free = model.row.norm(2.0) ** 2 * moved / model.row.norm(1.0) * (1 + 1e-6)
-    wanted = [*(factor * rule for factor in _FACTORS), *([free] if 0.1 < free / rule < 100 else [])]
-    ridges = dict.fromkeys(max(ridge - own, 0.0) for ridge in wanted)
-    found = [design(model, epsilon, ridge) for ridge in ridges if ridge + own > 0]
+    gauge = gauge_of(model.row, model.scores)
+    least, own = _least_scale(model, epsilon, gauge), float(_own(model).min())
+    rule = least * float(np.sqrt(np.mean(gauge.deviations**2)))
+    # a >= omega L, for the least beta: nothing for determinants
+    free = model.row.norm(2.0) ** 2 * least * (1 + 1e-6)
+    free = free if _is_flat(model) and 0.1 < free / rule < 100 else rule
+    ridges = dict.fromkeys(max(ridge - own, 0.0) for ridge in (*(factor * rule for factor in _FACTORS), free))
+    found = [design(model, epsilon, ridge, gauge) for ridge in ridges if ridge + own > 0]
     return [each for each in found if each is not None]
 
 

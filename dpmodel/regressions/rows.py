@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -156,6 +156,51 @@ def _scaled(matrix: Any, weights: Floats) -> Any:
 
 
 Reader = Callable[[], Table]
+
+
+def divided(table: Table, units: Floats) -> Table:
+    """The rows with every column divided by a public number of ``units`` (p,)."""
+    rows = table.in_memory
+    return DividedTable(table, units) if rows is None else _divided(rows, units)
+
+
+def _divided(rows: Rows, units: Floats) -> Rows:
+    blocks = tuple((_columns_times(m, 1 / units[start : start + m.shape[1]]), start) for m, start in rows.blocks)
+    return replace(rows, blocks=blocks)
+
+
+def _columns_times(matrix: Any, factors: Floats) -> Any:
+    return sp.csr_array(matrix @ sp.diags_array(factors)) if sp.issparse(matrix) else matrix * factors
+
+
+def _of_divided(part: Rows, function: Callable[[Rows], T], units: Floats) -> T:
+    return function(_divided(part, units))
+
+
+@dataclass(frozen=True)
+class DividedTable:
+    """The same of rows in blocks."""
+
+    table: Table
+    units: Floats
+
+    @property
+    def count(self) -> int:
+        return self.table.count
+
+    @property
+    def size(self) -> int:
+        return self.table.size
+
+    @property
+    def in_memory(self) -> None:
+        return None
+
+    def map_reduce(
+        self, function: Callable[[Rows], T], combine: Callable[[T, T], T] = added, step: int | None = None
+    ) -> T:
+        """As ``Table`` has it."""
+        return self.table.map_reduce(partial(_of_divided, function=function, units=self.units), combine, step)
 
 
 # ------------------------------------------------------------------ rows in blocks elsewhere

@@ -29,6 +29,7 @@ KERNELS = {
     "programs/certificate.py",
     "programs/dense_oracles.py",
     "regressions/certificate.py",
+    "regressions/gauge_noise.py",
     "regressions/noisy_gradient.py",
     "teach/reconstruction.py",  # randomised response, for lessons on synthetic bits
 }

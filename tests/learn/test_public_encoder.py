@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
@@ -18,6 +21,10 @@ from sklearn.preprocessing import StandardScaler
 import dpmodel as dpm
 from dpmodel.errors import SpecificationError
 from dpmodel.learn import PrivateLogisticRegression, PrivateRidge, PublicEncoder
+from dpmodel.marks import Private, vault
+from dpmodel.regressions import pure_objective_perturbation
+from dpmodel.regressions.features import RowBounds
+from dpmodel.regressions.gauge_noise import Gauge, gauge_of
 
 DECLARED: dict[str, Any] = {
     "bounds": {"age": (0, 80), "income": (0.0, 1e5)},
@@ -205,3 +212,48 @@ def test_estimators_after_it_know_the_norm(monkeypatch):
         encoder.transform(frame), y
     )
     assert not np.isfinite(seen[1].magnitude["max_l1"])  # nobody told
+
+
+def test_estimators_and_hand_written_problems_know_the_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an encoder, of two side by side in another order, and of ``Dataset.rows``."""
+    frame = pd.DataFrame({"age": [20.0, 60.0] * 20, "town": ["Bonn", "Ulm"] * 20, "job": ["a", "b", "c", "d"] * 10})
+    lists = {"domain": {"town": ["Bonn", "Jena", "Ulm"], "job": list("abcd")}}
+    seen: list[RowBounds] = []
+
+    def watched(row: RowBounds, scores: int = 1) -> Gauge:
+        seen.append(row)
+        return gauge_of(row, scores)
+
+    monkeypatch.setattr(pure_objective_perturbation, "gauge_of", watched)
+    y = np.resize([0, 1], 40)
+    numbers = PublicEncoder(bounds={"age": (0, 80)})
+    both = ColumnTransformer([("lists", PublicEncoder(**lists), ["town", "job"]), ("age", numbers, ["age"])])
+    for encoder, wanted in (
+        (PublicEncoder(bounds={"age": (0, 80)}, **lists), ((1, 4, 1.0), (4, 8, 1.0))),
+        (both, ((0, 3, 1.0), (3, 7, 1.0))),
+    ):
+        estimator = PrivateLogisticRegression(epsilon=50.0, bounds=(-1, 1), classes=(0, 1))
+        make_pipeline(encoder, estimator).fit(frame, y)
+        assert seen[-1].lists == wanted
+        assert seen[-1].l1 == 3 and seen[-1].l2 == pytest.approx(math.sqrt(3))
+    data = dpm.Dataset(frame.assign(y=y), bounds={"age": (0, 80), "y": (0, 1)}, **lists)
+    X, t = data.rows(["age", "town", "job"], scale=False), data.rows("y", scale=False)
+    z = X @ cp.Variable(8) + cp.Variable()
+    dpm.Problem(cp.Minimize(cp.sum(cp.logistic(z)) - t @ z)).plan(epsilon=50.0)
+    assert seen[-1].lists == ((1, 4, 1.0), (4, 8, 1.0))  # in the units of columns: ages are divided by 80
+    assert seen[-1].l2 == pytest.approx(math.sqrt(3))
+
+
+def test_rows_are_scaled_to_their_lists_wherever_they_lie() -> None:
+    """What a row holds beyond a list's size is scaled, whoever computed it; other rows and columns stay."""
+    rows = np.array([[1.0, 0.5, 0.75, 0.0], [1.0, 0.0, 1.0, 0.0], [0.5, 1.0, 1.0, 1.0]])
+    wanted = rows.copy()
+    wanted[0, 1:] /= 1.25
+    wanted[2, 1:] /= 3
+    given: dict[str, Any] = {"unit": "row", "bounds": (0, 1), "lists": ((1, 4, 1.0),)}
+    dense = Private(rows, **given)
+    sparse = Private(sp.csr_array(rows), positions="private", **given)
+    assert vault.unseal(dense).reshape(rows.shape, order="F") == pytest.approx(wanted)
+    assert vault.unseal(sparse).toarray() == pytest.approx(wanted)
+    assert dense.limits.hold(rows) == pytest.approx(wanted)
+    assert dense.twin(bounds=(0, 2)).layout.lists == ((1, 4, 1.0),)

@@ -104,7 +104,7 @@ def test_the_density_of_a_perturbed_minimiser_moves_by_epsilon_at_most_whatever_
     model: Any = PrivateRegression.of(dpm.Problem(cp.Minimize(weights @ cp.logistic(-cp.multiply(y, X @ w)))))
     epsilon = 1.0
     plan = PureObjectivePerturbation().chosen(model, Options(epsilon, 0.0))[0]
-    scale, ridge = plan.scales[0], plan.ridge
+    scale, ridge = plan.scale, plan.ridge
     grid = np.linspace(-30, 30, 2001)
 
     def log_density(weight: float, x: float, label: float) -> Any:

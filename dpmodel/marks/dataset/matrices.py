@@ -20,6 +20,7 @@ from dpmodel.marks.dataset.declared import Bounds, Declared, refuse_unknown
 from dpmodel.marks.dataset.reading import WHO
 from dpmodel.marks.dataset.table import Flags, People, computed
 from dpmodel.marks.domain import elements, key
+from dpmodel.marks.layout import Lists
 from dpmodel.marks.private import Private
 from dpmodel.marks.rows import SourceRows
 from dpmodel.marks.values import Handed
@@ -193,6 +194,14 @@ class Encoder:
         one, two = zip(*(part.norms for part in self.parts), strict=True)
         return sum(one), math.hypot(*two)
 
+    @property
+    def lists(self) -> Lists:
+        """The columns of each part that has several: (first, end, largest 1-norm)."""
+        widths = [len(part.names) for part in self.parts]
+        ends = np.cumsum(widths).tolist()
+        each = zip(self.parts, widths, ends, strict=True)
+        return tuple((end - width, end, part.norms[0]) for part, width, end in each if width > 1)
+
     def matrix(self, block: Any) -> PrivateArray:
         """(n, p) numbers of a block of rows as ``Reading`` reads them, in Fortran order."""
         frame = nw.from_native(block, eager_only=True)
@@ -279,10 +288,10 @@ def rows(
         value = computed(lambda: numbers(block)).view(Handed)
     if width is None:
         return Private(value, name=called, unit="entry", bounds=[low[0], high[0]], records=people.records)
-    norms: dict[str, Any] = {}
+    norms: dict[str, Any] = {"lists": encoder.lists}
     if max(-low.min(), high.max()) <= 1:  # else columns have units of their own, which norms would hide
         one, two = encoder.norms
-        norms = {"max_l1": one, "max_l2": two} if two < math.sqrt(len(encoder.names)) else {}
+        norms |= {"max_l1": one, "max_l2": two} if two < math.sqrt(len(encoder.names)) else {}
     private = Private(value, name=called, unit="row", bounds=[low, high], records=people.records, **norms)
     private.labels = ((None, ()), ("column", encoder.names))
     return private
