@@ -418,8 +418,9 @@ class Dataset:
     ) -> Estimates:
         """Release several quantiles of a column together: the worst rank among them is what noise is for.
 
-        Parameters as for ``quantile``; ``q`` : increasing shares. ``level`` : with which probability no rank is off by
-        more than the release states.
+        Where many are wanted of few values, they are read off a noisy histogram, and have an interval each. Parameters
+        as for ``quantile``; ``q`` : increasing shares. ``level`` : with which probability no rank is off by more than
+        the release states.
         """
         if isinstance(q, str) or not isinstance(q, Iterable):
             raise SpecificationError("Dataset.quantiles: q is no list of shares", remedy="q=[0.25, 0.5, 0.75]")

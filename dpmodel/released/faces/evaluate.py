@@ -43,7 +43,8 @@ from dpmodel.marks.private import Private
 from dpmodel.marks.row_sources import engine
 from dpmodel.privacy import Budget, validate_privacy
 from dpmodel.released.faces.measure import measure
-from dpmodel.released.faces.quantiles import affordable, checked_level, estimates
+from dpmodel.released.faces.quantiles import checked_level, estimates
+from dpmodel.solve.wall import check_budget
 from dpmodel.text import number
 
 METRICS = ("accuracy", "log loss", "auc", "calibration")
@@ -153,7 +154,7 @@ def evaluate(
     wanted = _wanted(metrics, scorer)
     _try(scorer, people)
     most = people.most("evaluate")
-    affordable(budget, epsilon, delta)
+    check_budget(budget)
     used = [*(name for name, _, _ in scorer.features), target]
     rows = people.bounded(people.used(used), most)
     people.summed(rows, {}, {}, used)  # refuses rows outside, where that is an error

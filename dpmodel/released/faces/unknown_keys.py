@@ -86,14 +86,15 @@ def counts(
     source = noise_source(rng)
     if not isinstance(source, DiscreteNoiseSource):
         raise SpecificationError("Dataset.count: this source has no discrete noise", remedy="rng=None")
-    affordable(budget, *loss)
+    cost = Cost.approximate(*loss)
+    affordable(budget, cost)
     found = _found(people, names, distinct, most)
     least, called = threshold(scale, most, loss.delta, distinct), name or aggregates._called("count", names)
     released, failure = charge_then_run(
         lambda report: run(np.array([*found.values()], dtype=np.int64), scale, least, source),
         name=called,
         budget=budget,
-        cost=Cost.approximate(*loss),
+        cost=cost,
         label=called,
         report=no_progress,
         remedy="rng=None",

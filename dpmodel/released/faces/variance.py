@@ -39,7 +39,8 @@ from dpmodel.marks.dataset.estimates import Estimates
 from dpmodel.marks.dataset.table import People
 from dpmodel.privacy import Budget, validate_privacy
 from dpmodel.released.faces.measure import measure
-from dpmodel.released.faces.quantiles import affordable, checked_level, estimates
+from dpmodel.released.faces.quantiles import checked_level, estimates
+from dpmodel.solve.wall import check_budget
 
 _HALF = 2**12  # steps of half the width of the bounds
 
@@ -63,7 +64,7 @@ def variance(
     names = names_in(by)
     shape, labels, size = aggregates._cells(people, names)
     most, (epsilon, delta) = people.most(method), validate_privacy(epsilon, delta)
-    affordable(budget, epsilon, delta)
+    check_budget(budget)
     called = aggregates._called(f"{'standard deviation' if root else 'variance'} of {column}", names)
     rows, one, two = _sums(people, column, names, low, high, most)
     counted = people.outside == "error" and people.person is None and not names

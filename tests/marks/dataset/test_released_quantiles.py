@@ -13,7 +13,7 @@ from small_tables import ENGINES, SOME_SLOW
 import dpmodel as dpm
 from dpmodel.errors import BudgetExceededError, SpecificationError
 from dpmodel.marks.dataset.estimates import Estimates
-from dpmodel.released.faces.quantiles import Ranks
+from dpmodel.released.faces.quantiles import Histogram, Ranks, at_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore:SeededSource")
 
@@ -67,7 +67,7 @@ def tables(rows: int, groups: int) -> list[np.ndarray]:
 
 
 def largest_loss(each: Ranks, base: int = 3) -> float:
-    """Over all tables of others, and everything that a person with up to ``rows`` rows may have instead."""
+    """Length of the interval of losses, over all tables of others, and all that a person of ``rows`` rows may have."""
     people = [mine for mine in tables(each.rows, each.groups) if each.rows > 1 or mine.sum() == 1]
     none = np.zeros((each.groups, POINTS), dtype=int)
     pairs = [(mine, none) for mine in people] if each.neighbors == "add-remove" else itertools.combinations(people, 2)
@@ -82,7 +82,7 @@ def largest_loss(each: Ranks, base: int = 3) -> float:
     for others in tables(base, each.groups):
         for one, two in pairs:
             moved = [of(a + c) - of(b + c) for a, b, c in zip(one, two, others, strict=True)]
-            worst = max(worst, abs(sum(m.max() for m in moved)), abs(sum(m.min() for m in moved)))
+            worst = max(worst, sum(m.max() - m.min() for m in moved))  # the interval has 0 in it
     return worst
 
 
@@ -102,7 +102,9 @@ def test_the_law_is_that_of_the_exponential_mechanism(wanted: str) -> None:
     ],
 )
 @pytest.mark.parametrize("wanted", WANTED)
-def test_no_neighbor_is_told_apart_by_more_than_epsilon(wanted: str, rows: int, groups: int, neighbors: str) -> None:
+def test_losses_of_neighbors_lie_in_an_interval_of_length_epsilon(
+    wanted: str, rows: int, groups: int, neighbors: str
+) -> None:
     found = largest_loss(ranks(wanted, rows, groups, neighbors), base=3 if groups == 1 else 2)
     assert 0.3 < found <= 1.0
 
@@ -133,6 +135,41 @@ def test_a_draw_follows_its_law() -> None:
     ordered = np.triu(expected + expected.T, 1) + np.diag(np.diag(expected))
     deviation = np.sqrt(ordered * (1 - ordered) / 4000)
     assert (np.abs(drawn / 4000 - ordered) <= 6 * deviation + 1e-12).all()  # 25 cells: false alarms below 1e-7
+
+
+# ------------------------------------------------------------------ many quantiles on few points
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+@pytest.mark.parametrize(("rows", "groups"), [(1, 1), (2, 1), (1, 2), (2, 2)])
+def test_noise_of_a_histogram_covers_every_neighbor(neighbors: str, rows: int, groups: int) -> None:
+    """Discrete Laplace noise of scale b on integers: moved by D in the 1-norm, they are told apart by D / b at most."""
+    people = [mine.ravel() for mine in tables(rows, groups) if rows > 1 or mine.sum() == 1]
+    others = people if neighbors == "replace-one" else [np.zeros(POINTS * groups)]
+    moved = max(np.abs(a - b).sum() for a in people for b in others)
+    each = Histogram.of(ranks("two", rows, groups, neighbors, epsilon=0.7))
+    assert moved / each.scale == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(("points", "scale"), [(3, 0.4), (3, 20.0), (74, 20.0)])
+def test_no_running_sum_is_off_by_more(points: int, scale: float) -> None:
+    """Proved, and so loose that of 2,000 histograms hardly any is beyond the bound at .2."""
+    each, counts = Histogram(points, scale), np.tile(np.arange(points) % 3 * 40, (2000, 1))
+    sums = each.run(counts, dpm.privacy.noise_source(1))
+    assert (np.abs(sums - np.cumsum(counts, axis=1)).max(axis=1) > each.error(0.2)).mean() <= 0.15
+    q, off = np.array([0.1, 0.5, 0.9]), 2 * each.error(0.2)
+    low, found, high = (at_shares(sums, q, o) for o in (-off, 0.0, off))
+    upto = np.cumsum(counts[0])
+    worst = np.maximum(upto[found] - counts[0][found] - q * upto[-1], q * upto[-1] - upto[found]).max(axis=1)
+    true = np.searchsorted(upto, q * upto[-1])
+    assert (worst > off).mean() <= 0.15 and ((low > true) | (high < true)).any(axis=1).mean() <= 0.15
+
+
+def test_the_closer_mechanism_is_taken() -> None:
+    def taken(count: int, points: int) -> bool:
+        shares = np.linspace(0.05, 0.95, count)
+        each = Ranks(shares, np.zeros(count), points, 1, 1, "replace-one", 0.3)
+        return Histogram.of(each).closer(each)
+
+    assert taken(19, 99) and not taken(3, 99) and not taken(19, 10_000)
 
 
 # ------------------------------------------------------------------ through a Dataset
@@ -193,6 +230,20 @@ def test_intervals_hold_on_lopsided_tables(epsilon: float) -> None:
         assert sum(not (f.lower <= high + 1e-3 and f.upper >= low - 1e-3) for f in found) <= 3
 
 
+def test_many_quantiles_have_intervals_each() -> None:
+    rows = [(i, "Ulm" if i % 3 else "Bonn", float(i * i % 9 - 1)) for i in range(90)]
+    people = dataset(rows=rows, integers="income")
+    q, values = np.arange(1, 20) / 20, np.array([row[2] for row in rows])
+    held = [people.quantiles("income", q, 5.0, rng=seed) for seed in range(10)]
+    for share, *ends in zip(
+        q, *(np.array([getattr(f, end) for f in held]).T for end in ("lower", "upper")), strict=True
+    ):
+        true = np.quantile(values, share, method="inverted_cdf")
+        assert np.mean((ends[0] <= true) & (true <= ends[1])) >= 0.8
+    towns = people.quantiles("income", q, 1e4, by="town", rng=1)
+    assert towns.value[1, 9] == np.quantile(values[np.arange(90) % 3 > 0], 0.5, method="inverted_cdf")
+
+
 @pytest.mark.slow
 def test_few_rows_are_beyond_limits() -> None:
     for values in ([0.5] * 300 + [7.0] * 31, [3.0] * 9, [], np.linspace(-1, 8, 200)):
@@ -226,6 +277,9 @@ def test_charges_once_and_before_anything_is_drawn() -> None:
     assert [(c.epsilon, c.delta) for c in budget.history] == [(0.75, 0.0)]
     with pytest.raises(BudgetExceededError):
         dataset().median("income", 0.5, budget=budget)
+    many = dpm.Budget(1.0, 1e-6)  # draws lose less than the sum of their epsilons, which is 1.5
+    for seed in range(30):
+        dataset().median("income", 0.05, budget=many, rng=seed)
 
 
 @pytest.mark.parametrize(
