@@ -134,7 +134,8 @@ class Budget:
 
     def can_afford(self, epsilon: float | Cost, delta: float = 0.0) -> bool:
         """Whether a charge would be accepted now. Another thread or process may be faster: see `charge`."""
-        return self._state().covers(_price(epsilon, delta))
+        price = _price(epsilon, delta)
+        return self._state(like=price).covers(price)
 
     def require(self, epsilon: float | Cost, delta: float = 0.0) -> None:
         """Raise BudgetExceededError if a charge would be refused now; spend nothing."""
