@@ -486,8 +486,6 @@ def long_frame(columns: Mapping[str, Array], labels: Labels, backend: str) -> An
     SpecificationError, MissingExtraError
         For other backends, and for one that is not installed.
     """
-    if backend not in ("pandas", "polars", "pyarrow"):
-        raise SpecificationError("to_frame: unknown backend", remedy="backend='pandas', 'polars' or 'pyarrow'")
     shape = next(iter(columns.values())).shape
     axes = labels if len(labels) == len(shape) else ((None, ()),) * len(shape)
     places = np.indices(shape).reshape(len(shape), -1)
@@ -500,9 +498,16 @@ def long_frame(columns: Mapping[str, Array], labels: Labels, backend: str) -> An
             data[_fresh(called, data)] = [listed[i][level] for i in place.tolist()]
     for name, array in columns.items():
         data[_fresh(name, data)] = np.asarray(array).ravel()
+    return frame_of(data, backend)
+
+
+def frame_of(data: Mapping[str, Any], backend: str) -> Any:
+    """A frame of these columns; parameters and errors as ``long_frame``."""
+    if backend not in ("pandas", "polars", "pyarrow"):
+        raise SpecificationError("to_frame: unknown backend", remedy="backend='pandas', 'polars' or 'pyarrow'")
     with contextlib.suppress(ImportError):
         engine = import_module(backend)
-        return engine.table(data) if backend == "pyarrow" else engine.DataFrame(data)
+        return engine.table(dict(data)) if backend == "pyarrow" else engine.DataFrame(data)
     raise MissingExtraError(
         f"to_frame: {backend} is not installed", why="it is an optional part", remedy=f"pip install {backend}"
     )

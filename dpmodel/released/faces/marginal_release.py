@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +19,8 @@ from dpmodel.release import Release
 from dpmodel.released.faces.workload import Marginal, marginal_named
 from dpmodel.released.pinned_fit import fitted_tables
 from dpmodel.released.residuals import Residuals
-from dpmodel.text import long_frame
+from dpmodel.released.sampled_rows import drawn, moved
+from dpmodel.text import frame_of, long_frame
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,36 @@ class MarginalRelease(Release):
         table = min(fits, key=lambda each: each.values.size)
         summed = table.values.sum(axis=tuple(i for i, c in enumerate(table.columns) if c not in columns))
         return MarginalAnswer(columns, np.asarray(summed), self.domain.labels(columns))
+
+    def sample(self, n: int | None = None, *, seed: int = 0, backend: str = "pandas") -> Any:
+        """Synthetic rows, which cost no privacy: a frame with a column for each of ``columns``, of its categories.
+
+        The rows have about the released tables (``dpmodel/released/sampled_rows.py``). Of columns that are in no table
+        together they have what the tables imply, which may be far from the data. A row is nobody's; for numbers take
+        the released tables, which have errors that are told.
+
+        Parameters
+        ----------
+        n : number of rows; None: the released total. ``seed`` : a public number, as the rows follow from the release.
+        backend : "pandas", "polars" or "pyarrow".
+
+        Raises
+        ------
+        SpecificationError, MissingExtraError
+            For an n that is no number of rows, and a frame that cannot be made.
+        """
+        at = {column: place for place, column in enumerate(self.columns)}
+        tables = {tuple(at[c] for c in columns): each.values for columns, each in self.marginals.items()}
+        rows = max(round(float(next(iter(tables.values())).sum())), 0) if n is None else n
+        if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 0:
+            raise SpecificationError("sample: n is no number of rows", remedy="n=1000, or None for the released total")
+        joined = {pair for columns in tables for pair in itertools.combinations(sorted(columns), 2)}
+        pairs = {(a, b): self.answers((self.columns[a], self.columns[b])).values for a, b in sorted(joined)}
+        singles = [self.answers(column).values for column in self.columns]
+        generator = public_generator(seed)
+        codes = moved(drawn(pairs, singles, int(rows), generator), tables, generator)
+        listed = zip(self.columns, self.domain.labels(self.columns), codes.T.tolist(), strict=True)
+        return frame_of({column: [values[code] for code in mine] for column, values, mine in listed}, backend)
 
     def standard_errors(self, *, draws: int = 20, seed: int = 0) -> dict[Marginal, float]:
         """Root mean square error of a cell of every marginal, by simulation: an estimate that costs no privacy.
