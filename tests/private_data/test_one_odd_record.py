@@ -121,7 +121,7 @@ def of_tree(records: Any) -> list[Any]:
 
 def of_features(records: Any) -> list[Any]:
     class Seen(learn.PrivateLinearRegression):  # type: ignore[misc]
-        def _fit(self, X: Any, sealed: Any, labels: Any, risk_unit: float = 1.0) -> Any:
+        def _fit(self, X: Any, sealed: Any, labels: Any, *more: Any, **named: Any) -> Any:
             raise Captured(X)
 
     y = np.zeros(len(records))
@@ -130,7 +130,7 @@ def of_features(records: Any) -> list[Any]:
 
 def of_numbers(records: Any) -> list[Any]:
     class Seen(learn.PrivateLinearRegression):  # type: ignore[misc]
-        def _fit(self, X: Any, sealed: Any, labels: Any, risk_unit: float = 1.0) -> Any:
+        def _fit(self, X: Any, sealed: Any, labels: Any, *more: Any, **named: Any) -> Any:
             raise Captured(sealed)
 
     X = np.zeros((len(records), 1))
@@ -139,7 +139,7 @@ def of_numbers(records: Any) -> list[Any]:
 
 def of_labels(records: Any, classes: Any, kind: Any = learn.PrivateLogisticRegression) -> list[Any]:
     class Seen(kind):  # type: ignore[misc]
-        def _fit(self, X: Any, sealed: Any, labels: Any, **more: Any) -> Any:
+        def _fit(self, X: Any, sealed: Any, labels: Any, *more: Any, **named: Any) -> Any:
             raise Captured(sealed)
 
     X = np.ones((len(records), 1))
