@@ -130,17 +130,6 @@ def _written(x: float, digits: int) -> str:
     return f"{x:.{digits}f}" if math.isfinite(x) and abs(x) < 1e7 else str(x) if not math.isfinite(x) else number(x)
 
 
-def check_level(level: Any) -> float:
-    """``level`` as a number in (0, 1)."""
-    if isinstance(level, bool) or not isinstance(level, int | float | np.floating) or not 0 < level < 1:
-        raise SpecificationError(
-            "intervals: level is not a number between 0 and 1",
-            why="it is the probability that an interval holds its truth",
-            remedy="level=0.95",
-        )
-    return float(level)
-
-
 @dataclass(frozen=True, eq=False)
 class Fit:
     """What the intervals are computed from: ``moments`` of released numbers."""

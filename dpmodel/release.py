@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dpmodel._types import Labels
 from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.figures import entry_names, moved_constraints, released_values
-from dpmodel.intervals import IntervalTable, check_level, table_of
+from dpmodel.intervals import IntervalTable, table_of
 from dpmodel.marks.measured import Measured, Moments
 from dpmodel.text import (
     Misfit,
@@ -410,16 +410,21 @@ class Release:
         SpecificationError
             Where the mechanism released no numbers, or no law is known: with the reason, and what has intervals.
         """
+        from dpmodel.marks.dataset.estimates import check_level  # with readers of tables, which few solves need
+
         level, found = check_level(level), [each for each in self.measured if isinstance(each, Moments)]
         if len(found) != 1 or found[0].refused or not found[0].values.size:
-            why = "no law is known of what it released"
+            why = "no law is known of what it released: it says nothing of the covariance of the data"
             if found:
                 why = found[0].refused or why
+            elif self.measured:
+                why = "a solution jumps where noise changes which rows bind, so its law is that of no simple interval"
             raise SpecificationError(
                 f"intervals: none for {self.mechanism}",
                 why=why,
                 remedy="mechanism='sufficient-statistics' for least squares without penalties with kinks or "
-                "constraints that bind; release.optimum for a program; dpm.released.intervals(fit) for published ones",
+                "constraints that bind; release.optimum for a program, release.measured[0].noisy.intervals() for its "
+                "private numbers; dpm.released.intervals(fit) for fits of published ones",
             )
         return table_of(found[0], level, self.variables, self.labels, at)
 

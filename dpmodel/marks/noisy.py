@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cvxpy as cp
 import numpy as np
@@ -16,6 +17,9 @@ from dpmodel.marks.layout import labels_of, taken
 from dpmodel.marks.private import Private
 from dpmodel.privacy.distributions import Distribution, Laplace, Truncated, is_number
 from dpmodel.text import TextTable, array_text, long_frame, named_text, number, wrapped
+
+if TYPE_CHECKING:
+    from dpmodel.marks.dataset.estimates import Estimates
 
 _ROWS = 20  # of a table in a notebook
 
@@ -176,6 +180,40 @@ class Noisy:
             For other backends, and for one that is not installed.
         """
         return long_frame({"value": self.value, "standard_deviation": self.standard_deviation}, self.labels, backend)
+
+    def intervals(self, level: float = 0.95) -> Estimates:
+        """Intervals for the numbers behind these: exact, because the noise is independent and its distribution known.
+
+        Each holds its number with probability ``level``, one at a time (discrete noise: at least). They cost no
+        privacy. Noise is all they cover: sums of clipped values are meant, and not the population of a table.
+
+        Raises
+        ------
+        SpecificationError
+            For a level outside (0, 1).
+        """
+        from dpmodel.marks.dataset.estimates import Estimates, check_level
+
+        beta, law = 1 - check_level(level), type(self.noise)
+        if law.discrete:  # no quantile is that of another scale
+            half = np.empty(self.shape)
+            for scale in np.unique(self.scale).tolist():
+                half[self.scale == scale] = law(scale).max_abs_quantile(1, beta)
+        else:
+            half = self.scale * law(1.0).max_abs_quantile(1, beta)
+        return Estimates(
+            name=self.name or "noisy",
+            value=self.value,
+            lower=self.value - half,
+            upper=self.value + half,
+            level=1 - beta,
+            statement="exact: the noise is all that is between a number and its interval",
+            epsilon=math.nan if self.epsilon is None else self.epsilon,
+            delta=self.delta or 0.0,
+            neighbors=self.neighbors,
+            record=self.record,
+            labels=tuple((f"axis {k}" if name is None else name, kinds) for k, (name, kinds) in enumerate(self._axes)),
+        )
 
     def __str__(self) -> str:
         lines = [f"{self.name or 'noisy'}: {named_text(self.value, self.labels)}", f"  noise: {self.noise}"]

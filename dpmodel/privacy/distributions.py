@@ -82,7 +82,8 @@ class Distribution:
         raise NotImplementedError
 
     def max_abs_quantile(self, count: int, beta: float) -> float:
-        """Exact (1-beta) quantile of max |z_i| over ``count`` independent draws (0 for count 0), of one scale."""
+        """(1-beta) quantile of max |z_i| over ``count`` independent draws (0 for count 0), of one scale: exact but for
+        discrete Gaussian noise, where it is at most 1 too large."""
         count, beta = count_of(count, "count", least=0), fraction(beta, "beta")
         return self._quantile(count, beta) if count else 0.0
 
@@ -176,12 +177,9 @@ class Gaussian(Distribution):
 
 
 class _Whole(Distribution):
-    """On integers: drawn by sources that can (``DiscreteNoiseSource``); the quantiles above are not its own."""
+    """On integers: drawn by sources that can (``DiscreteNoiseSource``)."""
 
     discrete = True
-
-    def _quantile(self, count: int, beta: float) -> float:
-        raise NotImplementedError
 
     def add_to(self, values: object, source: NoiseSource) -> FloatArray:
         raise NotImplementedError
@@ -197,6 +195,11 @@ class DiscreteLaplace(_Whole, Laplace):
         """sqrt(2 q) / (1 - q) with q = exp(-1 / scale)."""
         half = np.exp(-0.5 / np.asarray(self.scale))
         return _like(self.scale, math.sqrt(2.0) * half / -np.expm1(-1.0 / np.asarray(self.scale)))
+
+    def _quantile(self, count: int, beta: float) -> float:
+        """The least m with P(|Z| > m) = 2 q^(m + 1) / (1 + q) at most the share of one draw."""
+        far = math.log(2.0 / (_tail_share(count, beta) * (1 + math.exp(-1.0 / self.scale))))
+        return float(max(math.ceil(self.scale * far * (1 + 1e-12) - 1), 0))
 
     def _draw(self, shape: tuple[int, ...], generator: np.random.Generator) -> Any:
         return two_sided_geometric(self.scale, shape, generator)
@@ -225,6 +228,10 @@ class DiscreteGaussian(_Whole, Gaussian):
         share = 4 * math.pi**2 * high[..., 0] ** 2 * 2 * (k2 * v).sum(axis=-1) / (1 + 2 * v.sum(axis=-1))
         s = s[..., 0]
         return _like(self.scale, np.where(s < _POISSON_FROM, np.sqrt(direct), s * np.sqrt(np.maximum(1 - share, 0.0))))
+
+    def _quantile(self, count: int, beta: float) -> float:
+        """At most 1 too large: P(Z >= m + 1) <= P(N >= m) for normal N (Canonne, Kamath and Steinke 2020)."""
+        return float(math.ceil(super()._quantile(count, beta)))
 
     def _draw(self, shape: tuple[int, ...], generator: np.random.Generator) -> Any:
         return discrete_normal(self.scale, shape, generator)

@@ -284,3 +284,38 @@ def test_law_and_value_must_fit() -> None:
         Noisy(1.0, Laplace([1.0]))
     with pytest.raises(SpecificationError):
         Noisy([1.0], Laplace(1), name=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", DISTRIBUTIONS)
+@pytest.mark.parametrize("scale", [0.3, 2.5, 30.0])
+def test_intervals_hold_with_their_level(kind: type[Distribution], scale: float) -> None:
+    """By the sum of the masses or the distribution function: at least the level, and one step less would be too short
+    (two steps for discrete Gaussian noise, whose quantile is a bound)."""
+    for level in (0.5, 0.9, 0.99):
+        half = float(np.ptp([*_ends(kind, scale, level)]) / 2)
+        if kind in (Laplace, Gaussian):
+            law = stats.laplace(scale=scale) if kind is Laplace else stats.norm(scale=scale)
+            assert 1 - 2 * law.sf(half) == pytest.approx(level, abs=1e-9)
+            continue
+        k = np.arange(-2000, 2001)
+        mass = np.exp(-np.abs(k) / scale if kind is DiscreteLaplace else -(k**2) / (2 * scale**2))
+        mass /= mass.sum()
+        step = 1 if kind is DiscreteLaplace else 2
+        assert mass[np.abs(k) <= half].sum() >= level - 1e-12
+        assert half < step or mass[np.abs(k) <= half - step].sum() < level
+
+
+def _ends(kind: type[Distribution], scale: float, level: float) -> tuple[float, float]:
+    found = Noisy([7.0, 8.0], kind(scale)).intervals(level)
+    np.testing.assert_allclose(found.value - found.lower, found.upper - found.value)
+    return float(found.lower[0]), float(found.upper[0])
+
+
+def test_intervals_have_a_scale_each_and_refuse_percent() -> None:
+    for kind in DISTRIBUTIONS:
+        found = Noisy([[7.0, 8.0], [9.0, 10.0]], kind(np.array([[1.0, 5.0], [1.0, 20.0]]))).intervals()
+        half = (found.upper - found.lower) / 2
+        assert half[0, 0] == half[1, 0] < half[0, 1] < half[1, 1]
+        assert "95 %" in str(found)
+    with pytest.raises(SpecificationError, match="between 0 and 1"):
+        Noisy([7.0], Laplace(1.0)).intervals(95)

@@ -6,6 +6,7 @@ import cvxpy as cp
 import numpy as np
 import polars as pl
 import pytest
+from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel.errors import SpecificationError
@@ -93,3 +94,23 @@ def test_all_rows_together_are_a_number_where_their_number_is_public() -> None:
     assert isinstance(public, dpm.Private) and public.linf == pytest.approx(100 / 3)
     for settings in ({"neighbors": "add-remove"}, {"outside": "drop"}):
         assert isinstance(dpm.Dataset(frame, bounds={"age": (0, 100)}, **settings).mean("age"), Means)
+
+
+@pytest.mark.parametrize("distribution", ["laplace", "gaussian"])
+def test_intervals_hold_the_means_of_groups_of_any_size(distribution: str) -> None:
+    """3 groups of 500 each, of 1, 4 and 60 rows; less than the level by chance with 1e-6."""
+    sizes = np.repeat([1, 4, 60], 500)
+    values = np.random.default_rng(5).uniform(20, 60, int(sizes.sum()))
+    group = np.repeat(np.arange(sizes.size), sizes)
+    frame = pl.DataFrame({"age": values, "group": group})
+    data = dpm.Dataset(frame, bounds={"age": (LOW, HIGH)}, domain={"group": sizes.size})
+    found = dpm.measure(data.mean("age", by="group"), 2.0, 1e-6, distribution=distribution, rng=1)
+    truth = np.bincount(group, values) / sizes
+    for level in (0.8, 0.95):
+        table = found.intervals(level)
+        inside = (table.lower <= truth + 1e-9) & (truth <= table.upper + 1e-9)
+        assert (table.lower >= LOW).all() and (table.upper <= HIGH).all()
+        for size in (1, 4, 60):
+            assert binom.cdf(int(inside[sizes == size].sum()), 500, level) > 1e-6
+        width = (table.upper - table.lower)[sizes == 60].mean()
+        assert width < (40 if distribution == "laplace" else 60)

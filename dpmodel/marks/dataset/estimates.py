@@ -16,6 +16,17 @@ from dpmodel.text import TextTable, built, long_frame, number, part, plain_field
 _ROWS = 20  # that are printed
 
 
+def check_level(level: Any, where: str = "intervals") -> float:
+    """``level`` as a number in (0, 1)."""
+    if isinstance(level, bool) or not isinstance(level, int | float | np.floating) or not 0 < level < 1:
+        raise SpecificationError(
+            f"{where}: level is not a number between 0 and 1",
+            why="it is the probability that an interval holds its number",
+            remedy="level=0.95",
+        )
+    return float(level)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimates:
     """Released numbers: public data, which costs nothing more. It works as an array in NumPy, one number as a float.
@@ -112,6 +123,8 @@ class Estimates:
     @property
     def cost(self) -> str:
         """What the release cost, in words."""
+        if np.isnan(self.epsilon):  # published by others, who did not say
+            return self.record
         amount = f"epsilon = {number(self.epsilon)}" + (f", delta = {number(self.delta)}" if self.delta else "")
         return f"{amount}, {self.neighbors} neighbors; {self.record}"
 
@@ -127,7 +140,8 @@ class Estimates:
 
     def __str__(self) -> str:
         rows, share = self._rows(), f"{number(100 * self.level)} %"
-        remarks = [*self.notes, *([self.statement] if self.statement else []), f"cost: {self.cost}"]
+        cost = [f"cost: {self.cost}"] if self.cost else []
+        remarks = [*self.notes, *([self.statement] if self.statement else []), *cost]
         below = [wrapped(line, "  ", "  ") for line in remarks]
         if not self.labels:
             between = f" ({share}: {rows[0][-1]})" if rows[0][-1] else ""

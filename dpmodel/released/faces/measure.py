@@ -19,6 +19,7 @@ from dpmodel.contract import no_progress
 from dpmodel.errors import SpecificationError, UnsupportedModelError
 from dpmodel.kernels.direct_measurement import KINDS, DirectMeasurement, Kind
 from dpmodel.marks.dataset.aggregates import Means
+from dpmodel.marks.dataset.estimates import Estimates, check_level
 from dpmodel.marks.noisy import Noisy
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
@@ -38,7 +39,7 @@ class MeasuredMeans:
     the noise in each mean, to first order in noise over count: an estimate, and too small where the count is as small
     as its own noise. There the divisor is that noise's standard deviation, so that means go to the middle of the
     bounds.
-    ``ends`` : the two sums that were measured, with their cost.
+    ``ends`` : the two sums that were measured, with their cost. ``bounds`` : of a value.
     """
 
     value: Floats
@@ -47,6 +48,7 @@ class MeasuredMeans:
     labels: Labels
     name: str
     ends: Noisy
+    bounds: tuple[float, float]
 
     @staticmethod
     def of(means: Means, ends: Noisy, name: str | None) -> MeasuredMeans:
@@ -60,7 +62,55 @@ class MeasuredMeans:
         deviation = half * spread * np.sqrt(2 * (1 + share**2)) / both
         arrays = (middle + half * share, (above + below) / (2 * half), deviation)
         value, count, deviation = (array.reshape(means.shape) for array in arrays)
-        return MeasuredMeans(value, count, deviation, means.labels, name or means.name, ends)
+        return MeasuredMeans(value, count, deviation, means.labels, name or means.name, ends, (means.low, means.high))
+
+    def intervals(self, level: float = 0.95) -> Estimates:
+        """Intervals for the means of the groups, from the two noisy sums alone: they cost no privacy.
+
+        Each holds its mean with probability ``level`` at least, however small the group is. A mean is low + (high -
+        low) f with f = A / (A + B) for the true sums A, B >= 0. Gaussian noise: ``(1 - f) A~ - f B~`` has mean 0 and
+        deviation ``sigma sqrt((1 - f)^2 + f^2)``; the interval is all f in [0, 1] that are within z of these (Fieller,
+        exact), all of [0, 1] where these are no interval. Other noise: A and B are within the largest of two draws of
+        A~ and B~ together, and f grows with A and falls with B. Rows count with their clipped values; an empty group
+        has no mean.
+
+        Raises
+        ------
+        SpecificationError
+            For a level outside (0, 1).
+        """
+        beta, law, scale = 1 - check_level(level), type(self.ends.noise), float(self.ends.scale.flat[0])
+        above, below = self.ends.value
+        if law.name == "gaussian":
+            far = scale * law(1.0).max_abs_quantile(1, beta)
+            both = above + below
+            two, one, zero = both**2 - 2 * far**2, above * both - far**2, above**2 - far**2
+            inside = one**2 - two * zero
+            known = (two > 0) & (both > 0) & (inside >= 0)
+            with np.errstate(all="ignore"):
+                ends = [np.where(known, (one + sign * np.sqrt(inside)) / two, lone) for sign, lone in ((-1, 0), (1, 1))]
+        else:
+            far = law(scale).max_abs_quantile(2, beta)
+            ends = []
+            for a, b, empty in ((above - far, below + far, 0.0), (above + far, below - far, 1.0)):
+                a, b = np.maximum(a, 0), np.maximum(b, 0)
+                ends.append(np.divide(a, a + b, out=np.full(a.shape, empty), where=a + b > 0))
+        low, high = self.bounds
+        lower, upper = (low + (high - low) * np.clip(end, 0, 1).reshape(self.value.shape) for end in ends)
+        ends_of = self.ends
+        return Estimates(
+            name=self.name,
+            value=self.value,
+            lower=lower,
+            upper=upper,
+            level=1 - beta,
+            statement="from the two noisy sums of each group, whatever its size",
+            epsilon=math.nan if ends_of.epsilon is None else ends_of.epsilon,
+            delta=ends_of.delta or 0.0,
+            neighbors=ends_of.neighbors,
+            record=ends_of.record,
+            labels=self.labels,
+        )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
         return np.array(self.value, dtype=dtype)
