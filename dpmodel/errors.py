@@ -166,6 +166,10 @@ class PossibleLeakWarning(UserWarning):
     """Private data may stand in the model as if they were public."""
 
 
+class ClippedWarning(UserWarning):
+    """More than one record in a hundred lies beyond the declared bounds: what is fitted is not what was meant."""
+
+
 class CompositionWarning(UserWarning):
     """More was computed from the records than the guarantee of one fit covers."""
 

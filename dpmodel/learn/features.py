@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, validate_data
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Mask
 from dpmodel.errors import SpecificationError
 from dpmodel.learn.costs import called
 from dpmodel.learn.public_encoder import refuse_repeated
@@ -239,6 +239,19 @@ class Features:
             X = self._mapped(X)
             X = X if sp.issparse(X) else X.view(Handed)
         return Private(X, positions="private" if sp.issparse(X) else "public", **given)
+
+    def beyond(self, X: Any) -> Mask:
+        """(n,) the rows of ``X`` that are clipped: an entry beyond its bounds, or longer than ``max_l2``."""
+        low, high = self.middle + self.half * self.lower, self.middle + self.half * self.upper
+        if sp.issparse(X):
+            out = np.zeros(X.shape[0], dtype=bool)
+            wide = (X.data < low[X.indices]) | (X.data > high[X.indices])
+            out[np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))[wide]] = True
+            squares = np.asarray(X.multiply(X).sum(axis=1)).ravel()
+        else:
+            out = np.any((low > X) | (high < X), axis=1)
+            squares = np.einsum("ij,ij->i", X, X)
+        return out | (squares > self.max_l2**2)
 
     def back(self, w: Floats) -> tuple[Floats, Floats]:
         """(p,) or (p, K) coefficients of the features as given, and what they add to the intercept, () or (K,)."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import numbers
+import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import cvxpy as cp
@@ -14,8 +17,9 @@ import scipy.sparse as sp
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dpmodel._types import Floats
-from dpmodel.errors import SpecificationError
+from dpmodel._types import Floats, Mask, PrivateArray
+from dpmodel.contract import no_progress
+from dpmodel.errors import ClippedWarning, SpecificationError, users_line
 from dpmodel.learn.costs import Counted, bounds_before, called, names_before, norms_before
 from dpmodel.learn.features import (
     ONE_ROW_EACH,
@@ -28,13 +32,15 @@ from dpmodel.learn.features import (
     weights_of,
 )
 from dpmodel.marks import Private, Records
+from dpmodel.marks.dataset.estimates import Estimates
 from dpmodel.marks.domain import elements
 from dpmodel.marks.layout import Unit
 from dpmodel.marks.measured import Moments
 from dpmodel.marks.records import Neighbors
-from dpmodel.privacy import Budget
+from dpmodel.privacy import Budget, Cost, Laplace, noise_source
 from dpmodel.problem import Problem
-from dpmodel.text import TextTable
+from dpmodel.solve.wall import charge_then_run
+from dpmodel.text import TextTable, number
 
 # Parameters are fields, passed by name and stored as given. Text and equality are scikit-learn's.
 estimator = dataclass(kw_only=True, eq=False, repr=False)
@@ -117,12 +123,14 @@ class PrivateLinearModel(Counted):
         weights: Weights | None,
         risk_unit: float = 1.0,
         max_l1: float | None = None,
+        clipped: Callable[[Features], Mask] | None = None,
     ) -> tuple[Floats, Floats]:
         """Solve for checked rows X (n, p) and mapped labels ``sealed`` (n,), or (n, K) for K outputs, in the public
         range ``labels``.
 
         ``risk_unit`` : what a loss of 1 in mapped labels is in units of the label, in which forecasts are. ``max_l1`` :
-        largest 1-norm of a row of labels.
+        largest 1-norm of a row of labels. ``clipped`` : the rows beyond their bounds, of which a noisy number is
+        released with the share ``count_clipped`` of epsilon.
 
         Returns the coefficients (p,) or (p, K) of the features as given and the intercept () or (K,), both in units of
         the mapped labels.
@@ -144,11 +152,23 @@ class PrivateLinearModel(Counted):
         objective = each * (cp.sum(losses) if weights is None else _weighed(losses, weights, records))
         problem = Problem(cp.Minimize(objective if penalty is None else objective + each * penalty), constraints)
         requested: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "mechanism": self.mechanism}
+        share = 0.0 if clipped is None else getattr(self, "count_clipped", 0.0) * self._loss.epsilon
+        requested["epsilon"] = self._loss.epsilon - share
         with self._counted() as budget:
+            if share:
+                budget.require(self._loss.epsilon, self._loss.delta)
             problem.solve(**requested, budget=budget, rng=_rng(self.random_state), progress=self.progress)
-        assert problem.release is not None
+            assert problem.release is not None
+            self.clipped_ = None
+            if share and clipped is not None:
+                self.clipped_ = clipped_rows(lambda: clipped(features), share, budget, records, self.random_state)
         assert problem.last_plan is not None
         self.plan_, self.release_ = problem.last_plan.without_model(), problem.release
+        if self.clipped_ is not None:
+            paid = replace(self.release_.guarantee, epsilon=self._loss.epsilon)
+            spent = self.release_.spent[0] + share, self.release_.spent[1]
+            notes = (*self.release_.notes, str(self.clipped_).splitlines()[0])
+            self.release_ = replace(self.release_, guarantee=paid, spent=spent, notes=notes)
         self.guarantee_ = self.release_.guarantee
         coefficients, shift = features.back(np.asarray(w.value, dtype=np.float64))
         return coefficients, np.zeros(outputs) if b is None else np.asarray(b.value, dtype=np.float64) + shift
@@ -182,7 +202,11 @@ class PrivateLinearModel(Counted):
             Where the mechanism that fitted it releases no law: then it says which one to ask for.
         """
         check_is_fitted(self, "coef_")
-        return self.release_.summary(level)
+        table = self.release_.summary(level)
+        if getattr(self, "clipped_", None) is None:
+            return table
+        about = " ".join(line.strip() for line in str(self.clipped_).splitlines()[:2])
+        return replace(table, footer=(*table.footer, f"{about}."))
 
     @abstractmethod
     def _model(self, z: Any, y: Private, w: Any, b: Any, unit: float) -> tuple[Any, Any, list[Any]]:
@@ -251,6 +275,63 @@ def _rng(random_state: Any) -> Any:
     return int(random_state.randint(2**31 - 1)) if hasattr(random_state, "randint") else random_state
 
 
+# ------------------------------------------------------------------ how many rows are clipped
+
+
+_MANY = 0.01  # of the rows
+
+
+def _beyond(X: Any, y: Any, low: float, high: float, features: Features) -> Mask:
+    """(n,) rows with a column, a norm or a label beyond its bounds. PRIVATE."""
+    y = np.asarray(y, dtype=np.float64)
+    return np.asarray(features.beyond(X) | (y < low) | (y > high))
+
+
+def clipped_rows(beyond: Callable[[], Mask], epsilon: float, budget: Budget, records: Records, rng: Any) -> Estimates:
+    """A noisy number of the rows that are clipped, epsilon-DP.
+
+    Whether a row is clipped depends on its record and public bounds alone. Replacing, adding or removing one record
+    moves the number, an integer, by at most 1: Laplace noise of scale 1 / epsilon.
+    """
+    source, law = noise_source(rng + 1 if isinstance(rng, int) else _rng(rng)), Laplace(1 / epsilon)
+    rows = 0
+
+    def run(report: Any) -> float:
+        nonlocal rows
+        wide = beyond()
+        rows = wide.size
+        return float(law.add_to(PrivateArray(np.array([float(wide.sum())])), source)[0])
+
+    found, failure = charge_then_run(
+        run, name="count_clipped", budget=budget, cost=Cost.pure(epsilon), label="clipped rows", report=no_progress
+    )
+    if found is None:
+        assert failure is not None
+        raise failure
+    far = law.max_abs_quantile(1, 0.05)
+    value, lower, upper = (min(max(each, 0.0), float(rows)) for each in (found, found - far, found + far))
+    if value > _MANY * rows:
+        warnings.warn(
+            f"about {number(100 * value / rows)} % of {rows} rows are beyond their bounds ({number(lower)} to "
+            f"{number(upper)} rows) and were clipped: coefficients are those of the clipped rows, with or without "
+            "privacy: try wider bounds, or label_bounds",
+            ClippedWarning,
+            stacklevel=users_line(),
+        )
+    return Estimates(
+        name="clipped rows",
+        value=np.array(value),
+        lower=np.array(lower),
+        upper=np.array(upper),
+        level=0.95,
+        statement=f"of {rows} rows, with a column, a norm or a label beyond its bounds",
+        epsilon=epsilon,
+        delta=0.0,
+        neighbors=records.neighbors,
+        record="a record is one row",
+    )
+
+
 # ------------------------------------------------------------------ regressors: labels with declared bounds
 
 
@@ -261,6 +342,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
     Parameters
     ----------
     label_bounds : (lo, hi) range of the labels, public and required; labels beyond are clipped.
+    count_clipped : the share of epsilon, in [0, 0.5], that buys a noisy number of the rows that were clipped
+        (``clipped_``, in ``summary()``); a ``ClippedWarning`` says if it is more than 1 %. The default spends none: how
+        many rows are clipped is private.
 
     Notes
     -----
@@ -268,6 +352,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
     """
 
     label_bounds: Any = None
+    count_clipped: float = 0.0
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> PrivateRegressor:
         """Fit the model to rows X (n, p) and labels y (n,) and charge the budget; see the class for errors.
@@ -278,13 +363,21 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
         self._require_bounds()
         low, high = self._label_range()
         self._check()
+        if self._number("count_clipped") > 0.5:
+            raise SpecificationError(
+                f"{called(self)}: count_clipped is above 0.5",
+                why="it is the share of epsilon that counts clipped rows, and the rest fits",
+                remedy="count_clipped=0.05",
+            )
         X, y, sample_weight = self._of_people(groups, X, y, sample_weight)
         X, y = checked(self, X, y, fitting=True, numeric_y=True)
         weights = weights_of(sample_weight, self.max_weight, X.shape[0], called(self))
         middle = low / 2 + high / 2 if self.fit_intercept else 0.0
         mapped = (np.clip(np.asarray(y, dtype=np.float64), low, high) - middle) / self._label_half
         labels = (low - middle) / self._label_half, (high - middle) / self._label_half
-        coefficients, intercept = self._fit(X, mapped, labels, weights, self._label_half**self._degree)
+        clipped = partial(_beyond, X, y, low, high)
+        unit = self._label_half**self._degree
+        coefficients, intercept = self._fit(X, mapped, labels, weights, unit, clipped=clipped)
         self.coef_: Floats = coefficients * self._label_half
         self.intercept_: float = float(intercept) * self._label_half + middle if self.fit_intercept else 0.0
         self._say()

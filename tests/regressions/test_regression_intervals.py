@@ -11,14 +11,17 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from regressions import regression
 from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel.contract import Options
-from dpmodel.errors import SpecificationError
+from dpmodel.errors import ClippedWarning, SpecificationError
 from dpmodel.intervals import Fit, table_of
 from dpmodel.learn import PrivateLasso, PrivateLinearRegression, PrivateLogisticRegression, PrivateRidge
+from dpmodel.learn.features import features_of
+from dpmodel.learn.linear_model import _beyond
 from dpmodel.marks.measured import Moments
 from dpmodel.privacy import SeededSource
 from dpmodel.regressions.moments import Layout, layout_of, square_weight, summed, to_vector
@@ -283,3 +286,54 @@ def test_estimators_speak_of_the_data_units(monkeypatch: pytest.MonkeyPatch) -> 
     given["mechanism"] = "auto"
     with pytest.raises(SpecificationError, match="no law is known"):
         PrivateLogisticRegression(epsilon=1, classes=(0, 1), **given).fit(X, (y > 20).astype(int)).summary()
+
+
+# ---------------------------------------------------------------------------------------- the number of clipped rows
+
+
+def fitted(**given: Any) -> PrivateLinearRegression:
+    """3,000 rows, of which 300 have a label and 60 a column beyond their bounds, 20 both."""
+    X, y = rows_of(3000)
+    y[:300], X[280:340, 1] = 5.0, -7.0
+    bounds: dict[str, Any] = {"bounds": (-1, 1), "label_bounds": (-1, 1), "mechanism": "sufficient-statistics"}
+    return PrivateLinearRegression(**{"epsilon": 1e4, "random_state": 0, **bounds, **given}).fit(X, y)
+
+
+def test_clipped_rows_are_counted_when_paid_for() -> None:
+    assert fitted().clipped_ is None
+    budget = dpm.Budget(1e4)
+    with pytest.warns(ClippedWarning, match="of 3000 rows"):
+        model = fitted(count_clipped=0.1, budget=budget)
+    assert float(model.clipped_) == pytest.approx(340, abs=0.05)  # noise of scale .001
+    assert model.guarantee_.epsilon == 1e4 == model.release_.guarantee.epsilon
+    assert [charge.epsilon for charge in budget.history] == pytest.approx([9e3, 1e3])
+    assert "clipped rows: 340" in " ".join(str(model.summary()).split())
+    assert Release.from_json(model.release_.to_json()).guarantee.epsilon == 1e4
+    wide = fitted(count_clipped=0.1, bounds=(-8, 8), label_bounds=(-6, 6))  # no warning
+    assert float(wide.clipped_) == pytest.approx(0, abs=0.05)
+    with pytest.raises(dpm.errors.BudgetExceededError):
+        fitted(count_clipped=0.1, budget=dpm.Budget(9.5e3))
+    for wrong in (0.6, -0.1, "0.1", True):
+        with pytest.raises(SpecificationError, match="count_clipped"):
+            fitted(count_clipped=wrong)
+
+
+def test_one_record_moves_the_number_of_clipped_rows_by_one_at_most() -> None:
+    """By brute force over replacements; norms and sparse rows too. The noise has the scale of 1 / its share."""
+    generator = np.random.default_rng(0)
+    for max_l2, sparse in ((None, False), (1.2, False), (1.2, True), (None, True)):
+        features = features_of((-1, 1), max_l2, None, 2, centre=False, where="test")
+        for _ in range(50):
+            X, y = generator.normal(size=(6, 2)), generator.normal(size=6)
+            other, label = X.copy(), y.copy()
+            other[2], label[2] = generator.normal(size=2) * 3, generator.normal() * 3
+            given = [sp.csr_array(each) if sparse else each for each in (X, other)]
+            counts = [
+                int(_beyond(rows, each, -1, 1, features).sum()) for rows, each in zip(given, (y, label), strict=True)
+            ]
+            long = np.linalg.norm(X, axis=1) > (np.inf if max_l2 is None else max_l2)
+            assert counts[0] == (long | (np.abs(X) > 1).any(axis=1) | (np.abs(y) > 1)).sum()
+            assert abs(counts[0] - counts[1]) <= 1
+    with pytest.warns(ClippedWarning):
+        far = [float(fitted(epsilon=2.0, count_clipped=0.25, random_state=seed).clipped_) - 340 for seed in range(12)]
+    assert 0.2 < np.mean(np.abs(far)) < 8  # scale 2
