@@ -137,12 +137,20 @@ class Request:
         }
 
     def subspace(
-        self, task: VectorTask, field: Field, rows: ExactRows, rank: Any, corrupted: Any, grid: Any, record: str
+        self,
+        task: VectorTask,
+        field: Field,
+        rows: ExactRows,
+        rank: Any,
+        corrupted: Any,
+        grid: Any,
+        record: str,
+        blocks: Any = None,
     ) -> tuple[Found, dict[str, Any]]:
         """The same of vectors, with the fields that results about subspaces share."""
         model = vectors_model(
             field, rows.shape, sealed(rows), task=task, neighbors=self.neighbors, rank=rank, corrupted=corrupted,
-            expected=self.expected, where=self.where,
+            expected=self.expected, where=self.where, blocks=blocks,
         )  # fmt: skip
         found, shared = self.solve(model, f"a record is {record}")
         return found, {**shared, "_grid": grid}
@@ -159,6 +167,7 @@ def span(
     grid: Any = None,
     rank: int | None = None,
     corrupted: float | None = None,
+    blocks: Any = None,
     expected: int | None = None,
     beta: float = 0.05,
     mechanism: Any = "auto",
@@ -180,6 +189,8 @@ def span(
     rank : public bound on the dimension of the span (default d). Privacy does not rest on it, accuracy does.
     corrupted : public guess of the share of vectors outside the subspace that is wanted. Without it the subspace is as
         large as privacy allows; with it, as small as leaves out about that share.
+    blocks : of one-hot columns: public sets of column numbers, one for each category that was encoded, such as
+        ``[range(0, 9), [9, 10]]``; other columns in none. Rare values then cost directions of their own only.
     expected : public guess of n for the forecast under "add-remove"; never taken from the data.
     beta : probability with which the accuracy statement may fail.
     mechanism : "auto" for the plan's choice, a mechanism's name, or an object with settings of its own.
@@ -207,7 +218,7 @@ def span(
     request = Request("span", epsilon, delta, neighbors, budget, expected, beta, mechanism, rng, progress)
     numbers = field_of(field, "span")
     rows = numbers.exact_rows(vectors, grid=grid)
-    found, shared = request.subspace("span", numbers, rows, rank, corrupted, grid, "one vector")
+    found, shared = request.subspace("span", numbers, rows, rank, corrupted, grid, "one vector", blocks)
     return Subspace(basis=found.answer, **shared)
 
 
@@ -222,6 +233,7 @@ def affine_span(
     grid: Any = None,
     rank: int | None = None,
     corrupted: float | None = None,
+    blocks: Any = None,
     expected: int | None = None,
     beta: float = 0.05,
     mechanism: Any = "auto",
@@ -247,7 +259,7 @@ def affine_span(
     request = Request("affine_span", epsilon, delta, neighbors, budget, expected, beta, mechanism, rng, progress)
     numbers = field_of(field, "affine_span")
     rows = numbers.exact_rows(points, grid=grid, what="points", ones=True)
-    found, shared = request.subspace("affine span", numbers, rows, rank, corrupted, grid, "one point")
+    found, shared = request.subspace("affine span", numbers, rows, rank, corrupted, grid, "one point", blocks)
     return AffineSubspace(homogeneous=found.answer, **shared)
 
 
@@ -456,8 +468,8 @@ def point_in_hull(
 Task = Literal["span", "affine span", "equations", "inequalities", "hull"]
 # What a task may be told of its records, beside how many there are; as the arguments of its function.
 _FACTS: dict[Task, tuple[str, ...]] = {
-    "span": ("field", "rank", "corrupted"),
-    "affine span": ("field", "rank", "corrupted"),
+    "span": ("field", "rank", "corrupted", "blocks"),
+    "affine span": ("field", "rank", "corrupted", "blocks"),
     "equations": ("field", "rank", "corrupted"),
     "inequalities": ("margin", "public", "bound", "nonneg", "homogeneous"),
     "hull": ("levels",),
@@ -491,9 +503,9 @@ def plan(
     mechanism : "auto", the name of one, or an object. ``compare`` : as in ``Problem.plan``.
     as_printed : compare the papers' own constants too.
     facts : what is public of the records, as in the function of the task. Of vectors ``field`` (default QQ), ``rank``,
-        ``corrupted``. Of inequalities ``margin``, ``public``, ``bound``, ``nonneg``, and ``homogeneous=True`` where
-        there is no b. Of points ``levels``: values of the public grid, one number for all coordinates or one each
-        (default 101).
+        ``corrupted``, ``blocks``. Of inequalities ``margin``, ``public``, ``bound``, ``nonneg``, and
+        ``homogeneous=True`` where there is no b. Of points ``levels``: values of the public grid, one number for all
+        coordinates or one each (default 101).
 
     Returns
     -------

@@ -98,6 +98,13 @@ def _integer_limits() -> tuple[Any, Any]:
     return A, A @ [2, 1] + rng.integers(0, 3, 4000)
 
 
+def _one_hot() -> Any:
+    rng = public_generator(14)
+    first, second = rng.choice(4, 1500, p=[0.45, 0.3, 0.2, 0.05]), rng.choice(3, 1500, p=[0.6, 0.35, 0.05])
+    return np.hstack([np.eye(4, dtype=int)[first], np.eye(3, dtype=int)[second], (first + second)[:, None]])
+
+
+_TWO = {"blocks": [range(4), range(4, 7)]}
 _ONE = {"neighbors": "replace-one"}
 SYSTEMS = (
     System(linalg.span, (_plane(),), ([1, 2, 3, 4],), {"field": linalg.GF(7), **_ONE}, "span"),
@@ -112,6 +119,7 @@ SYSTEMS = (
         {"lower": 0, "upper": 10, "step": 1, **_ONE},
         "points",
     ),
+    System(linalg.span, (_one_hot(),), ([0, 0, 0, 1, 0, 0, 1, 5],), {"field": linalg.QQ, **_TWO, **_ONE}, "one-hot"),
 )
 MODELS = (
     *(

@@ -111,6 +111,26 @@ def share_of(corrupted: Any, where: str) -> float | None:
     return float(corrupted)
 
 
+def blocks_of(blocks: Any, d: int, where: str) -> tuple[tuple[int, ...], ...]:
+    """Disjoint sets of column numbers in 0 .. d - 1, or none."""
+    if blocks is None:
+        return ()
+
+    def listed(given: Any) -> list[Any]:
+        return list(given) if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) else []
+
+    columns = [listed(range(d)[each] if isinstance(each, slice) else each) for each in listed(blocks)]
+    every = [column for block in columns for column in block]
+    whole = all(is_integer(column, 0) and column < d for column in every)
+    if not columns or not all(columns) or not whole or len(set(every)) != len(every):
+        raise SpecificationError(
+            f"{where}: blocks is not a list of disjoint sets of columns",
+            why="each is the one-hot encoding of one category, in public columns",
+            remedy=f"numbers of columns from 0 to {d - 1}, such as blocks=[range(0, 9), [9, 10]]",
+        )
+    return tuple(tuple(int(column) for column in block) for block in columns)
+
+
 def is_integer(value: Any, least: int) -> bool:
     """Whether it is an integer, and at least that."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= least

@@ -22,6 +22,7 @@ from dpmodel._types import Floats
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.exact.arguments import (
     EXPECTED,
+    blocks_of,
     each_of,
     expected_of,
     integers,
@@ -68,6 +69,7 @@ def vectors_model(
     corrupted: Any,
     expected: Any,
     where: str,
+    blocks: Any = None,
 ) -> PrivateVectors:
     """The model of (n, d) exact rows from public facts (and n, where it is public); errors as ``span``.
 
@@ -85,6 +87,7 @@ def vectors_model(
         expected=expected_of(expected, shape[0] if public else None, where, default=0 if share is None else EXPECTED),
         _rows=read,
         corrupted=share,
+        blocks=blocks_of(blocks, shape[1] - int(task == "affine span"), where),
     )
     if public and not shape[0]:
         raise SpecificationError(

@@ -115,6 +115,7 @@ class PrivateVectors(PrivateSystem):
     dimension of their span, at most d (KMMST24, Remark 1). ``task`` : what the vectors stand for: themselves
     ("span"), points u as (u, 1) ("affine span"), equations a'x = b as (a, -b) ("equations"). Zero vectors lie in every
     span and may occur. ``corrupted`` : public guess of the share of vectors outside the wanted subspace, or None.
+    ``blocks`` : public sets of columns, each the one-hot encoding of one category.
     """
 
     field: Field
@@ -126,6 +127,7 @@ class PrivateVectors(PrivateSystem):
     expected: int
     _rows: Callable[[], ExactRows] = dataclass_field(repr=False)
     corrupted: float | None = None
+    blocks: tuple[tuple[int, ...], ...] = ()
 
     remedy: ClassVar[str] = "delta > 0, such as 1e-6"
 

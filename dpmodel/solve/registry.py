@@ -110,6 +110,7 @@ _HOMES: dict[type, tuple[str, ...]] = {
     ),
     PrivateVectors: (
         "exact.stable_span:STABLE_SPAN",
+        "exact.category_span:CATEGORY_SPAN",
         "as_printed.stable_span:STABLE_SPAN_AS_PRINTED",
     ),
     PrivateInequalities: (

@@ -34,7 +34,7 @@ def subject(build: Any, options: dict[str, Any]) -> Data:
 
 PROGRAMS = [(subject(build, options), name, options.get("epsilon", 1.0)) for build, name, options in CASES]
 EXACT = [(SYSTEMS[0], "stable-span"), (SYSTEMS[1], "hinge-descent"), (SYSTEMS[1], "rescaling-perceptron")]
-EXACT += [(SYSTEMS[2], "dp-lp"), (SYSTEMS[3], "tukey-depth"), (SYSTEMS[3], "pin-hull")]
+EXACT += [(SYSTEMS[2], "dp-lp"), (SYSTEMS[3], "tukey-depth"), (SYSTEMS[3], "pin-hull"), (SYSTEMS[4], "category-span")]
 ALL = [*PROGRAMS, *((system, name, 1.0) for system, name in EXACT)]
 
 

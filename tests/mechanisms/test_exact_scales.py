@@ -38,6 +38,7 @@ DRAWS = {
     "learn/search.py:every": "test_a_search_draws_what_its_proof_says",
     "learn/search.py:stopped": "test_a_search_draws_what_its_proof_says",
     "kernels/direct_measurement.py:run": "measure-laplace",
+    "exact/category_span.py:run": "span-category-span",
     "exact/dp_lp.py:_selected": "test_what_is_drawn_is_what_is_paid_for",
     "exact/dp_lp.py:noisy_pull": "test_what_is_drawn_is_what_is_paid_for",
     "exact/dp_lp.py:search": "test_what_is_drawn_is_what_is_paid_for",

@@ -157,6 +157,15 @@ FACES += [
 ]
 
 
+def _one_hot(rng: np.random.Generator) -> np.ndarray:
+    first, second = rng.choice(3, 900, p=[0.6, 0.35, 0.05]), rng.choice(2, 900, p=[0.9, 0.1])
+    return np.hstack([np.eye(3, dtype=int)[first], np.eye(2, dtype=int)[second]])
+
+
+_BLOCKS = [range(3), range(3, 5)]
+FACES.append(_exact(linalg.span, "category-span", _one_row(_one_hot, [0, 0, 1, 0, 1]), field=linalg.QQ, blocks=_BLOCKS))
+
+
 def _equations(rng: np.random.Generator) -> tuple[Data, Data]:
     A = rng.integers(7, size=(900, 3))
     b = A @ [3, 1, 4] % 7

@@ -62,6 +62,17 @@ def mushrooms(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     return sp.csr_array(sp.vstack(blocks)).toarray(), np.concatenate(labels)
 
 
+def encoded(rows: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    """The columns of each category, where blocks lie side by side: found in the data, which stand for the encoder."""
+    blocks, start = [], 0
+    while start < rows.shape[1]:
+        ones = (np.cumsum(rows[:, start:], axis=1) == 1).all(axis=0)
+        stop = start + 1 + int(np.argmax(ones))
+        blocks.append(tuple(range(start, stop)))
+        start = stop
+    return tuple(blocks)
+
+
 def _scaled(X: np.ndarray, ranges: tuple[tuple[float, float], ...]) -> np.ndarray:
     low, high = np.array(ranges, dtype=float).T
     scaled: np.ndarray = (2 * X - low - high) / (high - low)
