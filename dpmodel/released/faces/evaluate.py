@@ -288,16 +288,17 @@ def area_of_bands(bands: Floats, deviation: float, beta: float) -> Three:
     """
     negative, positive = bands
     pairs = np.tri(negative.size, k=-1) + np.eye(negative.size) / 2
-    area = np.linspace(0.0, 1.0, 4097)[:, None]
-    tested = float(positive @ pairs @ negative) - area[:, 0] * positive.sum() * negative.sum()
-    sizes = ((pairs @ negative - area * negative.sum()) ** 2 + (positive @ pairs - area * positive.sum()) ** 2).sum(
-        axis=1
-    )
-    left = area[np.abs(tested) <= ndtri(1 - beta / 2) * deviation * np.sqrt(sizes), 0]
-    both = float(positive.sum() * negative.sum())
-    at = min(max(float(positive @ pairs @ negative) / both, 0.0), 1.0) if both > 0 else 0.5
-    step = float(area[1, 0])
-    return (at, max(left.min() - step, 0.0), min(left.max() + step, 1.0)) if left.size else (at, 0.0, 1.0)
+    under, over, a, b = pairs @ negative, positive @ pairs, float(positive.sum()), float(negative.sum())
+    true, both, most = float(positive @ under), a * b, float(ndtri(1 - beta / 2) * deviation) ** 2
+    at = min(max(true / both, 0.0), 1.0) if both > 0 else 0.5
+    # (true - t both)^2 <= most (|under - t b|^2 + |over - t a|^2), a quadratic inequality in t.
+    square = both**2 - most * negative.size * (a**2 + b**2)
+    middle = true * both - most * float(b * under.sum() + a * over.sum())
+    rest = true**2 - most * float(under @ under + over @ over)
+    if square <= 0 or both <= 0:
+        return at, 0.0, 1.0
+    half = math.sqrt(max(middle**2 - square * rest, 0.0)) / square
+    return at, max(middle / square - half, 0.0), min(middle / square + half, 1.0)
 
 
 # ------------------------------------------------------------------ what is checked before any row is read

@@ -154,14 +154,15 @@ def _found(people: People, names: tuple[str, ...], distinct: bool, most: int) ->
             out[key[0] if len(key) == 1 else tuple(key)] = rows
         elif people.outside == "error":
             raise people._outside_error(names)
-    return dict(sorted(out.items(), key=lambda item: _sorting(item[0])))
+    return {key: out[key] for key in sorted(out, key=_sorting)}
 
 
-def _sorting(key: Any) -> tuple[Any, ...]:
-    """Numbers first, then text, then whatever else was declared."""
-    cells = key if isinstance(key, tuple) else (key,)
-    number = [isinstance(cell, int | float) for cell in cells]
-    return tuple((0, cell, "") if is_one else (1, 0, str(cell)) for cell, is_one in zip(cells, number, strict=True))
+def _sorting(key: Any) -> Any:
+    """Numbers first, then text and whatever else was declared."""
+    if isinstance(key, tuple):
+        return tuple(map(_sorting, key))
+    number = isinstance(key, int | float)
+    return not number, key if number else str(key)
 
 
 def tail(scale: float, least: Any) -> Floats:

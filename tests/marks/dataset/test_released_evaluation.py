@@ -159,7 +159,7 @@ def test_coverage(neighbors: Any, delta: float) -> None:
     assert min(covered.values()) >= 28
 
 
-@pytest.mark.parametrize("size", [30, 300, 3000])
+@pytest.mark.parametrize("size", [30, 300, 3000, 3_000_000])
 @pytest.mark.parametrize("deviation", [0.5, 8.0])
 def test_areas_are_covered_however_few_rows(size: int, deviation: float) -> None:
     """Of 400 at .95, fewer than 357 would come by chance with probability below 1e-5 if .95 were true."""
@@ -171,6 +171,7 @@ def test_areas_are_covered_however_few_rows(size: int, deviation: float) -> None
     found = [area_of_bands(counts + draw.laplace(scale=deviation / 2**0.5, size=(2, 26)), deviation, 0.05)
              for _ in range(400)]  # fmt: skip
     assert sum(low <= exact <= high for _, low, high in found) >= 358
+    assert size < 1e6 or max(high - low for _, low, high in found) < 0.001
 
 
 def test_what_a_model_warns_of_or_fails_with_does_not_leave() -> None:
