@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
 from dpmodel.released.residuals import Residuals
+
+Fit = Literal["plain", "shrunk", "independent"]
 
 _STEPS = 400
 # Margins that differ by less than this share of the least noise of a cell are taken as equal.
@@ -29,19 +32,20 @@ _RELAXED = 1.6
 
 
 def fitted_tables(
-    residuals: Residuals, noisy: Floats, variance: Floats, total: float | None, *, shrink: bool = False
+    residuals: Residuals, noisy: Floats, variance: Floats, total: float | None, fit: Fit = "plain"
 ) -> Floats:
     """(entries of tables,) the fit.
 
     ``noisy`` : (entries of parts,) residuals, ``variance`` : (parts,) of each. ``total`` : where it is public.
-    ``shrink`` : pull residuals of two and more columns towards those of independent columns first.
+    ``fit`` : "shrunk" pulls residuals of two and more columns towards those of independent columns first,
+    "independent" takes these.
     """
     parts, tables = residuals.parts, residuals.tables
     total = float(max(noisy[0], 1.0)) if total is None else total
     columns = _columns(residuals, noisy, total)
     base = _independent(residuals, columns, total)
     high = int((residuals.order < 2).sum())
-    if high == len(parts.sets):
+    if high == len(parts.sets) or fit == "independent":
         return base
     cut = int(parts.start[high])
     S = sp.csr_array(residuals.sums[cut:])
@@ -60,14 +64,13 @@ def fitted_tables(
     def centred(values: Floats) -> Floats:
         return parts.centred(np.concatenate([np.zeros(cut), values]))[cut:]
 
-    target, s = noisy[cut:], variance
-    if shrink:
-        independent = residuals.residuals_of(base)[cut:]
-        target, s = _shrunk(residuals, target, independent, s, high)
-    weight = 1 / np.maximum(residuals.variance @ s, 1e-300)  # of every table
+    target = noisy[cut:]
+    if fit == "shrunk":
+        target = _shrunk(residuals, target, residuals.residuals_of(base)[cut:], variance, high)
+    weight = 1 / np.maximum(residuals.variance @ variance, 1e-300)  # of every table
     part, table, outside = residuals.within
     pull = np.bincount(part, weight[table] / outside, minlength=len(parts.sets))[which]
-    precision, k = 1 / s[which], weight[tables.which] * per_cell
+    precision, k = 1 / variance[which], weight[tables.which] * per_cell
     z, u = np.maximum(base, 0.0), np.zeros(base.size)
     noise = np.sqrt(1 / weight.max())
     for _ in range(_STEPS):
@@ -137,13 +140,29 @@ def _with_columns(residuals: Residuals, values: Floats, columns: dict[int, Float
     return values
 
 
-def _shrunk(residuals: Residuals, noisy: Floats, base: Floats, variance: Floats, high: int) -> tuple[Floats, Floats]:
-    """Positive-part James-Stein: what is left of each residual above that of independent columns, and its variance."""
-    which = residuals.parts.which[int(residuals.parts.start[high]) :]
-    excess = noisy - base
-    length = np.bincount(which, excess**2, minlength=variance.size)
-    k = residuals.dimension
-    with np.errstate(divide="ignore", invalid="ignore"):
-        factor = np.where(k > 2, 1 - (k - 2) * variance / length, length / (length + variance))
-    factor = np.where(residuals.order < 2, 1.0, np.maximum(np.nan_to_num(factor), 1e-9))
-    return base + factor[which] * excess, variance * factor
+def _shrunk(residuals: Residuals, noisy: Floats, base: Floats, variance: Floats, high: int) -> Floats:
+    """What is left of residuals of two and more columns above those of independent columns.
+
+    Of a residual, a matrix of its first column by the others, d are the singular values above independence. Noise of
+    variance s in m x N dimensions, m <= N, b = m / N: with y = d / sqrt(s N), each becomes sqrt(s N) times
+    ``sqrt((y^2 - b - 1)^2 - 4 b) / y``, 0 up to y = 1 + sqrt(b), which has the least squared error for large matrices
+    of low rank (Gavish and Donoho 2017). So one strong cell is left alone where the rest is noise. Residuals of m <= 2
+    are small: positive-part James-Stein there, ``1 - (k - 2) s / |e|^2`` of k = m N dimensions.
+    """
+    out, start = noisy - base, int(residuals.parts.start[high])
+    for sets, entries, shape in residuals.parts.groups:
+        if len(shape) < 2:
+            continue
+        here = slice(entries.start - start, entries.stop - start)
+        U, d, V = np.linalg.svd(out[here].reshape(-1, shape[0], math.prod(shape[1:])), full_matrices=False)
+        s, k = variance[sets, None], int(residuals.dimension[sets.start])
+        m = min(shape[0] - 1, k // (shape[0] - 1))
+        length = np.maximum((d**2).sum(axis=1, keepdims=True), 1e-300)
+        if m <= 2:
+            d = d * (np.maximum(1 - (k - 2) * s / length, 0) if k > 2 else length / (length + s))
+        else:
+            b, y = m * m / k, np.maximum(d / np.sqrt(s * k / m), 1e-300)
+            left = np.sqrt(np.maximum((y**2 - b - 1) ** 2 - 4 * b, 0.0)) / y
+            d = np.where(y > 1 + math.sqrt(b), left, 0.0) * np.sqrt(s * k / m)
+        out[here] = ((U * d[:, None, :]) @ V).ravel()
+    return base + out

@@ -251,7 +251,8 @@ def largest_change(residuals: Residuals, s: Floats, neighbors: Neighbors) -> flo
     length is ``2 (p_A - that product)``. The sum over A depends on D alone. It may be above twice ``sum p_A / s_A``, as
     the product may be negative: a lone pair of two values each is moved by 4 times what add-remove moves it. Up to 16
     columns all D are tried; beyond, every term is at most ``2 p_A m / (m - 1)``, m the fewest values of a column of A:
-    the most negative product has one factor ``-1/n_i`` in place of ``1 - 1/n_i``, ratio ``-1/(n_i - 1)``.
+    the most negative product has one factor ``-1/n_i`` in place of ``1 - 1/n_i``, ratio ``-1/(n_i - 1)``. For pairs
+    ``_of_pairs`` is closer.
     """
     used = np.flatnonzero((s > 0) & ((residuals.order > 0) | (neighbors == "add-remove")))
     if neighbors == "add-remove":
@@ -260,7 +261,8 @@ def largest_change(residuals: Residuals, s: Floats, neighbors: Neighbors) -> flo
     columns = sorted({i for a in sets for i in a})
     if len(columns) > _EVERY_SET:
         fewest = np.array([min(residuals.parts.shape(a)) for a in sets])
-        return float((2 * residuals.p[used] * fewest / (fewest - 1) / s[used]).sum())
+        each = float((2 * residuals.p[used] * fewest / (fewest - 1) / s[used]).sum())
+        return min(each, _of_pairs(residuals, s, used)) if len(sets[-1]) <= 2 else each
     differ = np.array(list(itertools.product([False, True], repeat=len(columns))))
     at = {i: np.where(differ[:, k], 0.0, 1.0) - 1 / residuals.parts.sizes[i] for k, i in enumerate(columns)}
     moved = np.zeros(len(differ))
@@ -270,6 +272,36 @@ def largest_change(residuals: Residuals, s: Floats, neighbors: Neighbors) -> flo
             product *= at[i]
         moved += 2 * (residuals.p[k] - product) / s[k]
     return float(moved.max(initial=0.0))
+
+
+def _of_pairs(residuals: Residuals, s: Floats, used: Integers) -> float:
+    """A bound on the largest change under replace-one where no part has more than two columns.
+
+    With y the indicator of D and x_i = 1 - 1/n_i - y_i, the change is ``sum 2 p_A / s_A - 2 g(y)``, g(y) = ``sum over
+    columns x_i / s_i + sum over pairs x_i x_j / s_ij``. Adding ``c (y_i^2 - y_i) / 2``, 0 at 0 and 1, with c minus the
+    least eigenvalue of the matrix of 1 / s_ij makes g convex, so that from any point of the box its tangent is below
+    it: the least value of the tangent at the corners bounds g. The point is the minimum that L-BFGS finds.
+    """
+    rest = 1 - 1 / np.array(residuals.parts.sizes, dtype=float)
+    linear, pairs = np.zeros(rest.size), np.zeros((rest.size, rest.size))
+    for k in used:
+        a = residuals.parts.sets[k]
+        if len(a) == 1:
+            linear[a[0]] = 1 / s[k]
+        else:
+            pairs[a], pairs[a[::-1]] = 1 / s[k], 1 / s[k]
+    c = max(-np.linalg.eigvalsh(pairs)[0], 0.0) * (1 + 1e-9)
+
+    def convex(y: Floats) -> tuple[float, Floats]:
+        x = rest - y
+        value = linear @ x + x @ pairs @ x / 2 + c * (y @ y - y.sum()) / 2
+        return float(value), -linear - pairs @ x + c * (y - 0.5)
+
+    y = minimize(convex, np.full(rest.size, 0.5), method="L-BFGS-B", jac=True, bounds=[(0.0, 1.0)] * rest.size).x
+    value, slope = convex(y)
+    least = value + float(np.minimum(-slope * y, slope * (1 - y)).sum())
+    added = float((2 * residuals.p[used] / s[used]).sum())
+    return (added - 2 * least) * (1 + 1e-9)
 
 
 def from_tables(residuals: Residuals, values: Floats, variance: Floats) -> tuple[Floats, Floats]:

@@ -75,6 +75,22 @@ def test_the_largest_change_is_attained_and_never_exceeded(sizes, workload, neig
             assert largest_change(residuals, s, neighbors) >= found * (1 - 1e-12)
 
 
+def test_the_bound_for_many_columns_of_pairs_is_close():
+    """Of two values each, where every product may be negative: 12 columns by all sets, 40 alike by their number."""
+    rng = np.random.default_rng(0)
+    residuals = Residuals.of(itertools.combinations(range(12), 2), rng.integers(2, 4, 12).tolist())
+    s = some_variances(residuals)
+    used = np.flatnonzero(residuals.order > 0)
+    exact = largest_change(residuals, s, "replace-one")
+    assert exact <= module._of_pairs(residuals, s, used) <= 1.1 * exact
+    residuals = Residuals.of(itertools.combinations(range(40), 2), [2] * 40)
+    found = largest_change(residuals, np.ones(len(residuals.parts.sets)), "replace-one")
+    # k of 40 differ: 2 (1/2 + 1/2) a column of them; 2 (1/4 + 1/4) a pair of which one differs
+    exact = max(2 * k + k * (40 - k) for k in range(41))
+    assert exact <= found <= 1.03 * exact
+    assert found <= 0.6 * 4 * residuals.p[1:].sum()
+
+
 def test_replacing_a_record_is_not_the_root_of_two_times_adding_one():
     """A planted twin: noise for sqrt 2 times the change under add-remove gives less privacy than it says."""
     residuals = Residuals.of([(0, 1)], (2, 2))
@@ -100,15 +116,16 @@ def residual_noise(residuals, epsilon, delta, neighbors, total, loss="max"):
     return noise.at(gaussian_mu(epsilon, delta), 0.0 if total is not None else 0.02, total)
 
 
-@pytest.mark.parametrize("total", [3.0, 1e6, None])
+@pytest.mark.parametrize("loss", ["mean", "max"])
+@pytest.mark.parametrize("total", [3.0, 50.0, 1e6, None])
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
 @pytest.mark.parametrize(("sizes", "workload"), WORKLOADS[1:4])
-def test_the_noise_that_is_drawn_is_enough(sizes, workload, neighbors, total):
+def test_the_noise_that_is_drawn_is_enough(sizes, workload, neighbors, total, loss):
     """What goes to the source, and the scale it is drawn with, for all pairs of neighbours: the exact Gaussian mu."""
     if neighbors == "replace-one" and total is None:
         return
     residuals = Residuals.of(workload, sizes)
-    noise = residual_noise(residuals, 1.0, 1e-6, neighbors, total)
+    noise = residual_noise(residuals, 1.0, 1e-6, neighbors, total, loss)
 
     class Recorder:
         def gaussian(self, values, scale):
@@ -231,23 +248,23 @@ def margins(residuals, tables):
     return out
 
 
-@pytest.mark.parametrize("shrink", [False, True])
+@pytest.mark.parametrize("fit", ["plain", "shrunk", "independent"])
 @pytest.mark.parametrize("noise", [0.1, 10.0, 1000.0])
 @pytest.mark.parametrize(("sizes", "workload"), WORKLOADS)
-def test_fitted_tables_are_non_negative_and_agree(sizes, workload, noise, shrink):
+def test_fitted_tables_are_non_negative_and_agree(sizes, workload, noise, fit):
     residuals = Residuals.of(workload, sizes)
     rng = np.random.default_rng(2)
     truth = tables_of(residuals, rng.integers(0, sizes, (60, len(sizes)))).astype(float)
     s = some_variances(residuals) * noise**2
     drawn = residuals.parts.centred(rng.normal(size=residuals.parts.which.size) * np.sqrt(s)[residuals.parts.which])
     for total in (None, 60.0):
-        tables = fitted_tables(residuals, residuals.residuals_of(truth) + drawn, s, total, shrink=shrink)
+        tables = fitted_tables(residuals, residuals.residuals_of(truth) + drawn, s, total, fit)
         assert tables.min() >= 0
         for column, each in margins(residuals, tables).items():
             np.testing.assert_allclose(each, [each[0]] * len(each), atol=1e-6, err_msg=str(column))
             if total:
                 assert each[0].sum() == pytest.approx(60)
-        if noise == 0.1 and not shrink:
+        if noise == 0.1 and fit == "plain":
             assert np.abs(tables - truth).max() < 1.5
 
 
@@ -300,7 +317,8 @@ def test_the_variance_of_what_is_drawn_is_what_is_said():
         exact = residuals.residuals_of(truth.astype(float))
         square = np.zeros(len(residuals.parts.sets))
         for _ in range(400):
-            found, s = noise.run(truth, source)
+            found, drawn_for = noise.run(truth, source)
+            s = drawn_for.s
             square += np.bincount(residuals.parts.which, (found - exact) ** 2)
         drawn = s > 0
         ratio = (square / 400)[drawn] / (residuals.dimension * s)[drawn]

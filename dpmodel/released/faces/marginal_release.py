@@ -17,7 +17,7 @@ from dpmodel.marks.domain import Domain
 from dpmodel.privacy import public_generator
 from dpmodel.release import Release
 from dpmodel.released.faces.workload import Marginal, marginal_named
-from dpmodel.released.pinned_fit import fitted_tables
+from dpmodel.released.pinned_fit import Fit, fitted_tables
 from dpmodel.released.residuals import Residuals
 from dpmodel.released.sampled_rows import drawn, moved
 from dpmodel.text import frame_of, long_frame
@@ -47,15 +47,15 @@ class MarginalRelease(Release):
 
     All tables are non-negative and have the same total and the same table of every column. ``residual_variances`` : of
     every released residual, in the order of ``Residuals.parts``; ``public_total`` : the number of records where it is
-    public; ``shrunk`` : whether the fit pulls towards independent columns; ``columns`` : of the workload, in the order
-    of the domain.
+    public; ``fit`` : whether it pulled towards independent columns, or took them ("independent"); ``columns`` : of the
+    workload, in the order of the domain.
     """
 
     columns: tuple[str, ...] = ()
 
     residual_variances: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
     public_total: float | None = None
-    shrunk: bool = False
+    fit: Fit = "plain"
 
     @cached_property
     def marginals(self) -> Mapping[Marginal, MarginalAnswer]:
@@ -136,9 +136,7 @@ class MarginalRelease(Release):
         generator, square = public_generator(seed), np.zeros(truth.size)
         for _ in range(draws):
             noise = residuals.parts.centred(generator.normal(size=parts.size) * np.sqrt(self.residual_variances)[at])
-            found = fitted_tables(
-                residuals, parts + noise, self.residual_variances, self.public_total, shrink=self.shrunk
-            )
+            found = fitted_tables(residuals, parts + noise, self.residual_variances, self.public_total, self.fit)
             square += (found - truth) ** 2
         mean = np.bincount(residuals.tables.which, square / draws) / residuals.tables.cells
         return dict(zip(order, np.sqrt(mean).tolist(), strict=True))

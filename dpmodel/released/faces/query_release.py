@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +26,7 @@ from dpmodel.problem import Problem
 from dpmodel.release import Accuracy, Guarantee, Release
 from dpmodel.released.faces.marginal_release import MarginalAnswer, MarginalRelease
 from dpmodel.released.faces.workload import Marginal, Tables, checked_marginals, counts, marginal_named
-from dpmodel.released.marginal_noise import DROWNED, MarginalNoise, design, drowned
+from dpmodel.released.marginal_noise import MarginalNoise, design
 from dpmodel.released.pinned_fit import fitted_tables
 from dpmodel.released.residuals import Loss, Residuals
 from dpmodel.solve.wall import charge_then_run, check_budget
@@ -197,13 +197,13 @@ class QueryRelease:
         release = self._made["release"] = self._released(plan, *measured, source)
         return release
 
-    def _released(self, plan: MarginalPlan, noisy: Floats, variances: Floats, source: NoiseSource) -> MarginalRelease:
+    def _released(
+        self, plan: MarginalPlan, noisy: Floats, noise: MarginalNoise, source: NoiseSource
+    ) -> MarginalRelease:
         residuals, people = self._residuals, self._counts
         assert people is not None
-        noise = replace(plan.noise, s=variances)
-        total = float(noisy[0]) if self.total is None else self.total
-        shrink = self.loss == "mean" and drowned(noise, total) >= DROWNED["mean"]
-        values = fitted_tables(residuals, noisy, variances, self.total, shrink=shrink)
+        fit = noise.fit(float(noisy[0]) if self.total is None else self.total)
+        values = fitted_tables(residuals, noisy, noise.s, self.total, fit)
         at = residuals.tables.place
         variables, labels = {}, {}
         for marginal in self.workload:
@@ -224,9 +224,9 @@ class QueryRelease:
             labels=labels,
             spent=(plan.epsilon, plan.delta),
             plan={"noise": plan.noise.kind, "expected before the fit": noise.expected},
-            residual_variances=variances,
+            residual_variances=noise.s,
             public_total=self.total,
-            shrunk=shrink,
+            fit=fit,
             columns=self._columns,
         )
 
