@@ -21,6 +21,7 @@ Caveats on the peer's guarantee (diffprivlib 0.6.6)
     its proof divides by is not there, and its solver's tolerance (1e-4) is not counted.
 
     python tests/benchmarks/regression/diffprivlib_peer.py --adult FOLDER --mushrooms FOLDER [--repeats 10]
+    python tests/benchmarks/regression/diffprivlib_peer.py --splits FILE.npz ... --epsilons .5 1 5
 """
 
 from __future__ import annotations
@@ -128,6 +129,23 @@ def show_defect() -> dict[str, Any]:
     }
 
 
+def held_out(file: Path, epsilons: list[float], many: list[float]) -> None:
+    """Median log loss on the splits that ``pure_logistic.py --splits`` wrote, for every C."""
+    with np.load(file, allow_pickle=False) as given:
+        count, norm = sum(name.startswith("X") for name in given.files), float(given["norm"])
+        for epsilon in epsilons:
+            line = {}
+            for C in many:
+                losses = []
+                for k in range(count):
+                    model = LogisticRegression(epsilon=epsilon, data_norm=norm, C=C, max_iter=1000, random_state=k)
+                    chances = model.fit(given[f"X{k}"], given[f"y{k}"]).predict_proba(given[f"test{k}"])[:, 1]
+                    right = np.where(given[f"labels{k}"] == 1, chances, 1 - chances)
+                    losses.append(-float(np.mean(np.log(np.maximum(right, 1e-12)))))
+                line[C] = round(float(np.median(losses)), 4)
+            print(json.dumps({"data": file.stem, "epsilon": epsilon, "log loss by C": line}), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--adult", type=Path, help="folder with adult_pgm.csv.gz and adult-domain.json")
@@ -138,8 +156,11 @@ def main() -> None:
     parser.add_argument("--linear", action="store_true", help="also LinearRegression")
     parser.add_argument("--trivial", action="store_true", help="also the majority class and a fit without privacy")
     parser.add_argument("--defect", action="store_true", help="also the sums of squares that are released exactly")
+    parser.add_argument("--splits", type=Path, nargs="+", default=[], help="files of pure_logistic.py --splits")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
+    for file in args.splits:
+        held_out(file, args.epsilons, args.C)
     if args.defect:
         print(json.dumps(show_defect()), flush=True)
     for name, read, folder in (("adult", adult, args.adult), ("mushrooms", mushrooms, args.mushrooms)):
