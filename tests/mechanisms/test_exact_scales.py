@@ -75,6 +75,14 @@ DRAWS = {
     "regressions/descent.py:gradient": "test_what_subsampling_is_told_to_compose",
     "regressions/objective_perturbation.py:run": "test_run_releases_that_point",
     "regressions/quantile_exponential.py:run": "test_half_the_range_would_not_do",
+    "regressions/objective_perturbation.py:drawn": "test_noise_costs_the_budget",
+    "regressions/gauge_noise.py:draw": "test_noise_has_the_density_of_its_norm",
+    "released/faces/quantiles.py:run": "test_a_draw_follows_its_law",
+    "released/faces/unknown_keys.py:run": "test_no_neighbor_is_told_apart_by_more",
+    "released/marginal_noise.py:run": "test_the_noise_that_is_drawn_is_enough",
+    "released/marginal_noise.py:_of_residuals": "test_the_noise_that_is_drawn_is_enough",
+    "released/marginal_noise.py:_of_marginals": "test_laplace_scales_cost_epsilon",
+    "learn/linear_model.py:run": "test_one_record_moves_the_number_of_clipped_rows_by_one_at_most",
     "regressions/sufficient_statistics.py:run_as_given": "least_squares-sufficient-statistics",
 }  # fmt: skip
 # They draw about made-up data, for forecasts and demonstrations, or only ask which law noise has.
@@ -103,7 +111,7 @@ def places(source: str) -> set[str]:
         for child in ast.iter_child_nodes(node):
             name = child.func.id if isinstance(child, ast.Call) and isinstance(child.func, ast.Name) else ""
             asked = isinstance(child, ast.Attribute) and child.attr in _METHODS
-            if name in _FUNCTIONS or (asked and not ast.unparse(child).startswith("self.engine.")):
+            if name in _FUNCTIONS or (asked and not ast.unparse(child).startswith(("self.engine.", "Cost."))):
                 yield where
             yield from walk(child, child.name if isinstance(child, ast.FunctionDef) else where)
 
