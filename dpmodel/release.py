@@ -395,8 +395,7 @@ class Release:
 
         Of a regression by sufficient statistics: for the coefficients of the population that the rows were drawn from.
         They cover the noise and the sampling (as everywhere, if the residuals have one variance; a classical interval
-        assumes that too), with labels and columns clipped to their bounds, and with the model's public ridge; public
-        weights are read as precisions. How:
+        assumes that too), with labels and columns clipped to their bounds, and with the model's public ridge. How:
         ``dpmodel.intervals``. The intervals lie around ``estimate``, the least squares of the noisy sums; ``released``
         are the coefficients of the release, which are shrunk where noise drowns a direction, and lie elsewhere then.
 

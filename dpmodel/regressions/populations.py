@@ -230,9 +230,19 @@ class Populations:
     @cached_property
     def _label_spread(self) -> Floats:
         """(B, 1) standard deviation of the labels on the grid."""
-        mean = sum(((each.share * each.value).mean(axis=1) for each in self.labels), np.zeros(self.count))
         square = sum(((each.share * each.value**2).mean(axis=1) for each in self.labels), np.zeros(self.count))
-        return np.asarray(np.sqrt(np.maximum(square - mean**2, 0.0))[:, None])
+        return np.sqrt(np.maximum(square[:, None] - self.mean_labels**2, 0.0))
+
+    @cached_property
+    def mean_labels(self) -> Floats:
+        """(B, 1) mean label on the grid; of K classes (B, K) their shares."""
+        return np.asarray(sum((each.share * each.value).mean(axis=1, keepdims=True) for each in self.labels))
+
+    def constant_values(self, predictions: Floats) -> Floats:
+        """(B, m) the data part where all records have the same prediction, for each of (m,)."""
+        value = self.model.loss.value
+        parts = (each.share[:, None] * value(predictions[:, None], each.value[:, None]) for each in self.labels)
+        return np.asarray(self.model.weight * sum(part.mean(axis=2) for part in parts))
 
     def least_from(self, w: Floats) -> Floats:
         """(B,) the values that descent from w (B, p) comes to, with steps that double while they help: in the metric
@@ -371,6 +381,10 @@ class ClassPopulations(Populations):
     @property
     def points(self) -> int:
         return int(self.grid.size) // 2
+
+    @cached_property
+    def mean_labels(self) -> Floats:
+        return np.asarray(self._true[2].mean(axis=1))
 
     def _each(self, w: Floats) -> Floats:
         """(B, K, p) of (B, K p)."""

@@ -88,7 +88,7 @@ _HOMES: dict[type, tuple[str, ...]] = {
         # First, so that it is taken where nothing is predicted to beat it:
         "regressions.excess:PUBLIC_ONLY_REGRESSION",
         "regressions.sufficient_statistics:SUFFICIENT_STATISTICS",
-        "regressions.quantile_exponential:QUANTILE_EXPONENTIAL",
+        "regressions.private_constant:PRIVATE_CONSTANT",
         "regressions.frank_wolfe:FRANK_WOLFE",
         "regressions.descent:NOISY_DESCENT",
         "regressions.mirror_descent:MIRROR_DESCENT",

@@ -203,7 +203,7 @@ def test_estimators_after_it_know_the_norm(monkeypatch):
         return solve(self, *args, **how)
 
     monkeypatch.setattr(dpm.Problem, "solve", watched)
-    model = PrivateLogisticRegression(epsilon=1, bounds=(-1, 1), classes=("no", "yes"), random_state=0)
+    model = PrivateLogisticRegression(epsilon=20, bounds=(-1, 1), classes=("no", "yes"), random_state=0)
     fitted = make_pipeline(encoder, model).fit(frame, y)
     assert seen[0].magnitude["max_l1"] == 11
     assert seen[0].magnitude["max_l2"] == pytest.approx(11**0.5)

@@ -74,7 +74,7 @@ DRAWS = {
     "regressions/descent.py:_multiplier": "test_what_subsampling_is_told_to_compose",
     "regressions/descent.py:gradient": "test_what_subsampling_is_told_to_compose",
     "regressions/objective_perturbation.py:run": "test_run_releases_that_point",
-    "regressions/quantile_exponential.py:run": "test_half_the_range_would_not_do",
+    "regressions/private_constant.py:run": "test_half_the_range_would_not_do",
     "regressions/objective_perturbation.py:drawn": "test_noise_costs_the_budget",
     "regressions/gauge_noise.py:draw": "test_noise_has_the_density_of_its_norm",
     "released/faces/quantiles.py:run": "test_a_draw_follows_its_law",

@@ -44,7 +44,7 @@ SIZES = (1e-90, 1.0, 1e90)
 # Size of a row and of a label, radius of the set.
 FEW = [(1.0, 1.0, 1.0), (1e-90, 1e90, 1.0), (1e90, 1e-90, 1.0)]
 # One needs many records, one logistic losses without constraints, one a single number for all records.
-NOT_HERE = ("stochastic-mirror-descent", "pure-objective-perturbation", "quantile-exponential")
+NOT_HERE = ("stochastic-mirror-descent", "pure-objective-perturbation", "private-constant")
 CASES = [(size, label, 1.0) for size, label in itertools.product(SIZES, SIZES)]
 CASES += [(1.0, 1.0, radius) for radius in (1e-90, 1e90)]
 

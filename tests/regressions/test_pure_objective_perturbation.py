@@ -9,7 +9,6 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
-import pandas as pd
 import pytest
 from descents import Replay
 from regressions import objective, regression
@@ -335,24 +334,6 @@ def test_outputs_of_equal_public_facts_have_labels_of_their_own(size: float) -> 
     problem = dpm.Problem(cp.Minimize(cp.sum(cp.logistic(-cp.multiply(y, rows @ W))) / 4000))
     problem.solve(epsilon=20, mechanism="pure-objective-perturbation", rng=3)
     assert W.value[0, 0] * size > 1 > -1 > W.value[0, 1] * size
-
-
-def test_rows_in_blocks_are_divided_by_the_units_of_columns_too() -> None:
-    """With lists and a column that has another unit: the same noise, the same answer as in memory."""
-    rng, count = np.random.default_rng(0), 400
-    frame = pd.DataFrame({"age": rng.uniform(0, 80, count), "kind": rng.choice(list("abc"), count)})
-    frame["old"] = (frame.age > 40).astype(float)
-    data = dpm.Dataset(frame, bounds={"age": (0, 80), "old": (0, 1)}, domain={"kind": list("abc")})
-    found = []
-    for blocks in (False, True):
-        X = data.rows(["age", "kind"], scale=False, in_blocks=blocks)
-        y = data.rows("old", scale=False, in_blocks=blocks)
-        w = cp.Variable(4)
-        z = X @ w + cp.Variable()
-        problem = dpm.Problem(cp.Minimize((cp.sum(cp.logistic(z)) - y @ z) / count))
-        problem.solve(epsilon=20, mechanism="pure-objective-perturbation", rng=1)
-        found.append(w.value)
-    assert found[1] == pytest.approx(found[0], rel=1e-6)
 
 
 # ------------------------------------------------------------------ what is handed to the sampler

@@ -199,6 +199,14 @@ def chances(values, private=dpm.Private):
     return dpm.Problem(cp.Minimize(cp.sum(cp.logistic(z) - cp.multiply(t, z)) / 300))
 
 
+def chances_with_a_level(values, private=dpm.Private):
+    """The same with an intercept."""
+    X, _ = _rows_of(values, 300, private=private)
+    t = private(np.resize([0.0, 1.0, 1.0], 300), name="t", unit="entry", bounds=[0, 1], records=X.records)
+    z = (X / 1e4) @ cp.Variable(2, name="w") + cp.Variable(name="b")
+    return dpm.Problem(cp.Minimize(cp.sum(cp.logistic(z) - cp.multiply(t, z)) / 300))
+
+
 def one_order(values, private=dpm.Private):
     """One number for all records: bought is paid, what is short costs more."""
     D, x = private(values, name="D", unit="entry", bounds=[0, 1e4]), cp.Variable(name="x")
@@ -206,7 +214,8 @@ def one_order(values, private=dpm.Private):
 
 
 CASES = [
-    (one_order, "quantile-exponential", {"epsilon": 200}),
+    (one_order, "private-constant", {"epsilon": 200}),
+    (chances_with_a_level, "private-constant", {}),
     (chances, "pure-objective-perturbation", {"epsilon": 20}),
     *[(least_squares, name, {}) for name in ("sufficient-statistics", "frank-wolfe", "mirror-descent")],
     *[(least_squares, name, {}) for name in ("objective-perturbation", "adassp-as-printed", "frank-wolfe-as-printed")],
