@@ -5,10 +5,11 @@ squares over the residuals with the columns fixed. A joint fit with a free total
 off, because these cells lift the total (twice the error where noise drowns most cells).
 
 The least squares is ADMM. Residual spaces are orthogonal, so its quadratic step has a closed form for each residual,
-and the other step cuts at zero: the table over all columns is never formed. It ends with a projection of every table
-onto those with the fitted columns, which changes a table by at most twice what its margins were off (Altschuler,
-Weed and Rigollet 2017, Algorithm 2). So tables are non-negative exactly, and all have the same total and columns up to
-rounding; larger shared parts (pairs of two triples) agree to the tolerance of the fit.
+and the other step cuts at zero: the table over all columns is never formed. It ends with the nearest pairs that have
+the fitted columns, by Newton's method, and for all tables a projection that changes them by at most twice what their
+margins are still off (Altschuler, Weed and Rigollet 2017, Algorithm 2). So tables are non-negative exactly, and all
+have the same total and columns up to rounding; larger shared parts (pairs of two triples) agree to the tolerance of the
+fit.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from dpmodel.released.residuals import Residuals
 
 Fit = Literal["plain", "shrunk", "independent"]
 
-_STEPS = 400
+# Of ADMM; Newton ends with pairs.
+_STEPS, _STEPS_OF_PAIRS = 400, 100
 # Margins that differ by less than this share of the least noise of a cell are taken as equal.
 _TOLERANCE = 1e-3
 _RELAXED = 1.6
+_NEWTON_STEPS = 30
 
 
 def fitted_tables(
@@ -73,7 +76,7 @@ def fitted_tables(
     precision, k = 1 / variance[which], weight[tables.which] * per_cell
     z, u = np.maximum(base, 0.0), np.zeros(base.size)
     noise = np.sqrt(1 / weight.max())
-    for _ in range(_STEPS):
+    for _ in range(_STEPS if len(tables.sets[-1]) > 2 else _STEPS_OF_PAIRS):
         w = (precision * target + centred(cells * (S @ ((z - u - fixed) * k)))) / (precision + pull)
         found = fixed + (back @ (w * cells)) * per_cell
         mixed = _RELAXED * found + (1 - _RELAXED) * z
@@ -123,10 +126,13 @@ def _blocks(residuals: Residuals, values: Floats, columns: dict[int, Floats]) ->
 
 
 def _with_columns(residuals: Residuals, values: Floats, columns: dict[int, Floats], total: float) -> Floats:
-    """Every table onto those with the fitted columns: scale what is too large down, spread what is missing."""
+    """Every table onto those with the fitted columns: pairs by ``_nearest``, and all by scaling what is too large down
+    and spreading what is missing, which would gather in a few cells if much were."""
     for block, margins in _blocks(residuals, values, columns):
         axes = range(1, block.ndim)
         others = [tuple(j for j in axes if j != axis) for axis in axes]
+        if len(margins) == 2:
+            block[...] = _nearest(block, margins[0], margins[1], total)
         for margin, rest in zip(margins, others, strict=True):
             now = block.sum(axis=rest, keepdims=True)
             block *= np.minimum(1.0, np.divide(margin, now, out=np.ones_like(now), where=now > margin))
@@ -138,6 +144,42 @@ def _with_columns(residuals: Residuals, values: Floats, columns: dict[int, Float
         share = [np.divide(m, left, out=np.zeros_like(m), where=left > 0) for m in missing]
         block += left * math.prod(share)
     return values
+
+
+def _nearest(tables: Floats, rows: Floats, columns: Floats, total: float) -> Floats:
+    """(tables, n, m) the nearest non-negative tables with these sums: ``(table + a 1' + 1 b')^+``, (a, b) by Newton.
+
+    The dual is concave and piecewise quadratic; its derivative is what the sums miss, its second derivative counts the
+    positive cells. Levenberg's damping grows where the sums would miss more; what is left at the end is for the caller.
+    """
+    n, m = tables.shape[1:]
+    wanted = np.concatenate([rows.reshape(-1, n), columns.reshape(-1, m)], axis=1)
+    dual = np.zeros_like(wanted)
+
+    def at(dual: Floats) -> tuple[Floats, Floats, Floats]:
+        shifted = tables + dual[:, :n, None] + dual[:, None, n:]
+        found = np.maximum(shifted, 0.0)
+        gap = wanted - np.concatenate([found.sum(axis=2), found.sum(axis=1)], axis=1)
+        return found, gap, (gap**2).sum(axis=1)
+
+    found, gap, size = at(dual)
+    damping = np.full(len(tables), 1e-3)
+    for _ in range(_NEWTON_STEPS):
+        if size.max() <= (1e-9 * total) ** 2:
+            break
+        positive = (found > 0).astype(float)
+        H = np.zeros((len(tables), n + m, n + m))
+        H[:, :n, n:], H[:, n:, :n] = positive, positive.transpose(0, 2, 1)
+        H[:, range(n + m), range(n + m)] = (
+            np.concatenate([positive.sum(axis=2), positive.sum(axis=1)], axis=1) + damping[:, None]
+        )
+        move = np.linalg.solve(H, gap[..., None])[..., 0]
+        tried = at(dual + move)
+        better = tried[2] < size
+        dual = np.where(better[:, None], dual + move, dual)
+        found, gap = np.where(better[:, None, None], tried[0], found), np.where(better[:, None], tried[1], gap)
+        size, damping = np.where(better, tried[2], size), np.where(better, np.maximum(damping / 8, 1e-6), 8 * damping)
+    return found
 
 
 def _shrunk(residuals: Residuals, noisy: Floats, base: Floats, variance: Floats, high: int) -> Floats:
