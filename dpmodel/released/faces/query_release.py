@@ -143,12 +143,9 @@ class QueryRelease:
         importance = np.array([self.weights[self._named(m)] for m in residuals.tables.sets])
         best = design(residuals, *loss, importance, self.loss, self._counts.records.neighbors, self.total)
         deviations = dict(zip(map(self._named, residuals.tables.sets), best.deviations.tolist(), strict=True))
-        cells = residuals.tables.cells
-        mean, most = float(best.deviations @ cells / cells.sum()), float(best.deviations.max())
-        statement = (
-            f"standard deviation of a cell before the fit {number(mean)} in the mean, {number(most)} at most (exact); "
-            f"fitted cells are usually closer"
-        )
+        statement = _statement(best)
+        if best.first:
+            statement += "; others where a first noisy number of records tells that noise drowns the cells"
         return MarginalPlan(_NAMES[best.kind], loss.epsilon, best.delta, deviations, statement, best)
 
     def solve(
@@ -218,7 +215,7 @@ class QueryRelease:
         return MarginalRelease(
             mechanism=plan.mechanism,
             guarantee=Guarantee(plan.epsilon, plan.delta, people.records.neighbors, record),
-            accuracy=Accuracy(None, None, statement=f"{plan.statement}; release.standard_errors() simulates them"),
+            accuracy=Accuracy(None, None, statement=f"{_statement(noise)}; release.standard_errors() simulates them"),
             status="optimal",
             variables=variables,
             labels=labels,
@@ -257,6 +254,15 @@ class QueryRelease:
 
     def _named(self, numbers: tuple[int, ...]) -> Marginal:
         return tuple(self._columns[i] for i in numbers)
+
+
+def _statement(noise: MarginalNoise) -> str:
+    cells = noise.residuals.tables.cells
+    mean, most = float(noise.deviations @ cells / cells.sum()), float(noise.deviations.max())
+    return (
+        f"standard deviation of a cell before the fit {number(mean)} in the mean, {number(most)} at most (exact); "
+        f"fitted cells are usually closer"
+    )
 
 
 _NAMES = {"residuals": "residual-gaussian", "marginals": "marginal-laplace"}
