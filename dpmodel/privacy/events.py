@@ -56,7 +56,7 @@ from dpmodel.privacy.conversions import (
     zcdp_epsilon,
     zcdp_rho,
 )
-from dpmodel.text import number
+from dpmodel.text import number, plain_fields
 
 Law = Literal["Gaussian", "Laplace", "exponential", "pure", "zCDP", "black box", "composed"]
 LAWS: dict[str, str] = {
@@ -169,14 +169,13 @@ class Cost:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; None for inf."""
-        numbers = {name: getattr(self, name) for name in ("epsilon", "delta", "rho", "mu", "leak")}
-        return {**{name: v if v < math.inf else None for name, v in numbers.items()}, "law": self.law}
+        """Plain data; "inf" for inf."""
+        return plain_fields(self)
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Cost:
         """What `to_dict` wrote."""
-        numbers: Any = {name: math.inf if value is None else value for name, value in plain.items()}
+        numbers: Any = {name: value if name == "law" else float(value) for name, value in plain.items()}
         return cls(**numbers)
 
 

@@ -119,7 +119,7 @@ def test_estimators_say_what_to_do_with_missing_values_and_unequal_lengths() -> 
     X, y = np.linspace(20, 80, 30)[:, None], np.linspace(0, 100, 30)
     with pytest.raises(DPModelError) as caught:
         ridge.fit(np.where(X < 30, np.nan, X), y)
-    assert caught.value.what == "Input X contains NaN." and "public rule" in caught.value.remedy
+    assert caught.value.what == "PrivateRidge: Input X contains NaN" and "PublicEncoder" in caught.value.remedy
     with pytest.raises(DPModelError) as caught:
         ridge.fit(X, y[:-1])
     assert "30, 29" in caught.value.what and "one label for each row" in caught.value.remedy

@@ -13,7 +13,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpmodel as dpm
@@ -74,7 +74,7 @@ ACCURACIES = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])  # its own first draws, on a busy machine
 @given(ACCURACIES,
        st.builds(Guarantee, st.floats(0, 1e308), st.floats(0, 1), WORDS, WORDS),
        st.dictionaries(WORDS, st.lists(FLOATS, max_size=4)))  # fmt: skip
