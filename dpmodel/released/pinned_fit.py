@@ -45,6 +45,8 @@ def fitted_tables(
     """
     parts, tables = residuals.parts, residuals.tables
     total = float(max(noisy[0], 1.0)) if total is None else total
+    if total == 0:
+        return np.zeros(tables.which.size)
     columns = _columns(residuals, noisy, total)
     base = _independent(residuals, columns, total)
     high = int((residuals.order < 2).sum())
@@ -150,9 +152,13 @@ def _nearest(tables: Floats, rows: Floats, columns: Floats, total: float) -> Flo
     """(tables, n, m) the nearest non-negative tables with these sums: ``(table + a 1' + 1 b')^+``, (a, b) by Newton.
 
     The dual is concave and piecewise quadratic; its derivative is what the sums miss, its second derivative counts the
-    positive cells. Levenberg's damping grows where the sums would miss more; what is left at the end is for the caller.
+    positive cells. Its blocks of rows and of columns are diagonal, so the longer side is eliminated: each step takes
+    ``min(n, m)^2 max(n, m)``. Levenberg's damping grows where the sums would miss more; what is left at the end is for
+    the caller.
     """
     n, m = tables.shape[1:]
+    if n > m:
+        return _nearest(tables.swapaxes(1, 2), columns, rows, total).swapaxes(1, 2)
     wanted = np.concatenate([rows.reshape(-1, n), columns.reshape(-1, m)], axis=1)
     dual = np.zeros_like(wanted)
 
@@ -168,12 +174,12 @@ def _nearest(tables: Floats, rows: Floats, columns: Floats, total: float) -> Flo
         if size.max() <= (1e-9 * total) ** 2:
             break
         positive = (found > 0).astype(float)
-        H = np.zeros((len(tables), n + m, n + m))
-        H[:, :n, n:], H[:, n:, :n] = positive, positive.transpose(0, 2, 1)
-        H[:, range(n + m), range(n + m)] = (
-            np.concatenate([positive.sum(axis=2), positive.sum(axis=1)], axis=1) + damping[:, None]
-        )
-        move = np.linalg.solve(H, gap[..., None])[..., 0]
+        own, others = positive.sum(axis=2) + damping[:, None], positive.sum(axis=1) + damping[:, None]
+        divided = positive / others[:, None, :]
+        H = -divided @ positive.swapaxes(1, 2)
+        H[:, range(n), range(n)] += own
+        first = np.linalg.solve(H, gap[:, :n, None] - divided @ gap[:, n:, None])
+        move = np.concatenate([first[..., 0], gap[:, n:] / others - (first.swapaxes(1, 2) @ divided)[:, 0]], axis=1)
         tried = at(dual + move)
         better = tried[2] < size
         dual = np.where(better[:, None], dual + move, dual)

@@ -159,6 +159,17 @@ def test_the_budget_is_charged_once_and_before():
     assert budget.spent.epsilon == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("loss", ["mean", "max"])
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+def test_a_table_without_records(neighbors, loss):
+    """Their number is public: this failed after the budget was charged."""
+    table = {"a": [], "b": []}
+    query = query_release(table, [("a", "b")], domain={"a": 2, "b": 3}, neighbors=neighbors, total=0, loss=loss)
+    release = query.solve(1, 1e-6, rng=0)
+    assert not release.marginals["a", "b"].values.any() and len(release.sample()) == 0
+    assert release.standard_errors() == {("a", "b"): 0.0}
+
+
 def test_many_columns_agree():
     rng = np.random.default_rng(0)
     data = rng.integers(0, 40, (500, 5))
