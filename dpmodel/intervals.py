@@ -38,6 +38,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
 from functools import cached_property
 from typing import Any
 
@@ -48,7 +49,7 @@ from dpmodel._types import Floats, Labels
 from dpmodel.errors import SpecificationError
 from dpmodel.figures import entry_names
 from dpmodel.marks.measured import Moments
-from dpmodel.text import TextTable, long_frame, number, plain_fields, screenful
+from dpmodel.text import TextTable, long_frame, plain_fields, rounded, screenful
 
 _SHOWN = 25  # printed rows of a table
 
@@ -91,14 +92,19 @@ class IntervalTable:
         """As it prints."""
         ends = f"[{(1 - self.level) / 2:.4g}", f"{(1 + self.level) / 2:.4g}]"
         shown = slice(0, _SHOWN)
-        digits = [_digits(error, value) for error, value in zip(self.error[shown], self.estimate[shown], strict=True)]
         columns: dict[str, list[str]] = {}
-        for head, values in zip(
-            ("released", "estimate", "std err", *ends),
-            (self.released, self.estimate, self.error, self.low, self.high),
-            strict=True,
+        for head, values, rounding in (
+            ("released", self.released, ROUND_HALF_EVEN),
+            ("estimate", self.estimate, ROUND_HALF_EVEN),
+            ("std err", self.error, ROUND_HALF_EVEN),
+            (ends[0], self.low, ROUND_FLOOR),  # outwards
+            (ends[1], self.high, ROUND_CEILING),
         ):
-            texts = [_written(x, many) for x, many in zip(values[shown].tolist(), digits, strict=True)]
+            # Two digits of the error, and one more.
+            texts = [
+                rounded(x, error / 10, rounding) if math.isfinite(x) else str(x)
+                for x, error in zip(values[shown].tolist(), self.error[shown].tolist(), strict=True)
+            ]
             columns[head] = [text.rjust(max(map(len, [head, *texts]))) for text in texts]
         columns["privacy"] = [f"{100 * share:5.0f} %" for share in self.privacy[shown]]
         if not np.isfinite(self.released).any():
@@ -118,16 +124,6 @@ class IntervalTable:
 
     def _repr_html_(self) -> str:
         return self.table()._repr_html_()
-
-
-def _digits(error: float, value: float) -> int:
-    """Decimals that show two digits of the error and a rounding digit more, or four digits of the value without one."""
-    size = error if math.isfinite(error) and error > 0 else abs(value) / 100
-    return min(max(2 - math.floor(math.log10(size)), 0), 12) if math.isfinite(size) and size > 1e-12 else 4
-
-
-def _written(x: float, digits: int) -> str:
-    return f"{x:.{digits}f}" if math.isfinite(x) and abs(x) < 1e7 else str(x) if not math.isfinite(x) else number(x)
 
 
 @dataclass(frozen=True, eq=False)

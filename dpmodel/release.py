@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,6 +181,8 @@ class Release:
     estimates : those of ``expected`` that were found so far.
     """
 
+    _spread: ClassVar[float | None] = None  # of printed variables, for ``text.rounded``; None: four digits
+
     mechanism: str
     guarantee: Guarantee
     accuracy: Accuracy
@@ -236,7 +238,9 @@ class Release:
         ]
         for kind, arrays in (("variable", self.variables), ("dual", self.duals)):
             told = list(arrays.items())[: _MOST_ARRAYS if len(arrays) > _MOST_ARRAYS + 1 else None]
-            rows += [(f"{kind} {name}", named_text(item, self.labels.get(name, ()))) for name, item in told]
+            rows += [
+                (f"{kind} {name}", named_text(item, self.labels.get(name, ()), self._spread)) for name, item in told
+            ]
             left = len(arrays) - len(told)
             rows += [(kind, f"... and {left} more: release.{kind}s[name], release.to_dict()")] if left else []
         rows += [("cell", line) for line in self.classification[:_MOST_CELLS]]

@@ -18,9 +18,10 @@ import types
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from importlib import import_module
 from numbers import Integral, Real
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, SupportsFloat, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -68,33 +69,66 @@ def number(x: object) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
-def array_text(values: object, limit: int = 8) -> str:
+def rounded(x: SupportsFloat, spread: SupportsFloat, rounding: str = ROUND_HALF_EVEN) -> str:
+    """A real number with the digits that its noise, or the width of its interval, leaves: two digits of ``spread``.
+
+    What is before the point is written in full. Where ``spread`` says nothing (0, infinite) there are four digits.
+
+    >>> rounded(25933.27, 1.4), rounded(1163456.2, 90), rounded(25933, 1e-3), rounded(0.123456, 0.034)
+    ('25933.3', '1163456', '25933', '0.123')
+    """
+    value, size = float(x), float(spread)
+    if not math.isfinite(value):
+        return number(value)
+    size = size if 0 < size < math.inf else abs(value) / 100
+    decimals = 0 if value.is_integer() else max(1 - math.floor(math.log10(size)), 0) if size else 13
+    if decimals > 12 or abs(value) >= 1e15:
+        return repr(value)
+    # Decimals hold a float exactly, so that what is rounded down is no more than it.
+    digits = Decimal(value).quantize(Decimal(1).scaleb(-decimals), rounding, Context(prec=30))
+    return f"{digits or abs(digits):f}"
+
+
+def interval_ends(lower: SupportsFloat, upper: SupportsFloat) -> tuple[str, str]:
+    """`rounded` outwards: the interval that is printed contains the one from ``lower`` to ``upper``."""
+    width = float(upper) - float(lower)
+    return rounded(lower, width, ROUND_FLOOR), rounded(upper, width, ROUND_CEILING)
+
+
+def array_text(values: object, limit: int = 8, spread: object = None) -> str:
     """An array of any shape on one line; above ``limit`` entries both ends and the shape.
 
-    For example ``"[1, 2, 3, ..., 98, 99, 100]  shape (100,)"``.
+    For example ``"[1, 2, 3, ..., 98, 99, 100]  shape (100,)"``. ``spread`` : of each entry, for `rounded`.
     """
     array = np.asarray(values)
+    flat = _entries(array, limit, spread)
     if array.ndim == 0:
-        return cell_text(array.item())
-    entries = array.ravel()
-    if array.size > limit:
-        entries = np.concatenate([entries[:_EDGE], entries[-_EDGE:]])
-    flat = [cell_text(item) for item in entries.tolist()]
+        return flat[0]
     if array.size > limit:
         flat.insert(_EDGE, "...")
     suffix = "" if array.ndim == 1 and array.size <= limit else f"  shape {array.shape}"
     return f"[{', '.join(flat)}]{suffix}"
 
 
-def named_text(values: object, labels: Sequence[tuple[Any, tuple[Any, ...]]]) -> str:
+def _entries(array: Array, limit: int, spread: object) -> list[str]:
+    """The entries that are shown, as text."""
+    at = [*range(_EDGE), *range(array.size - _EDGE, array.size)] if array.size > limit else slice(None)
+    entries = array.ravel()[at].tolist()
+    if spread is None:
+        return [cell_text(item) for item in entries]
+    spreads = np.broadcast_to(np.asarray(spread), array.shape).ravel()[at].tolist()
+    return [rounded(item, size) for item, size in zip(entries, spreads, strict=True)]
+
+
+def named_text(values: object, labels: Sequence[tuple[Any, tuple[Any, ...]]], spread: object = None) -> str:
     """``array_text`` with the names of the entries of a vector, or of the axes of a matrix."""
     array = np.asarray(values)
     if len(labels) != array.ndim or not any(categories for _, categories in labels):
-        return array_text(array)
+        return array_text(array, spread=spread)
     if array.ndim == 1 and array.size <= _NAMED:
-        return ", ".join(f"{c}: {cell_text(v)}" for c, v in zip(labels[0][1], array.tolist(), strict=True))
+        return ", ".join(f"{c}: {v}" for c, v in zip(labels[0][1], _entries(array, _NAMED, spread), strict=True))
     axes = [cell_text(name) if name is not None else f"axis {k}" for k, (name, _) in enumerate(labels)]
-    return f"{array_text(array)}, by {' and '.join(axes)}"
+    return f"{array_text(array, spread=spread)}, by {' and '.join(axes)}"
 
 
 def cell_text(value: object) -> str:

@@ -40,7 +40,7 @@ from dpmodel.marks.records import Neighbors
 from dpmodel.privacy import Budget, Cost, Laplace, noise_source
 from dpmodel.problem import Problem
 from dpmodel.solve.wall import charge_then_run
-from dpmodel.text import TextTable, number
+from dpmodel.text import TextTable, interval_ends, number
 
 # Parameters are fields, passed by name and stored as given. Text and equality are scikit-learn's.
 estimator = dataclass(kw_only=True, eq=False, repr=False)
@@ -312,9 +312,9 @@ def clipped_rows(beyond: Callable[[], Mask], epsilon: float, budget: Budget, rec
     value, lower, upper = (min(max(each, 0.0), float(rows)) for each in (found, found - far, found + far))
     if value > _MANY * rows:
         warnings.warn(
-            f"about {number(100 * value / rows)} % of {rows} rows are beyond their bounds ({number(lower)} to "
-            f"{number(upper)} rows) and were clipped: coefficients are those of the clipped rows, with or without "
-            "privacy: try wider bounds, or label_bounds",
+            f"about {number(100 * value / rows)} % of {rows} rows are beyond their bounds "
+            f"({' to '.join(interval_ends(lower, upper))} rows) and were clipped: coefficients are those of the "
+            "clipped rows, with or without privacy: try wider bounds, or label_bounds",
             ClippedWarning,
             stacklevel=users_line(),
         )

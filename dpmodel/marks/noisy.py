@@ -16,7 +16,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.marks.layout import labels_of, taken
 from dpmodel.marks.private import Private
 from dpmodel.privacy.distributions import Distribution, Laplace, Truncated, is_number
-from dpmodel.text import TextTable, array_text, long_frame, named_text, number, wrapped
+from dpmodel.text import TextTable, array_text, long_frame, named_text, number, rounded, wrapped
 
 if TYPE_CHECKING:
     from dpmodel.marks.dataset.estimates import Estimates
@@ -216,7 +216,10 @@ class Noisy:
         )
 
     def __str__(self) -> str:
-        lines = [f"{self.name or 'noisy'}: {named_text(self.value, self.labels)}", f"  noise: {self.noise}"]
+        lines = [
+            f"{self.name or 'noisy'}: {named_text(self.value, self.labels, self.standard_deviation)}",
+            f"  noise: {self.noise}",
+        ]
         if self.cost:
             lines.append(f"  cost: {self.cost}" + (f"; {self.record}" if self.record else ""))
         elif self.record:
@@ -229,7 +232,7 @@ class Noisy:
         rows = [
             (
                 *(categories[i] if categories else i for i, (_, categories) in zip(place, self._axes, strict=True)),
-                number(self.value[place]),
+                rounded(self.value[place], self.standard_deviation[place]),
                 number(self.standard_deviation[place]),
             )
             for place in places[:_ROWS]
@@ -245,7 +248,11 @@ class Noisy:
 
     def __repr__(self) -> str:
         parts = [repr(self.name)] if self.name else []
-        parts += [f"value={array_text(self.value)}", f"noise={self.noise!r}", *([self.cost] if self.cost else [])]
+        parts += [
+            f"value={array_text(self.value, spread=self.standard_deviation)}",
+            f"noise={self.noise!r}",
+            *([self.cost] if self.cost else []),
+        ]
         return f"Noisy({', '.join(parts)})"
 
 

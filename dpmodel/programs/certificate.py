@@ -46,7 +46,7 @@ from dpmodel.programs.model import Program, RecordsProgram
 from dpmodel.programs.noise_design import Measurement, scaled
 from dpmodel.programs.rows import RowPart, plain_linear, private_rows, rows_at, rows_per_record, rows_vanish
 from dpmodel.release import Certificate
-from dpmodel.text import number
+from dpmodel.text import interval_ends, number
 
 # What a row may be missed by and still holds: a solver's tolerance, and a share of the row's own numbers.
 _MISSED, _RELATIVE = 1e-6, 1e-9
@@ -104,15 +104,14 @@ def _rows(model: Program, x: Floats, epsilon: float, beta: float, noise: NoiseSo
     missed = round(float(Laplace(scale).add_to(np.array([float(rows_missed(model, x))]), noise)[0]))
     far = _quantile(scale, beta)
     estimate, lower, upper = (1 - min(max(each, 0), count) / count for each in (missed, missed + far, missed - far))
-    level = number(1 - beta)
+    level, ends = number(1 - beta), interval_ends(100 * lower, 100 * upper)
     return Certificate(
         "the share of private constraints that hold",
         estimate,
         lower,
         upper,
         1 - beta,
-        f"with probability {level}, between {100 * lower:.3g} % and {100 * upper:.3g} % of the {count} private "
-        f"constraints hold",
+        f"with probability {level}, between {' % and '.join(ends)} % of the {count} private constraints hold",
         epsilon,
         0.0,
     )
@@ -159,7 +158,7 @@ def _shortage(model: Program, x: Floats, epsilon: float, beta: float, noise: Noi
         upper,
         1 - beta,
         f"with probability {number(1 - beta)}, the {_count(model)} private constraints are short by between "
-        f"{number(lower)} and {number(upper)} in all{beyond}",
+        f"{' and '.join(interval_ends(lower, upper))} in all{beyond}",
         epsilon,
         0.0,
     )
@@ -214,8 +213,8 @@ def _objective(model: Program, x: Floats, epsilon: float, beta: float, noise: No
         lower,
         upper,
         1 - beta,
-        f"with probability {number(1 - beta)}, the true objective at the released point lies between {number(lower)} "
-        f"and {number(upper)}{beyond}",
+        f"with probability {number(1 - beta)}, the true objective at the released point lies between "
+        f"{' and '.join(interval_ends(lower, upper))}{beyond}",
         epsilon,
         0.0,
     )

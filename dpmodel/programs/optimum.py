@@ -78,7 +78,7 @@ from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, box_reach, part_of
 from dpmodel.programs.public import cost_range, declared_range
 from dpmodel.requests import Prices
-from dpmodel.text import number
+from dpmodel.text import interval_ends, number
 
 Released = tuple[Floats | None, Floats | None, Floats | None]
 Form = Literal["box", "tilt", "fixed dual", "fission"]
@@ -168,15 +168,14 @@ def cost_at(model: Program, numbers: Released, prices: Prices | None, x: Floats)
 def _words(model: Program, options: Options, lower: float, upper: float, of: str, exact: bool) -> str:
     """The statement. An end without a bound says why."""
     what = of.replace("the", "the true", 1) if exact else of
-    ends = f"lies between {number(lower)} and {number(upper)}"
+    low, high = interval_ends(lower, upper)
+    ends = f"lies between {low} and {high}"
     if math.isinf(lower) or math.isinf(upper):
-        one = f"is at least {number(lower)}" if math.isfinite(lower) else f"is at most {number(upper)}"
+        one = f"is at least {low}" if math.isfinite(lower) else f"is at most {high}"
         why = "a private row without a price, or a variable without public bounds, leaves the other end open"
         ends = f"{one} ({why})" if math.isfinite(lower) or math.isfinite(upper) else f"has no bound: {why}"
     elif not exact:
-        best = (
-            f"no {'more' if model.affine.maximize else 'less'} than {number(upper if model.affine.maximize else lower)}"
-        )
+        best = f"no more than {high}" if model.affine.maximize else f"no less than {low}"
         ends += f"; the true one is {best}, and the same where no multiplier exceeds its price"
     return f"with probability {number(1 - options.beta)}, {what} {ends}"
 

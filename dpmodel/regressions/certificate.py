@@ -24,7 +24,7 @@ from dpmodel.regressions.losses import Loss
 from dpmodel.regressions.model import PrivateRegression, largest_loss_at
 from dpmodel.regressions.rows import Rows
 from dpmodel.release import Certificate
-from dpmodel.text import number
+from dpmodel.text import interval_ends, number
 
 
 def why_not(model: PrivateRegression) -> str:
@@ -55,7 +55,7 @@ def certify(model: PrivateRegression, epsilon: float, beta: float, w: Floats, no
         upper,
         1 - beta,
         f"with probability {number(1 - beta)}, the objective on the data at the released coefficients lies between "
-        f"{number(lower)} and {number(upper)}",
+        f"{' and '.join(interval_ends(lower, upper))}",
         epsilon,
         0.0,
     )

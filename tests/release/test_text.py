@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpmodel.text import TextTable, number
+from dpmodel.marks.noisy import Noisy
+from dpmodel.privacy.distributions import DiscreteLaplace, Laplace
+from dpmodel.text import TextTable, interval_ends, number, rounded
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -43,6 +45,52 @@ def no_width_from_outside():
 )
 def test_number(x, text):
     assert number(x) == text
+
+
+@pytest.mark.parametrize(
+    ("x", "spread", "text"),
+    [
+        (25933.27, 1.4, "25933.3"),
+        (1163456.2, 90.0, "1163456"),
+        (25933.0, 0.2, "25933"),
+        (0.123456, 0.034, "0.123"),
+        (24.996, 0.1, "25.00"),
+        (-0.0004, 0.1, "0.00"),
+        (12345.6, math.inf, "12346"),
+        (0.123456, 0.0, "0.1235"),
+        (0.0, 0.0, "0"),
+        (1.5e20, 7.0, "1.5e+20"),
+        (math.inf, 1.0, "unbounded"),
+    ],
+)
+def test_numbers_are_rounded_to_their_noise(x, spread, text):
+    assert rounded(x, spread) == text
+
+
+@given(
+    st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300),
+    st.one_of(st.just(0.0), st.floats(min_value=1e-14, max_value=1e16)),
+    st.floats(0, 1),
+)
+@settings(max_examples=300)
+def test_a_printed_interval_contains_the_interval_and_its_number(lower, width, share):
+    upper = lower + width
+    value = min(max(lower + share * width, lower), upper)
+    ends = interval_ends(lower, upper)
+    assert float(ends[0]) <= lower <= upper <= float(ends[1])
+    assert float(ends[0]) <= float(rounded(value, upper - lower)) <= float(ends[1])
+    if width > 1e-9 and abs(lower) < 1e10:
+        assert float(ends[1]) - float(ends[0]) <= 1.2 * width + 2, "wider by a tenth at each end, or a whole number"
+
+
+@pytest.mark.parametrize("size", [7, 30_162, 52_000_000])
+@pytest.mark.parametrize("noise", [Laplace(0.2), Laplace(90.0), DiscreteLaplace(0.2)])
+def test_the_intervals_of_published_counts_are_printed_as_they_are(size, noise):
+    found = Noisy([size, 3 * size], noise).intervals()
+    for row, lower, upper in zip(str(found).splitlines()[2:], found.lower, found.upper, strict=False):
+        *_, low, _, high = row.split()
+        assert lower - 1 <= float(low) <= lower <= upper <= float(high) <= upper + 1
+    assert f"[{size}, {3 * size}]" in str(Noisy([size, 3 * size], noise))
 
 
 def test_numbers_are_right_aligned_and_text_left():

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpmodel._types import Floats, Labels
 from dpmodel.errors import SpecificationError
-from dpmodel.text import TextTable, built, long_frame, number, part, plain_fields, read, wrapped
+from dpmodel.text import TextTable, built, interval_ends, long_frame, number, part, plain_fields, read, rounded, wrapped
 
 _ROWS = 20  # that are printed
 
@@ -133,9 +133,10 @@ class Estimates:
         rows = []
         for place in np.ndindex(self.value.shape):
             named = zip(place, self.labels, strict=True) if self.labels else ()
-            low, high = number(self.lower[place]), number(self.upper[place])
-            between = "" if np.isinf(self.lower[place]) and np.isinf(self.upper[place]) else f"{low} to {high}"
-            rows.append((*(kinds[i] if kinds else i for i, (_, kinds) in named), number(self.value[place]), between))
+            low, high = self.lower[place], self.upper[place]
+            between = "" if np.isinf(low) and np.isinf(high) else " to ".join(interval_ends(low, high))
+            value = rounded(self.value[place], high - low)
+            rows.append((*(kinds[i] if kinds else i for i, (_, kinds) in named), value, between))
         return rows
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,8 +51,9 @@ class MarginalRelease(Release):
     workload, in the order of the domain.
     """
 
-    columns: tuple[str, ...] = ()
+    _spread: ClassVar[float] = 10.0  # counts are printed in full
 
+    columns: tuple[str, ...] = ()
     residual_variances: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
     public_total: float | None = None
     fit: Fit = "plain"

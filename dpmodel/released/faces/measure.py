@@ -122,7 +122,7 @@ class MeasuredMeans:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.name}: {named_text(self.value, self.labels)}",
+            f"{self.name}: {named_text(self.value, self.labels, self.standard_deviation)}",
             f"standard deviation of the noise, about: {named_text(self.standard_deviation, self.labels)}",
             f"cost: {self.ends.cost}; {self.ends.record}",
         ]
