@@ -25,10 +25,12 @@ _LARGEST_COUNT = 2**52
 _SHARE = 0.005
 # What is better after the fit, chosen on pairs of titanic and adult. From this ``drowned`` on all marginals alike; for
 # the mean these with a share for columns, from another on; and for fewer records than these standard deviations of a
-# cell columns alone, all but independent. A fit that shrinks, for the mean, is better before that.
+# cell columns alone, all but independent; with Laplace noise, for the mean, also from the last ``drowned`` on. A fit
+# that shrinks, for the mean, is better before that.
 _EVEN = {"mean": 0.2, "max": 1.0}
 _COLUMNS, _COLUMN_SHARE = 1.5, 0.4
-_ALONE, _ALONE_SHARE = 20.0, 0.95
+_ALONE, _ALONE_SHARE = {"mean": 20.0, "max": 12.0}, 0.95
+_PURE_ALONE = 2.5
 _SHRUNK = 0.02
 
 
@@ -69,7 +71,11 @@ class MarginalNoise:
 
         *"marginals".* Only marginals that no other has in it are measured. A record moves each by 1 in the 1-norm (by 2
         where it is replaced), so discrete Laplace noise of scale b_M on counts costs the sum of that over b_M, which is
-        epsilon (2^-40 of it is left for the rounding of the scales). Counts are integers; they are cut at 2^52.
+        epsilon (2^-40 of it is left for the rounding of the scales). Counts are integers, cut like those above, and
+        sums at 2^52: neither moves neighbours further. Where noise drowns what columns share, the counts of columns are
+        measured in place of the marginals, by the same rule: a record moves each of them likewise. Where the number of
+        records is private, a noisy one comes first, half as precise as a marginal, by which that is chosen: epsilons
+        add up, also where the second mechanism is chosen by the answer of the first.
 
         All that follows reads released and public numbers only.
     Utility
@@ -80,10 +86,12 @@ class MarginalNoise:
     Parameters
     ----------
     importance : (tables,) how many times an error counts.
-    scale : "marginals": (tables,) of the noise, inf where not measured. "residuals": (parts,) what a residual's
-        coordinates are divided by, 0 where not measured. sigma : of the noise on the divided coordinates.
+    scale : "marginals": (tables,) of the noise, or of columns ``alone`` (parts,), inf where not measured. "residuals":
+        (parts,) what a residual's coordinates are divided by, 0 where not measured. sigma : of the noise on the divided
+        coordinates.
     s : (parts,) variance of each released residual. change : D above. mu : of all; first : share of
-        mu^2 for the number of records. alone : whether it is for columns, which the fit takes as independent.
+        mu^2, or of epsilon, for the number of records. alone : whether it is for columns, which the fit takes as
+        independent: Laplace noise leaves the rest at 0 then.
     """
 
     residuals: Residuals
@@ -129,14 +137,29 @@ class MarginalNoise:
         precision = 1 / from_tables(residuals, np.zeros(int(tables.start[-1])), 1 / self.importance**2)[1]
         even = of((self.scale > 0) / precision)
         column = residuals.order == 1
-        if self.loss == "max" or deep < _COLUMNS or not column.any():
+        alone = even._few(total)
+        if not column.any() or (deep < _COLUMNS if self.loss == "mean" else not alone):
             return even
-        alone = float(even.deviations @ tables.cells / tables.cells.sum()) * _ALONE > total
         share = _ALONE_SHARE if alone else _COLUMN_SHARE
         each = share / (1 - share) * (self.importance**2).sum() / column.sum()
         precision[column] += each
         precision[0] += each * (1 / residuals.parts.cells[column]).sum()
         return replace(of((self.scale > 0) / precision), alone=alone)
+
+    def _few(self, total: float) -> bool:
+        cells = self.residuals.tables.cells
+        return float(self.deviations @ cells / cells.sum()) * _ALONE[self.loss] > total
+
+    def columns_alone(self, total: float) -> MarginalNoise:
+        """Laplace noise on columns for the same epsilon where so few records drown in that of the marginals."""
+        column, precision = self.residuals.order == 1, float((1 / self.scale).sum())
+        few = self._few(total) or (self.loss == "mean" and drowned(self, total) >= _PURE_ALONE)
+        if not 0 < column.sum() < np.isfinite(self.scale).sum() or not few:
+            return self
+        scale = np.where(column, column.sum() / precision, np.inf)
+        s = np.where(column, _variances(scale), 0.0)
+        s[0] = (self.s[0] > 0) / (1 / (s * self.residuals.parts.cells)[column]).sum()
+        return replace(self, scale=scale, s=s, alone=True)
 
     def fit(self, total: float) -> Fit:
         """The fit that is better with this noise, at a public or released number of records."""
@@ -146,21 +169,28 @@ class MarginalNoise:
 
     def run(self, counts: PrivateArray, source: NoiseSource) -> tuple[Floats, MarginalNoise]:
         """(entries of parts,) released residuals, and the noise they have. ``counts`` : (entries of tables,)."""
-        exact: Integers = np.minimum(counts.astype(np.int64), _LARGEST_COUNT)
-        if self.kind == "marginals":
-            return self._of_marginals(exact, source), self
+        most = 2**62 // int(self.residuals.tables.cells.max())
+        exact: Integers = np.minimum(counts.astype(np.int64), min(most, _LARGEST_COUNT))
+        pure = self.kind == "marginals"
         if not self.first:
-            return self._of_residuals(exact, source), self
-        records = float(np.minimum(exact[: self.residuals.tables.cells[0]].sum(), _LARGEST_COUNT))
-        total = source.gaussian(np.array([records]), (1 + ROUNDING) / (self.mu * math.sqrt(self.first)))
-        then = self.at(self.mu, self.first, float(total[0]))
-        released, s = then._of_residuals(exact, source), then.s.copy()
-        share = 1 / (1 + then.s[0] * self.mu**2 * self.first / (1 + ROUNDING) ** 2)  # of the second, by precision
-        released[0], s[0] = share * released[0] + (1 - share) * total[0], share * s[0]
+            return (self._of_marginals if pure else self._of_residuals)(exact, source), self
+        records = np.minimum(exact[: self.residuals.tables.cells[0]].sum(keepdims=True), _LARGEST_COUNT)
+        if pure:
+            assert isinstance(source, DiscreteNoiseSource)
+            scale = (1 - self.first) / self.first / float((1 / self.scale).sum())
+            total, variance = float(source.discrete_laplace(records, scale)[0]), _variances(np.array([scale]))[0]
+            then = self.columns_alone(total)
+            released = then._of_marginals(exact, source)
+        else:
+            deviation = (1 + ROUNDING) / (self.mu * math.sqrt(self.first))
+            total, variance = float(source.gaussian(records.astype(float), deviation)[0]), deviation**2
+            then = self.at(self.mu, self.first, total)
+            released = then._of_residuals(exact, source)
+        s, share = then.s.copy(), variance / (variance + then.s[0])  # of the second, by precision
+        released[0], s[0] = share * released[0] + (1 - share) * total, share * s[0]
         return released, replace(then, s=s)
 
     def _of_residuals(self, exact: Integers, source: NoiseSource) -> Floats:
-        exact = np.minimum(exact, 2**62 // int(self.residuals.tables.cells.max()))
         every, which = self.residuals.coordinates(exact)
         measured = self.scale[which] > 0
         divisor = self.scale[which][measured]
@@ -173,10 +203,23 @@ class MarginalNoise:
     def _of_marginals(self, counts: Integers, source: NoiseSource) -> Floats:
         assert isinstance(source, DiscreteNoiseSource)
         tables, noisy = self.residuals.tables, np.zeros(counts.size)
+        if self.alone:
+            return self._of_columns(counts, source)
         for scale in np.unique(self.scale[np.isfinite(self.scale)]):
             at = (self.scale == scale)[tables.which]
             noisy[at] = source.discrete_laplace(counts[at], float(scale))
         return from_tables(self.residuals, noisy, _variances(self.scale))[0]
+
+    def _of_columns(self, counts: Integers, source: DiscreteNoiseSource) -> Floats:
+        parts = self.residuals.parts
+        column = np.isfinite(self.scale)[parts.which]
+        noisy, exact = np.zeros(column.size), np.minimum(self.residuals.summed(counts)[column], _LARGEST_COUNT)
+        noisy[column] = source.discrete_laplace(exact, float(self.scale.min()))
+        per_cell = 1 / parts.cells[parts.which[column]]  # the sum of a column by its precision, and one a column
+        total = float(noisy[column] @ per_cell / (per_cell @ per_cell))
+        released = parts.centred(noisy)
+        released[0] = total
+        return released
 
 
 def design(
@@ -198,7 +241,8 @@ def design(
         first = 0.0 if total is not None else _SHARE
         fixed = MarginalNoise(residuals, "residuals", importance, loss, neighbors, np.sqrt(s), 1.0, s, delta)
         found.append(fixed.at(gaussian_mu(epsilon, delta), first, total))
-    return min(found, key=lambda each: each.expected)
+    best = min(found, key=lambda each: each.expected)
+    return best if best.kind == "residuals" or total is None else best.columns_alone(total)
 
 
 def _laplace(
@@ -211,9 +255,12 @@ def _laplace(
     largest = np.array([m not in inner for m in sets])
     wish = (importance**2 * residuals.tables.cells) ** (-1 / 3) if loss == "mean" else 1 / importance
     moves = 1.0 if neighbors == "add-remove" else 2.0
-    scale = np.where(largest, wish * (1 / wish[largest]).sum() * moves / epsilon * (1 + 2.0**-40), np.inf)
+    choice = measured[0] and 0 < (residuals.order == 1).sum() < largest.sum()  # of columns alone, by a first total
+    first = 1 / (2 * largest.sum() + 1) if choice else 0.0
+    scale = wish * (1 / wish[largest]).sum() * moves / (epsilon * (1 - first)) * (1 + 2.0**-40)
+    scale = np.where(largest, scale, np.inf)
     s = from_tables(residuals, np.zeros(int(residuals.tables.start[-1])), _variances(scale))[1] * measured
-    return MarginalNoise(residuals, "marginals", importance, loss, neighbors, scale, 1.0, s, 0.0)
+    return MarginalNoise(residuals, "marginals", importance, loss, neighbors, scale, 1.0, s, 0.0, first=first)
 
 
 def _variances(scale: Floats) -> Floats:

@@ -167,17 +167,20 @@ class Residuals:
         out[part[order]] = table[order]
         return out
 
+    def summed(self, counts: Integers) -> Integers:
+        """(entries of parts,) the smallest table that has a part, summed to it. PRIVATE."""
+        first = self.sums.tocoo()
+        own = self.tables_of[self.parts.which[first.row]] == self.tables.which[first.col]
+        chosen = sp.csr_array((np.ones(own.sum(), dtype=np.int64), (first.row[own], first.col[own])), shape=first.shape)
+        return np.asarray(chosen @ counts)
+
     def coordinates(self, counts: Integers) -> tuple[PrivateArray, Integers]:
         """The residuals of tables of counts in an orthonormal basis, and the part each number belongs to. PRIVATE.
 
         ``counts`` : (entries of tables,). The basis is Helmert's: number j of a column is ``(q_0 + ... + q_{j-1} -
         j q_j) / sqrt(j (j + 1))``; the bracket is computed in 64-bit integers without rounding.
         """
-        first = self.sums.tocoo()
-        own = self.tables_of[self.parts.which[first.row]] == self.tables.which[first.col]
-        chosen = sp.csr_array((np.ones(own.sum(), dtype=np.int64), (first.row[own], first.col[own])), shape=first.shape)
-        summed = chosen @ counts
-        out, which = [], []
+        summed, out, which = self.summed(counts), [], []
         for sets, entries, shape in self.parts.groups:
             block, scale = summed[entries].reshape(-1, *shape), np.ones((1,) * (len(shape) + 1))
             for axis, n in enumerate(shape, 1):

@@ -83,6 +83,25 @@ def test_a_release_of_unequal_columns_in_every_order(neighbors):
     assert total == pytest.approx(400) if neighbors == "replace-one" else abs(total - 400) < 60
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("loss", ["mean", "max"])
+def test_few_records_have_the_tables_of_independent_columns(loss, delta):
+    """Where noise drowns pairs; a table with many records has its pairs."""
+    rng = np.random.default_rng(0)
+    domain = {"a": 2, "b": 3, "c": 4, "d": 2, "e": 5}
+    pairs = list(itertools.combinations(domain, 2))
+    for people, neighbors in ((50, "add-remove"), (50, "replace-one"), (20_000, "add-remove")):
+        table, drowns = {c: rng.integers(0, n, people) for c, n in domain.items()}, people == 50
+        table["d"] = table["a"]
+        query = query_release(table, pairs, domain=domain, neighbors=neighbors, loss=loss)
+        release = query.solve(0.2, delta, rng=1)
+        values = release.marginals["a", "d"].values
+        alike = np.outer(values.sum(axis=1), values.sum(axis=0)) / values.sum()
+        assert np.allclose(values, alike) == drowns
+        assert ("columns alone" in release.accuracy.statement) == drowns
+        assert ("columns alone" in str(query.plan(0.2, delta))) == (neighbors == "replace-one")
+
+
 def test_tables_of_true_counts_agree():
     domain = Domain.of(DOMAIN)
     tables = Tables.local(domain, [("a", "b"), ("b", "c"), ("a", "c")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
@@ -173,6 +174,63 @@ def test_laplace_scales_cost_epsilon(neighbors, loss):
     assert finite.size == 2  # (2,) lies in (1, 2)
     cost = (1 if neighbors == "add-remove" else 2) * (1 / finite).sum()
     assert 0.7 * (1 - 1e-9) <= cost <= 0.7
+
+
+@pytest.mark.parametrize("loss", ["mean", "max"])
+@pytest.mark.parametrize("people", [2, 1000])
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+def test_laplace_noise_costs_epsilon_also_where_a_first_total_chooses(neighbors, people, loss):
+    """What goes to the source, over the scale it is drawn with, for all pairs of neighbours: the 1-norm is epsilon.
+
+    With few records columns alone are measured, with many the pairs. The first answer is the same for all, as
+    neighbours are compared at equal answers. A planted twin does not pay for it: what it moves is more.
+    """
+    sizes, epsilon = (2, 3, 2, 4), 0.5
+    residuals = Residuals.of(itertools.combinations(range(4), 2), sizes)
+    total = None if neighbors == "add-remove" else float(people)
+    noise = design(residuals, epsilon, 0.0, np.ones(6), loss, neighbors, total)
+
+    class Recorder(SeededSource):
+        def discrete_laplace(self, values, scale):
+            drawn.append(np.asarray(values) / scale)
+            return np.array([people]) if values.size == 1 else values
+
+    everyone, moved = everybody(sizes), {}
+    many = [everyone[k % len(everyone)] for k in range(people - 1)]
+    for which, drawn_by in {"noise": noise, "twin": dataclasses.replace(noise, scale=0.92 * noise.scale)}.items():
+        points = []
+        for person in everyone if neighbors == "replace-one" else [None, *everyone]:
+            drawn: list[np.ndarray] = []
+            released, then = drawn_by.run(tables_of(residuals, many + ([person] if person else [])), Recorder(0))
+            points.append(np.concatenate(drawn))
+        others = points if neighbors == "replace-one" else points[:1]
+        moved[which] = max(np.abs(p - q).sum() for p in points for q in others)
+        assert then.alone == (people == 2) and (then.fit(people) == "independent") == then.alone
+    assert 0.999 * epsilon <= moved["noise"] <= epsilon
+    assert moved["twin"] > epsilon or (then.alone and total is not None)  # whose columns were chosen by design
+    if then.alone:
+        truth = residuals.residuals_of(tables_of(residuals, [*many, person]).astype(float))
+        order = residuals.order[residuals.parts.which]
+        np.testing.assert_allclose(released[order == 1], truth[order == 1], atol=1e-9)
+        assert released[0] == pytest.approx(people) and not released[order > 1].any()
+
+
+@pytest.mark.slow
+def test_the_variances_stated_for_columns_alone_are_those_drawn():
+    """2,000 runs; a normal mean of squares is off by 5 standard errors with probability below 1e-6."""
+    residuals = Residuals.of(itertools.combinations(range(4), 2), (2, 3, 2, 4))
+    noise = design(residuals, 0.5, 0.0, np.ones(6), "max", "add-remove", None)
+    truth = tables_of(residuals, [(0, 0, 0, 0), (1, 2, 1, 3)])
+    found = []
+    for seed in range(2000):
+        released, then = noise.run(truth, SeededSource(seed))
+        if then.alone:
+            found.append(released - residuals.residuals_of(truth.astype(float)))
+    assert len(found) > 1000
+    column = residuals.order[residuals.parts.which] == 1
+    expected = (then.s * residuals.p)[residuals.parts.which][column]
+    ratio = (np.array(found)[:, column] ** 2).mean(axis=0) / expected
+    assert np.abs(ratio - 1).max() < 5 * math.sqrt(5 / len(found))  # Laplace squares have variance 5 of their mean's
 
 
 # ------------------------------------------------------------------ the geometry

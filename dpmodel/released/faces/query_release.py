@@ -258,6 +258,12 @@ class QueryRelease:
 
 def _statement(noise: MarginalNoise) -> str:
     cells = noise.residuals.tables.cells
+    if noise.alone:
+        exact = math.sqrt(float((noise.residuals.p * noise.s)[noise.residuals.order == 1].max()))
+        return (
+            f"columns alone, as noise would drown what they share: tables are those of independent columns; standard "
+            f"deviation of a column's cell at most {number(exact)} before the fit (exact), of what is shared unknown"
+        )
     mean, most = float(noise.deviations @ cells / cells.sum()), float(noise.deviations.max())
     return (
         f"standard deviation of a cell before the fit {number(mean)} in the mean, {number(most)} at most (exact); "

@@ -26,7 +26,7 @@ from dpmodel.privacy import public_generator
 from dpmodel.released import query_release
 from dpmodel.released.sampled_rows import drawn
 from tests.benchmarks.measuring import Expectations, Table, data_path, header, parser, short, spread
-from tests.benchmarks.queries.query_release import DELTA, Data, load
+from tests.benchmarks.queries.query_release import Data, load
 
 METHODS = ("release", "rows", "tree", "independent")
 
@@ -41,7 +41,7 @@ def errors(data: Data, epsilon: float, seed: int) -> tuple[dict[str, float], flo
     pairs = [(names[a], names[b]) for a, b in sets]
     domain = dict(zip(names, data.sizes, strict=True))
     query = query_release(data.codes, pairs, domain=domain, neighbors="add-remove", loss="mean")
-    release = query.solve(epsilon, DELTA, rng=seed)
+    release = query.solve(epsilon, 1e-6, rng=seed)
     values = {each: release.answers(pair).values for each, pair in zip(sets, pairs, strict=True)}
     singles = [release.answers(name).values for name in names]
     total = float(singles[0].sum())
@@ -74,14 +74,14 @@ def main() -> int:
     options = parser(
         __doc__, tables=["titanic", "adult"], columns=[7, 9, 14], epsilons=[0.1, 1.0, 10.0], runs=5, seed=0
     )
-    options.add_argument("folder", type=data_path("*.npz"))
+    options.add_argument("folder", type=data_path("*.npz", "*.csv*"))
     given = options.parse_args()
     warnings.simplefilter("ignore", NotPrivateWarning)
     header()
     expected = Expectations()
     table = Table(("data", 20), ("epsilon", 7), *((method, 22) for method in METHODS), ("s", 6))
     for name, columns in itertools.product(given.tables, given.columns):
-        data = load(given.folder / f"{name}.npz", columns)
+        data = load(given.folder, name, columns)
         if len(data.sizes) < columns:
             continue
         for epsilon in given.epsilons:
