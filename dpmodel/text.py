@@ -522,7 +522,7 @@ def long_frame(columns: Mapping[str, Array], labels: Labels, backend: str) -> An
     """
     shape = next(iter(columns.values())).shape
     axes = labels if len(labels) == len(shape) else ((None, ()),) * len(shape)
-    places = np.indices(shape).reshape(len(shape), -1)
+    places = np.indices(shape).reshape(len(shape), math.prod(shape))  # of one number without axes: no columns
     data: dict[str, Any] = {}
     for number, ((name, categories), place) in enumerate(zip(axes, places, strict=True)):
         names = name if isinstance(name, tuple) else (name,)

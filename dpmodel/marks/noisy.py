@@ -80,7 +80,7 @@ class Noisy:
         given = tuple(self.labels) or labels_of(self.value, value.shape)
         object.__setattr__(self, "labels", given)
         object.__setattr__(self, "noise", distribution)
-        object.__setattr__(self, "value", value)
+        object.__setattr__(self, "value", value[()])  # one number is a scalar, which can be rounded
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -112,7 +112,7 @@ class Noisy:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if copy is False and dtype is not None and np.dtype(dtype) != self.value.dtype:
             raise ValueError("another dtype needs a copy")
-        return self.value if copy is False else np.array(self.value, dtype=dtype)
+        return np.asarray(self.value) if copy is False else np.array(self.value, dtype=dtype)
 
     def __len__(self) -> int:
         return len(self.value)

@@ -319,3 +319,18 @@ def test_intervals_have_a_scale_each_and_refuse_percent() -> None:
         assert "95 %" in str(found)
     with pytest.raises(SpecificationError, match="between 0 and 1"):
         Noisy([7.0], Laplace(1.0)).intervals(95)
+
+
+@pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
+def test_one_number_has_a_frame_and_can_be_rounded(backend):
+    pytest.importorskip(backend)
+    noisy = Noisy(12.34, Laplace(2.0), name="sum")
+    for found, columns in (
+        (noisy, ["value", "standard_deviation"]),
+        (noisy.intervals(), ["value", "lower", "upper"]),
+        (pickle.loads(pickle.dumps(noisy)), ["value", "standard_deviation"]),
+    ):
+        frame = found.to_frame(backend=backend)
+        assert list(getattr(frame, "column_names", frame.columns)) == columns and len(frame) == 1
+        assert round(found.value, 1) == 12.3 and np.asarray(found).shape == ()
+    assert noisy.shape == () and noisy.reshape(1).shape == (1,)

@@ -53,7 +53,10 @@ def test_answers_are_the_counts_when_noise_is_small(neighbors, loss, delta):
     for columns in (("a", "b"), ("b", "c"), ("c",), ("b",), ("a",)):
         np.testing.assert_allclose(release.answers(columns).values, by_hand(columns), atol=0.05)
         np.testing.assert_array_equal(query.answers(columns).values, release.answers(columns).values)
-    assert release.answers(("b", "a")).columns == ("a", "b")
+    turned = release.answers(("b", "a"))
+    assert turned.columns == ("b", "a") and turned.categories == (*release.answers("b").categories, (0, 1))
+    np.testing.assert_array_equal(turned.values, release.answers(("a", "b")).values.T)
+    np.testing.assert_array_equal(release.to_frame(("b", "a"))["value"], turned.values.ravel())
     assert release.answers("b").categories == (("x", "y", "z"),)
     np.testing.assert_array_equal(np.asarray(release.answers("a")), release.answers("a").values)
     assert list(release.marginals) == [("a", "b"), ("b", "c"), ("c",)]
@@ -298,7 +301,7 @@ def test_answers_that_were_not_released():
     solved(release)
     with pytest.raises(dpm.errors.SpecificationError, match="no released table"):
         release.answers(("a", "c"))
-    with pytest.raises(dpm.errors.SpecificationError, match="not in the domain"):
+    with pytest.raises(dpm.errors.SpecificationError, match="not in the workload"):
         release.answers("d")
     with pytest.raises(dpm.errors.SpecificationError, match="no general queries"):
         release.query_answers()

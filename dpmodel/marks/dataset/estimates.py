@@ -55,7 +55,7 @@ class Estimates:
         for name in ("value", "lower", "upper"):
             array = np.array(getattr(self, name), dtype=np.float64)
             array.setflags(write=False)
-            object.__setattr__(self, name, array)
+            object.__setattr__(self, name, array[()])  # one number is a scalar, which can be rounded
         labels = tuple((axis, tuple(categories)) for axis, categories in self.labels)
         object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "notes", tuple(self.notes))

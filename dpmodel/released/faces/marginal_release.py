@@ -16,7 +16,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.marks.domain import Domain
 from dpmodel.privacy import public_generator
 from dpmodel.release import Release
-from dpmodel.released.faces.workload import Marginal, marginal_named
+from dpmodel.released.faces.workload import Marginal, column_names
 from dpmodel.released.pinned_fit import Fit, fitted_tables
 from dpmodel.released.residuals import Residuals
 from dpmodel.released.sampled_rows import drawn, moved
@@ -74,14 +74,16 @@ class MarginalRelease(Release):
         return Domain.of({column: values[column] for column in self.columns})
 
     def answers(self, marginal: Iterable[str] | str) -> MarginalAnswer:
-        """The released counts of a marginal of columns that one of the tables has: its sums.
+        """The released counts of a marginal of columns that one of the tables has: its sums, with an axis for each
+        column in the order of ``marginal``.
 
         Raises
         ------
         SpecificationError
             For unknown columns, and for columns that no table has together.
         """
-        columns = marginal_named(self.domain, marginal, "marginal")
+        why = "what was not measured is not released; this answer would cost another release"
+        columns = column_names(self.domain, marginal, "marginal", "the workload", why)
         fits = [each for each in self.marginals.values() if set(columns) <= set(each.columns)]
         if not fits:
             raise SpecificationError(
@@ -90,8 +92,16 @@ class MarginalRelease(Release):
                 remedy="name this marginal in the workload",
             )
         table = min(fits, key=lambda each: each.values.size)
-        summed = table.values.sum(axis=tuple(i for i, c in enumerate(table.columns) if c not in columns))
+        axes = [table.columns.index(c) for c in columns]
+        rest = [i for i in range(len(table.columns)) if i not in axes]
+        summed = table.values.transpose(*axes, *rest).sum(axis=tuple(range(len(axes), len(table.columns))))
         return MarginalAnswer(columns, np.asarray(summed), self.domain.labels(columns))
+
+    def to_frame(self, name: Iterable[str] | str | None = None, *, backend: str = "pandas") -> Any:
+        """As `Release.to_frame`; ``name`` may be a tuple of columns, as of `answers`."""
+        if name is None or isinstance(name, str):
+            return super().to_frame(name, backend=backend)
+        return self.answers(name).to_frame(backend=backend)
 
     def sample(self, n: int | None = None, *, seed: int = 0, backend: str = "pandas") -> Any:
         """Synthetic rows, which cost no privacy: a frame with a column for each of ``columns``, of its categories.

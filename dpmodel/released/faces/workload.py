@@ -45,6 +45,23 @@ def marginal_named(domain: Domain, columns: Any, what: str) -> Marginal:
     Raises
     ------
     SpecificationError
+        As `column_names`.
+    """
+    return domain.ordered(column_names(domain, columns, what))
+
+
+def column_names(
+    domain: Domain,
+    columns: Any,
+    what: str,
+    place: str = "the domain",
+    why: str = "a query is answered over the declared domain; nothing was read and nothing was spent",
+) -> Marginal:
+    """``columns`` as they are, checked against ``domain``, which messages call ``place``.
+
+    Raises
+    ------
+    SpecificationError
         For columns outside the domain or repeated, and things that are not names.
     """
     names = (columns,) if isinstance(columns, str) else columns
@@ -54,15 +71,15 @@ def marginal_named(domain: Domain, columns: Any, what: str) -> Marginal:
     outside = [name for name in names if name not in domain.columns]
     if outside:
         raise SpecificationError(
-            f"{what} names {outside[0]!r}, which is not in the domain",
-            why="a query is answered over the declared domain; nothing was read and nothing was spent",
+            f"{what} names {outside[0]!r}, which is not in {place}",
+            why=why,
             remedy=f"columns among {', '.join(map(repr, domain.columns[:12]))}",
         )
     if len(set(names)) != len(names):
         raise SpecificationError(
             f"{what} repeats a column", why="a marginal has one axis for each column", remedy="each column once"
         )
-    return domain.ordered(names)
+    return names
 
 
 def counts(domain: Domain, codes: Integers, columns: Sequence[str], marginal: Marginal) -> PrivateArray:
