@@ -235,7 +235,7 @@ def design(
     parts = residuals.parts
     measured = np.ones(len(parts.sets), dtype=bool)
     measured[0] = total is None
-    found = [_laplace(residuals, epsilon, importance, loss, neighbors, measured)]
+    found = [_laplace(residuals, epsilon, importance, loss, neighbors, measured, delta == 0 and total is None)]
     if delta > 0 and residuals.order.any() | measured[0]:
         s = best_variances(residuals, importance, loss, measured)
         first = 0.0 if total is not None else _SHARE
@@ -246,17 +246,22 @@ def design(
 
 
 def _laplace(
-    residuals: Residuals, epsilon: float, importance: Floats, loss: Loss, neighbors: Neighbors, measured: Mask
+    residuals: Residuals,
+    epsilon: float,
+    importance: Floats,
+    loss: Loss,
+    neighbors: Neighbors,
+    measured: Mask,
+    count: bool,
 ) -> MarginalNoise:
     """Scales: ``sum importance^2 (cells) b^2`` at a given sum of 1 / b is least at the power -1/3 of the coefficient,
-    the largest ``importance b`` at equal ones."""
+    the largest ``importance b`` at equal ones. ``count`` : first the records, where columns alone may be the choice."""
     sets = [frozenset(m) for m in residuals.tables.sets]
     inner = {frozenset(a) for m in sets for k in range(len(m)) for a in itertools.combinations(m, k)}
     largest = np.array([m not in inner for m in sets])
     wish = (importance**2 * residuals.tables.cells) ** (-1 / 3) if loss == "mean" else 1 / importance
     moves = 1.0 if neighbors == "add-remove" else 2.0
-    choice = measured[0] and 0 < (residuals.order == 1).sum() < largest.sum()  # of columns alone, by a first total
-    first = 1 / (2 * largest.sum() + 1) if choice else 0.0
+    first = 1 / (2 * largest.sum() + 1) if count and 0 < (residuals.order == 1).sum() < largest.sum() else 0.0
     scale = wish * (1 / wish[largest]).sum() * moves / (epsilon * (1 - first)) * (1 + 2.0**-40)
     scale = np.where(largest, scale, np.inf)
     s = from_tables(residuals, np.zeros(int(residuals.tables.start[-1])), _variances(scale))[1] * measured
