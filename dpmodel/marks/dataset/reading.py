@@ -3,8 +3,8 @@
 Privacy: what a cell means is a function of the cell and of public declarations. No type, order or list of categories of
 a column takes part, because engines infer those from all cells, and one record could decide how all others are read.
 So the same value is the same in every type that a column may have taken: 3, 3.0, True + 2 and " 3.0" are the number 3,
-a day is the text of a day. A cell that cannot be read as declared is missing. Columns that are neither declared nor
-named in ``order`` are not read at all.
+a day is its midnight. A cell that cannot be read as declared is missing. Columns that are neither declared nor named in
+``order`` are not read at all.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _LAST = "\U0010ffff"  # after every text
 _MOST = 2.0**1023  # larger integers have no floats
 _BLANK = " \t\r\n"
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d.*)?\Z")
+_UTC = (None, "UTC", "Etc/UTC")
+_INSTANT = re.compile(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.][0-9]+)?$")
 _WORDS = ({"false", "False", "FALSE"}, {"true", "True", "TRUE"})
 
 Frame = TypeVar("Frame", nw.DataFrame[Any], nw.LazyFrame[Any])
@@ -201,16 +203,14 @@ class Order:
             found, value = number(value), _text_of(value)
             if found == found:
                 return found, ""
-            told = isinstance(value, str | datetime.date) and value == value
-            return math.inf, str(value) if told else _LAST
+            return math.inf, _spelling(value) if isinstance(value, str) else _spelling(value) or _LAST
 
         return read
 
     def expressions(self, given: nw.Expr, dtype: Any) -> tuple[nw.Expr, nw.Expr]:
         """A number and a text to sort by, never null."""
         found = Numbers().expression(given, dtype)
-        text = given.cast(nw.String) if dtype in (*_TEXT, nw.Date, nw.Datetime) else nw.lit(None).cast(nw.String)
-        after = nw.when(found.is_null()).then(text.fill_null(_LAST)).otherwise(nw.lit(""))
+        after = nw.when(found.is_null()).then(_spellings(given, dtype).fill_null(_LAST)).otherwise(nw.lit(""))
         return found.fill_null(math.inf), after
 
 
@@ -236,7 +236,10 @@ class Reading:
         """The frame as it is read."""
         schema = frame.collect_schema()
         found: list[Any] = []
-        if isinstance(frame, nw.LazyFrame) and any(schema[c] in (nw.Object, nw.Binary) for c in self.columns):
+        objects = any(schema[c] in (nw.Object, nw.Binary) for c in self.columns)
+        # DuckDB tells instants in the zone of its connection alone.
+        zoned = any(getattr(schema[c], "time_zone", None) not in _UTC for c in self.order)
+        if isinstance(frame, nw.LazyFrame) and (objects or zoned):
             read = self.of(frame.select(*self.columns).collect())  # their cells are read here alone
             arrow = read.to_native() if read.implementation.is_pyarrow() else None
             return read.lazy() if arrow is None else nw.from_native(connected().from_arrow(arrow))  # which has windows
@@ -387,6 +390,54 @@ def _is_time(value: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _spelling(value: Any) -> str:
+    """A text, day or instant as ``Order`` has it; "" for other values.
+
+    Most engines spell a column of instants by all of its cells, and guess from all cells of a file whether texts are
+    instants. So instants are spelled here, and texts of instants alike: with a space, to microseconds without
+    zeros at the end, a midnight as its day; those with a zone in UTC.
+    """
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if isinstance(value, datetime.datetime) and value == value:  # NaT is one
+        zoned = value.tzinfo is not None
+        value = (value.astimezone(datetime.UTC) if zoned else value).replace(tzinfo=None)
+        value = value.isoformat(" ", "microseconds")
+        return _shortened(value) + "+00:00" * zoned
+    if isinstance(value, datetime.datetime) or not isinstance(value, str | datetime.date):
+        return ""
+    return _shortened(value) if isinstance(value, str) and _INSTANT.match(value) else str(value)
+
+
+def _shortened(instant: str) -> str:
+    instant = f"{instant[:10]} {instant[11:26]}"
+    instant = instant.rstrip("0").removesuffix(".") if "." in instant else instant
+    return instant.removesuffix(" 00:00:00")
+
+
+def _spellings(given: nw.Expr, dtype: Any) -> nw.Expr:
+    """``_spelling`` of a column, null for other values."""
+    if dtype == nw.Date:
+        return given.cast(nw.String)
+    if dtype not in (*_TEXT, nw.Datetime):
+        return nw.lit(None).cast(nw.String)
+    zoned = dtype == nw.Datetime and dtype.time_zone
+    text = given.cast(nw.String)
+    if dtype == nw.Datetime:
+        given = given.dt.convert_time_zone("UTC") if dtype.time_zone not in _UTC else given
+        # Some engines add digits to the seconds, others have none, or leave out zeros of the year.
+        second = given.dt.to_string("%Y-%m-%d %H:%M:%S").str.slice(0, 19).str.zfill(19)
+        micro = given.dt.microsecond().fill_null(0).cast(nw.Int64).cast(nw.String).str.zfill(6)
+        text = nw.concat_str(second, micro, separator=".")
+    short = nw.concat_str(text.str.slice(0, 10), text.str.slice(11, 15), separator=" ")
+    trimmed = short.str.replace_all("0+$", "").str.replace_all(r"\.$", "")
+    short = nw.when(short.str.contains(".", literal=True)).then(trimmed).otherwise(short)
+    short = short.str.replace_all(" 00:00:00$", "")
+    if dtype == nw.Datetime:
+        return nw.concat_str(short, nw.lit("+00:00")) if zoned else short
+    return nw.when(text.str.contains(_INSTANT.pattern)).then(short).otherwise(text)
 
 
 def _plain(value: Any) -> Any:

@@ -360,3 +360,53 @@ def test_partitions_of_different_types_bring_people_together(odd: Any) -> None:
     for distinct in (False, True):
         counts = value_of(people_of.count("town", distinct=distinct))
         assert counts[0] == 50 and counts[1] <= 1
+
+
+NINE = datetime.datetime(2024, 3, 1, 9)
+INSTANTS: dict[str, Any] = {
+    "another midnight": datetime.datetime(2024, 3, 2),
+    "an hour": NINE,
+    "a microsecond": NINE.replace(microsecond=5),
+    "a word": "x",
+    "a number": 7,
+    "a day": datetime.date(2024, 3, 1),
+}
+
+
+@pytest.mark.parametrize("first", [datetime.datetime(2024, 3, 1), NINE, NINE.replace(tzinfo=datetime.UTC)])
+@pytest.mark.parametrize("engine", engines("pandas"))
+def test_one_cell_among_instants(engine: str, first: datetime.datetime, tmp_path: Path) -> None:
+    """Engines spell a column of instants by all of its cells, and take another type for it if one cell is none."""
+    written = f"{first.replace(tzinfo=None)}".removesuffix(" 00:00:00") + "+00:00" * (first.tzinfo is not None)
+    odds = {
+        name: odd.replace(tzinfo=first.tzinfo) if isinstance(odd, datetime.datetime) else odd
+        for name, odd in INSTANTS.items()
+    } | {"the same": first}
+    if first.tzinfo is not None and "csv" in engine:
+        return  # what has a zone is text in a file
+    for name, odd in odds.items():
+        rows = [[1, first, 1, 1, "Ulm", 1] for _ in range(20)] + [[2, odd, 1, 1, "Ulm", 1]]
+        people = ENGINES[engine](rows, tmp_path)(neighbors="add-remove")
+        found = people.count("note", keys="private", epsilon=50, delta=1e-6, rng=1)
+        keys = found.labels[0][1]
+        assert written in keys and keys[0] == written, (name, keys)
+
+
+def test_orders_are_read_alike() -> None:
+    """One by one in Python, or a column at a time in an engine: words, days, instants, and words of instants."""
+    days = [datetime.date(2024, 3, 1), None]
+    instants = [datetime.datetime(2024, 3, 1), NINE, NINE.replace(microsecond=50), None]
+    texts = ["2024-03-01T09:00:00", "2024-03-01 09:00:10.50", "2024-03-01", "a.00", "x", "7.0", None]
+    for column in ([*days], instants, texts, [None if t is None else t.replace(tzinfo=datetime.UTC) for t in instants]):
+        expected = [reading.Order().cell()(cell) for cell in column]
+        frame = pl.DataFrame({"c0": pl.Series(column)})
+        berlin = column is not days and isinstance(frame["c0"].dtype, pl.Datetime) and frame["c0"].dtype.time_zone
+        natives = [frame, frame.to_pandas(), frame.to_pandas(use_pyarrow_extension_array=True), frame.to_arrow()]
+        natives += [frame.lazy(), pd.DataFrame({"c0": pd.Series(column, dtype=object)})]
+        natives += [duckdb.connect().from_arrow(frame.to_arrow())]
+        if berlin:
+            natives += [frame.with_columns(pl.col("c0").dt.convert_time_zone("Europe/Berlin"))]
+        for native in natives:
+            read = reading.Reading(None, {}, ("c0",)).of(reading.nw.from_native(native))
+            assert [*read.lazy().collect().iter_rows()] == expected, (column, type(native))
+    assert reading.Order().cell()(np.datetime64("2024-03-01T09")) == reading.Order().cell()(NINE)
