@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from dpmodel._types import Floats, Integers, Mask, PrivateArray
+from dpmodel.errors import SpecificationError
 from dpmodel.kernels.direct_measurement import ROUNDING
 from dpmodel.marks.records import Neighbors
 from dpmodel.privacy import NoiseSource, gaussian_mu
@@ -57,17 +59,18 @@ class MarginalNoise:
         of standard deviation D (1 + 2^-10) / mu is added, mu the largest for which the Gaussian mechanism is (epsilon,
         delta)-DP (Balle and Wang 2018).
 
-        Rounding: counts are cut at 2^62 over the cells of the largest table, so that all brackets of the basis are
-        exact 64-bit integers (the bracket of one axis is at most n times its largest entry, an entry of a summed table
-        at most the cells that it sums times the largest count). A coordinate then has at most three relative roundings
-        of 2^-53, and is cut at L = 2^36 D / sqrt(t), t coordinates: between two neighbours rounding adds at most
-        2 sqrt(t) 6 2^-53 L < 2^-13 D to the 2-norm. That, and the last digits of the public factors of the basis, is
-        inside 2^-10 D. Cuts move no two values apart.
+        Rounding: counts are cut at ``Residuals.most``, so that all brackets of the basis are exact 64-bit integers. A
+        coordinate then has at most three relative roundings of 2^-53, and is cut at L = 2^36 D / sqrt(t), t
+        coordinates: between two neighbours rounding adds at most 2 sqrt(t) 6 2^-53 L < 2^-13 D to the 2-norm. That, and
+        the last digits of the public factors of the basis, is inside 2^-10 D. Cuts of coordinates move no two values
+        apart. Where a count is cut, a record that is added moves each part by what it moved before or not at all. One
+        that is replaced could move only one of two cells, which may be further: there no count is cut, as tables of
+        more records than that, a public number, are refused.
 
-        Where the number n of records is private, half a per cent of mu^2 goes to a noisy n first: it says whether the
-        noise drowns the cells, and then residuals get the variances that they have when all marginals are measured
-        alike, or mostly columns. Gaussian mechanisms compose as the sum of mu^2, also where the second is chosen by the
-        answer of the first (Dong, Roth and Su 2022, theorem 3.2).
+        Where the number n of records is private, half a per cent of mu^2 goes to a noisy n first, unless the noise is
+        too small to drown anything: it says whether it drowns the cells, and then residuals get the variances that they
+        have when all marginals are measured alike, or mostly columns. Gaussian mechanisms compose as the sum of mu^2,
+        also where the second is chosen by the answer of the first (Dong, Roth and Su 2022, theorem 3.2).
 
         *"marginals".* Only marginals that no other has in it are measured. A record moves each by 1 in the 1-norm (by 2
         where it is replaced), so discrete Laplace noise of scale b_M on counts costs the sum of that over b_M, which is
@@ -169,8 +172,7 @@ class MarginalNoise:
 
     def run(self, counts: PrivateArray, source: NoiseSource) -> tuple[Floats, MarginalNoise]:
         """(entries of parts,) released residuals, and the noise they have. ``counts`` : (entries of tables,)."""
-        most = 2**62 // int(self.residuals.tables.cells.max())
-        exact: Integers = np.minimum(counts.astype(np.int64), min(most, _LARGEST_COUNT))
+        exact: Integers = np.minimum(counts.astype(np.int64), self.residuals.most)
         pure = self.kind == "marginals"
         if not self.first:
             return (self._of_marginals if pure else self._of_residuals)(exact, source), self
@@ -231,18 +233,52 @@ def design(
     neighbors: Neighbors,
     total: float | None,
 ) -> MarginalNoise:
-    """How to measure under this budget: the way of the least expected loss before the fit; ``total`` where public."""
-    parts = residuals.parts
-    measured = np.ones(len(parts.sets), dtype=bool)
+    """How to measure under this budget, ``total`` where public: the way of the least expected loss before the fit, of
+    columns where noise drowns the rest.
+
+    Raises
+    ------
+    SpecificationError
+        Where no record moves any cell, for more records than counts are cut at, and where no noise can be drawn.
+    """
+    if neighbors == "replace-one" and total is not None and total > residuals.most:
+        raise SpecificationError(
+            f"marginals of {total:.4g} records",
+            why=f"counts are cut at {residuals.most:.4g}, and a record that is replaced may not move a cut cell alone",
+            remedy="neighbors='add-remove', or smaller marginals",
+        )
+    measured = np.ones(len(residuals.parts.sets), dtype=bool)
     measured[0] = total is None
-    found = [_laplace(residuals, epsilon, importance, loss, neighbors, measured, delta == 0 and total is None)]
-    if delta > 0 and residuals.order.any() | measured[0]:
-        s = best_variances(residuals, importance, loss, measured)
-        first = 0.0 if total is not None else _SHARE
+    if not residuals.order.any() and not measured[0]:
+        raise SpecificationError("marginals that no record can change", remedy="columns of two values or more")
+    pure = None
+    with suppress(SpecificationError):  # of a scale that cannot be drawn
+        pure = _laplace(residuals, epsilon, importance, loss, neighbors, measured, delta == 0 and total is None)
+    if delta > 0:
+        s, mu = best_variances(residuals, importance, loss, measured), gaussian_mu(epsilon, delta)
         fixed = MarginalNoise(residuals, "residuals", importance, loss, neighbors, np.sqrt(s), 1.0, s, delta)
-        found.append(fixed.at(gaussian_mu(epsilon, delta), first, total))
-    best = min(found, key=lambda each: each.expected)
-    return best if best.kind == "residuals" or total is None else best.columns_alone(total)
+        plain = fixed.at(mu, 0.0, None)
+        first = _SHARE if total is None and drowned(plain, 1.0) else 0.0
+        then = plain.at(mu, first, total)
+        if pure is None:
+            return then
+        if total is not None and (then.alone or (loss == "mean" and drowned(plain, total) >= _COLUMNS)):
+            return min(then, pure.columns_alone(total), key=_column_deviation)
+        if plain.expected <= pure.expected:
+            return then
+    if pure is None:
+        raise SpecificationError(
+            f"discrete Laplace noise for epsilon = {epsilon:.4g}",
+            why="its scale, one over epsilon and by the weights of marginals, is beyond what can be drawn",
+            remedy="a larger epsilon, weights that are closer to each other, or delta=1e-6 for Gaussian noise",
+        )
+    return pure if total is None else pure.columns_alone(total)
+
+
+def _column_deviation(noise: MarginalNoise) -> float:
+    """Standard deviation of a cell of a column, in the mean: what counts where noise drowns all that columns share."""
+    column = noise.residuals.order == 1
+    return float(np.sqrt(noise.residuals.p * noise.s)[column] @ noise.residuals.parts.cells[column])
 
 
 def _laplace(
@@ -256,15 +292,17 @@ def _laplace(
 ) -> MarginalNoise:
     """Scales: ``sum importance^2 (cells) b^2`` at a given sum of 1 / b is least at the power -1/3 of the coefficient,
     the largest ``importance b`` at equal ones. ``count`` : first the records, where columns alone may be the choice."""
-    sets = [frozenset(m) for m in residuals.tables.sets]
+    sets = [frozenset(i for i in m if residuals.tables.sizes[i] > 1) for m in residuals.tables.sets]
     inner = {frozenset(a) for m in sets for k in range(len(m)) for a in itertools.combinations(m, k)}
-    largest = np.array([m not in inner for m in sets])
+    largest = np.array([m not in inner and m not in sets[:k] for k, m in enumerate(sets)])
     wish = (importance**2 * residuals.tables.cells) ** (-1 / 3) if loss == "mean" else 1 / importance
     moves = 1.0 if neighbors == "add-remove" else 2.0
     first = 1 / (2 * largest.sum() + 1) if count and 0 < (residuals.order == 1).sum() < largest.sum() else 0.0
     scale = wish * (1 / wish[largest]).sum() * moves / (epsilon * (1 - first)) * (1 + 2.0**-40)
     scale = np.where(largest, scale, np.inf)
     s = from_tables(residuals, np.zeros(int(residuals.tables.start[-1])), _variances(scale))[1] * measured
+    if first:
+        _variances(np.array([(1 - first) / first / (1 / scale).sum()]))  # refused here where it cannot be drawn
     return MarginalNoise(residuals, "marginals", importance, loss, neighbors, scale, 1.0, s, 0.0, first=first)
 
 

@@ -4,12 +4,12 @@ Pinned from the top down: the total, then every column on the simplex of that to
 squares over the residuals with the columns fixed. A joint fit with a free total is worse than cutting negative cells
 off, because these cells lift the total (twice the error where noise drowns most cells).
 
-The least squares is ADMM. Residual spaces are orthogonal, so its quadratic step has a closed form for each residual,
-and the other step cuts at zero: the table over all columns is never formed. It ends with the nearest pairs that have
-the fitted columns, by Newton's method, and for all tables a projection that changes them by at most twice what their
-margins are still off (Altschuler, Weed and Rigollet 2017, Algorithm 2). So tables are non-negative exactly, and all
-have the same total and columns up to rounding; larger shared parts (pairs of two triples) agree to the tolerance of the
-fit.
+Pairs share columns only, so each is the nearest one with the fitted columns, by Newton's method. With larger tables the
+least squares is ADMM: residual spaces are orthogonal, so its quadratic step has a closed form for each residual, and
+the other step cuts at zero: the table over all columns is never formed. All end with a projection that changes them by
+at most twice what their margins are still off (Altschuler, Weed and Rigollet 2017, Algorithm 2). So tables are
+non-negative exactly, and all have the same total and columns up to rounding; larger shared parts (pairs of two triples)
+agree to the tolerance of the fit.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpmodel._types import Floats
-from dpmodel.released.residuals import Residuals
+from dpmodel.released.residuals import Layout, Residuals
 
 Fit = Literal["plain", "shrunk", "independent"]
 
-# Of ADMM; Newton ends with pairs.
-_STEPS, _STEPS_OF_PAIRS = 400, 100
+_STEPS = 400
 # Margins that differ by less than this share of the least noise of a cell are taken as equal.
 _TOLERANCE = 1e-3
 _RELAXED = 1.6
-_NEWTON_STEPS = 30
+_NEWTON_STEPS = 60
 
 
 def fitted_tables(
@@ -66,20 +65,21 @@ def fitted_tables(
     low[0] = total
     fixed = (residuals.sums.T @ (low * parts.cells[parts.which])) * per_cell
 
-    def centred(values: Floats) -> Floats:
-        return parts.centred(np.concatenate([np.zeros(cut), values]))[cut:]
+    larger = Layout(parts.sets[high:], parts.sizes)
 
     target = noisy[cut:]
     if fit == "shrunk":
         target = _shrunk(residuals, target, residuals.residuals_of(base)[cut:], variance, high)
+    if len(tables.sets[-1]) == 2:  # pairs share columns only: each alone
+        return _with_columns(residuals, fixed + (back @ (target * cells)) * per_cell, columns, total)
     weight = 1 / np.maximum(residuals.variance @ variance, 1e-300)  # of every table
     part, table, outside = residuals.within
     pull = np.bincount(part, weight[table] / outside, minlength=len(parts.sets))[which]
     precision, k = 1 / variance[which], weight[tables.which] * per_cell
     z, u = np.maximum(base, 0.0), np.zeros(base.size)
     noise = np.sqrt(1 / weight.max())
-    for _ in range(_STEPS if len(tables.sets[-1]) > 2 else _STEPS_OF_PAIRS):
-        w = (precision * target + centred(cells * (S @ ((z - u - fixed) * k)))) / (precision + pull)
+    for _ in range(_STEPS):
+        w = (precision * target + larger.centred(cells * (S @ ((z - u - fixed) * k)))) / (precision + pull)
         found = fixed + (back @ (w * cells)) * per_cell
         mixed = _RELAXED * found + (1 - _RELAXED) * z
         before, z = z, np.maximum(mixed + u, 0.0)

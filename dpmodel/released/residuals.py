@@ -84,8 +84,8 @@ class Layout:
         """C_A of every array, in place."""
         for sets, entries, shape in self.groups:
             block = values[entries].reshape(sets.stop - sets.start, *shape)
-            for axis in range(1, block.ndim):
-                block -= block.mean(axis=axis, keepdims=True)
+            for axis, n in enumerate(shape, 1):
+                block -= np.add.reduce(block, axis, keepdims=True) / n  # half the time of ``mean``, for small tables
         return values
 
 
@@ -174,6 +174,16 @@ class Residuals:
         chosen = sp.csr_array((np.ones(own.sum(), dtype=np.int64), (first.row[own], first.col[own])), shape=first.shape)
         return np.asarray(chosen @ counts)
 
+    @property
+    def most(self) -> int:
+        """Counts up to this are exact numbers, and have exact brackets in 64-bit integers.
+
+        The bracket of one axis is at most 2 (n - 1) times its largest entry, of counts that are not negative (n - 1)
+        times: of k axes 2^(k - 1) times the product of their n - 1. An entry of a summed table is at most the cells
+        that it sums times the largest count. So a bracket is below 2^(k - 1) times the cells times that count.
+        """
+        return min(2**52, int(2**62 // (2 ** int(self.order.max()) * self.tables.cells.max())))
+
     def coordinates(self, counts: Integers) -> tuple[PrivateArray, Integers]:
         """The residuals of tables of counts in an orthonormal basis, and the part each number belongs to. PRIVATE.
 
@@ -223,9 +233,11 @@ def best_variances(residuals: Residuals, importance: Floats, loss: Loss, measure
     log-sum-exp of power P plus ``log sum p_A / s_A`` is convex and does not depend on the scale of s: minimised for P =
     2, 8, ..., 512 by L-BFGS. It is above the largest by a factor of at most ``(marginals)^(1/P)``, 2 % for 5,000.
     """
-    K = sp.csr_array(residuals.variance[:, measured > 0].multiply(importance[:, None] ** 2))
+    K = residuals.variance[:, measured > 0].multiply(importance[:, None] ** 2).tocsr()
+    moved = np.flatnonzero(K.sum(axis=1))  # not a table of one cell, where the number of records is public
+    K = sp.csr_array(K[moved])
     p = residuals.p[measured > 0]
-    s = np.sqrt(p / (K.T @ residuals.tables.cells.astype(float)))
+    s = np.sqrt(p / (K.T @ residuals.tables.cells[moved].astype(float)))
 
     def objective(log_s: Floats, power: float) -> tuple[float, Floats]:
         s = np.exp(log_s)

@@ -82,6 +82,7 @@ DRAWS = {
     "released/marginal_noise.py:run": "test_the_noise_that_is_drawn_is_enough",
     "released/marginal_noise.py:_of_residuals": "test_the_noise_that_is_drawn_is_enough",
     "released/marginal_noise.py:_of_marginals": "test_laplace_scales_cost_epsilon",
+    "released/marginal_noise.py:_of_columns": "test_laplace_noise_costs_epsilon_also_where_a_first_total_chooses",
     "learn/linear_model.py:run": "test_one_record_moves_the_number_of_clipped_rows_by_one_at_most",
     "regressions/sufficient_statistics.py:run_as_given": "least_squares-sufficient-statistics",
 }  # fmt: skip
