@@ -36,7 +36,7 @@ the noise in s and at most 1, the largest there can be.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
 from functools import cached_property
@@ -327,6 +327,19 @@ def table_of(
         notes.append("inf: the noise may be all that the data say there. More epsilon, more records, fewer columns.")
     of += " in the population of the records, labels and columns clipped to their bounds"
     return IntervalTable(names, released, estimate, unit * error, low, high, privacy, level, of, tuple(notes))
+
+
+def table_without(
+    variables: Mapping[str, Floats], labels: Mapping[str, Labels], title: str, below: Sequence[str]
+) -> TextTable:
+    """The released numbers alone, with the lines ``below`` them."""
+    rows: list[tuple[str, float]] = []
+    for key, item in variables.items():
+        places = [", ".join(map(str, at)) for at in np.ndindex(item.shape)]
+        names = entry_names(item, labels.get(key, ())) or places
+        rows += zip([f"{key}[{at}]" if at else key for at in names], item.ravel().tolist(), strict=True)
+    left = [f"... and {len(rows) - _SHOWN} more: release.variables"] * (len(rows) > _SHOWN)
+    return TextTable(("", "released"), rows[:_SHOWN], title, [*left, *below], width=80)
 
 
 def _names(m: Moments, variables: Mapping[str, Any], labels: Mapping[str, Labels]) -> Iterator[str]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dpmodel._types import Labels
 from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.figures import entry_names, moved_constraints, released_values
-from dpmodel.intervals import IntervalTable, table_of
+from dpmodel.intervals import IntervalTable, table_of, table_without
 from dpmodel.marks.measured import Measured, Moments
 from dpmodel.text import (
     Misfit,
@@ -419,28 +419,30 @@ class Release:
         level, found = check_level(level), [each for each in self.measured if isinstance(each, Moments)]
         if len(found) != 1 or found[0].refused or not found[0].values.size:
             why = "no law is known of what it released: it says nothing of the covariance of the data"
+            remedy = "mechanism='sufficient-statistics' for least squares without kinks or constraints that bind"
             if found:
                 why = found[0].refused or why
             elif self.measured:
                 why = "a solution jumps where noise changes which rows bind, so its law is that of no simple interval"
-            raise SpecificationError(
-                f"intervals: none for {self.mechanism}",
-                why=why,
-                remedy="mechanism='sufficient-statistics' for least squares without penalties with kinks or "
-                "constraints that bind; release.optimum for a program, release.measured[0].noisy.intervals() for its "
-                "private numbers; dpm.released.intervals(fit) for fits of published ones",
-            )
+                remedy = "release.optimum, of the optimum; release.measured[0].noisy.intervals(), of private numbers"
+            elif self.guarantee.epsilon == self.guarantee.delta == 0:
+                remedy = "dpm.released.intervals(fit) for fits of published numbers"
+            raise SpecificationError(f"intervals: none for {self.mechanism}", why=why, remedy=remedy)
         return table_of(found[0], level, self.variables, self.labels, at)
 
     def summary(self, level: float = 0.95) -> TextTable:
-        """``intervals`` under what was fitted, as statistics packages print it.
+        """``intervals`` (at ``level``) under what was fitted, as statistics packages print it, or why it has none."""
+        from dpmodel.marks.dataset.estimates import check_level
 
-        ``level``, errors : as in ``intervals``.
-        """
-        table, moments = self.intervals(level), next(each for each in self.measured if isinstance(each, Moments))
-        epsilon, delta = number(self.guarantee.epsilon), number(self.guarantee.delta)
-        title = f"Least squares by {self.mechanism}: {moments.count} records, epsilon {epsilon}, delta {delta}"
-        return table.table(title)
+        check_level(level, "summary")
+        spent = f"epsilon {number(self.guarantee.epsilon)}, delta {number(self.guarantee.delta)}"
+        try:
+            table = self.intervals(level)
+        except SpecificationError as error:
+            below = [f"No intervals: {error.why}. Try: {error.remedy}.", f"Accuracy: {self.accuracy}."]
+            return table_without(self.variables, self.labels, f"{self.mechanism}: {spent}", below)
+        count = next(each for each in self.measured if isinstance(each, Moments)).count
+        return table.table(f"Least squares by {self.mechanism}: {count} records, {spent}")
 
     # ------------------------------------------------------------------ figures (extra [plot]) and the report
     @property

@@ -194,12 +194,8 @@ class PrivateLinearModel(Counted):
     def summary(self, level: float = 0.95) -> TextTable:
         """What was fitted, with intervals, as statistics packages print it: ``Release.summary`` of ``release_``.
 
-        ``release_.intervals(level, at=X)`` has the same as arrays, and intervals for predictions.
-
-        Raises
-        ------
-        SpecificationError
-            Where the mechanism that fitted it releases no law: then it says which one to ask for.
+        ``release_.intervals(level, at=X)`` has the same as arrays, and intervals for predictions. Where the mechanism
+        that fitted it releases no law there are the coefficients alone, and what to ask for.
         """
         check_is_fitted(self, "coef_")
         table = self.release_.summary(level)

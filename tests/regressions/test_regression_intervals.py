@@ -27,6 +27,7 @@ from dpmodel.privacy import SeededSource
 from dpmodel.regressions.moments import Layout, layout_of, square_weight, summed, to_vector
 from dpmodel.regressions.sufficient_statistics import SUFFICIENT_STATISTICS
 from dpmodel.release import Release
+from dpmodel.text import number
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 
@@ -280,12 +281,24 @@ def test_estimators_speak_of_the_data_units(monkeypatch: pytest.MonkeyPatch) -> 
             np.testing.assert_allclose(table.estimate, [0.5, -3, 10], atol=0.5)
     text = str(PrivateRidge(epsilon=1, **given).fit(X, y).summary())
     assert max(map(len, text.splitlines())) <= 80 and "4000 records, epsilon 1" in text.splitlines()[0]
+    bound = PrivateLasso(epsilon=100, radius=1, **given).fit(X, y)
     with pytest.raises(SpecificationError, match="binds"):
-        PrivateLasso(epsilon=100, radius=1, **given).fit(X, y).summary()
+        bound.release_.intervals()
+    assert "binds" in " ".join(str(bound.summary()).split())
+    with pytest.raises(SpecificationError, match="level"):
+        bound.summary(95)
     del given["label_bounds"]
     given["mechanism"] = "auto"
-    with pytest.raises(SpecificationError, match="no law is known"):
-        PrivateLogisticRegression(epsilon=1, classes=(0, 1), **given).fit(X, (y > 20).astype(int)).summary()
+    for model, labels in (
+        (PrivateLogisticRegression(epsilon=1, classes=(0, 1), **given), (y > 20).astype(int)),
+        (PrivateLinearRegression(epsilon=1, delta=1e-6, label_bounds=(0, 60), **given), y),
+    ):
+        fitted = model.set_params(mechanism="noisy-descent" if labels is y else "auto").fit(X, labels)
+        text = str(fitted.summary())
+        assert max(map(len, text.splitlines())) <= 80 and number(float(np.ravel(fitted.coef_)[1])) in text
+        assert "No intervals: no law is known" in text and "sufficient-statistics" in text and "intercept" in text
+        with pytest.raises(SpecificationError, match="no law is known"):
+            fitted.release_.intervals()
 
 
 # ---------------------------------------------------------------------------------------- the number of clipped rows
