@@ -412,15 +412,16 @@ class Dataset:
         epsilon: float,
         *,
         by: str | Sequence[str] | None = None,
-        level: float = 0.95,
+        level: float | None = 0.95,
         budget: Budget | None = None,
         rng: Any = None,
     ) -> Estimates:
         """Release several quantiles of a column together: the worst rank among them is what noise is for.
 
-        Where many are wanted of few values, they are read off a noisy histogram, and have an interval each. Parameters
-        as for ``quantile``; ``q`` : increasing shares. ``level`` : with which probability no rank is off by more than
-        the release states.
+        Where many are wanted of few values, they are read off a noisy histogram, and have an interval each. Those of
+        groups always have one, as what is noise in a small group is none in a large one; without ``by`` the release
+        states by how much no rank is off. Parameters as for ``quantile``; ``q`` : increasing shares. ``level`` : of
+        both. None: no interval, and about a third of the error in rank for groups.
         """
         if isinstance(q, str) or not isinstance(q, Iterable):
             raise SpecificationError("Dataset.quantiles: q is no list of shares", remedy="q=[0.25, 0.5, 0.75]")

@@ -36,9 +36,9 @@ Utility. Every wanted rank is one of some point, so the best score is 0, and all
 most the weight ``G^m exp(-s / scale)``, G points: with probability 1 - beta no rank is off by more than
 ``s = scale (m ln G + ln(1 / beta))``, for all data. On average it is far less (about m scale).
 
-Interval of a quantile that is drawn. With a level the ranks q N - s and q N + s are drawn too. Where no rank is off by
-more than s, at most q N rows are below the first point and at most (1 - q) N above the last: between them lies a
-q-quantile of the table.
+Intervals of quantiles that are drawn: of one, or of groups. With a level the ranks q N - s and q N + s are drawn too,
+with the s of 3 m ranks. Where no rank is off by more than s, at most q N rows are below the first point and at most
+(1 - q) N above the last: between them lies a q-quantile of the table, or of the group.
 
 Histogram. Counts of all points in all groups get discrete Laplace noise of scale ``b = D / epsilon``: k rows of a
 person move them by D = k under add-remove and 2 k under replace-one in the 1-norm (``declared.of_counts``). All
@@ -132,13 +132,18 @@ class Ranks:
         return levels[np.isfinite(logs)], logs[np.isfinite(logs)]
 
     def run(self, counts: Integers, noise: NoiseSource) -> Integers:
-        """(m,) drawn points, in order; -1 and ``points`` are the two beyond the grid."""
+        """(ranks,) drawn points; -1 and ``points`` are the two beyond the grid.
+
+        With ends the wanted ranks are three rows of one rank per share, which grow along rows and columns whatever N
+        is. Points are sorted along rows, then along columns: rows stay sorted, and the worst rank gets no worse.
+        """
         off = self.off(counts)
         levels, logs = self.weights(off)
         most = levels[noise.noisy_max(logs, 1.0, kind="exponential")]
         sets = [np.flatnonzero(row <= most) for row in off]
         drawn = [each[noise.noisy_max(np.zeros(each.size), 1.0, kind="exponential")] for each in sets]
-        return np.sort(np.array(drawn, dtype=np.int64)) - 1
+        rows = np.array(drawn, dtype=np.int64).reshape(-1, np.unique(self.shares).size)
+        return np.sort(np.sort(rows, axis=1), axis=0).ravel() - 1
 
     def drawn(self, counts: Integers, source: NoiseSource) -> Integers:
         """(groups, m) of (groups, points)."""
@@ -205,10 +210,11 @@ def quantiles(
     loss, source = validate_privacy(epsilon), noise_source(rng)
     points = grid.high - grid.low + 1
     ranks = Ranks(shares, np.zeros(shares.size), points, most, groups, people.records.neighbors, loss.epsilon)
-    inside = single and level is not None
+    # Ranks of groups, whose sizes are private, say nothing of the values: they need ends too.
+    inside = level is not None and (single or bool(names))
     if inside:
-        ranks = replace(ranks, shares=np.repeat(shares, 3), offsets=np.zeros(3))
-        ranks = replace(ranks, offsets=np.array([-1.0, 0.0, 1.0]) * ranks.error(beta))
+        ranks = replace(ranks, shares=np.tile(shares, 3), offsets=np.zeros(3 * shares.size))
+        ranks = replace(ranks, offsets=np.repeat([-1.0, 0.0, 1.0], shares.size) * ranks.error(beta))
     histogram = Histogram.of(ranks)
     value = aggregates._clipped(people, column, grid.low * grid.step, grid.high * grid.step)
     place = (value * (1 / grid.step) + 0.5).floor().cast(nw.Int64) - grid.low
@@ -230,7 +236,8 @@ def quantiles(
             ranks.error(beta),
         )
         found = _values(grid, found, low, high)
-        arrays = [found[:, [1]], found[:, [0]], found[:, [2]]] if inside else [found, -nothing, nothing]
+        below, at, above = np.split(found, 3, axis=1) if inside else (-nothing, found, nothing)
+        arrays = [at, below, above]
     statement = (
         f"{'in each group ' * bool(names)}with probability {number(1 - beta)} no rank is off by more than "
         f"{number(math.ceil(off))} rows (proved; usually by far less); values are clipped to {number(low)} to "
@@ -347,7 +354,7 @@ def checked_level(level: Any, method: str) -> float:
         raise SpecificationError(
             f"Dataset.{method}: level is no number from 0.5 to below 1",
             why="it is the probability with which an interval holds the number of the table",
-            remedy="level=0.95" + ", or None for no interval" * (method == "quantile"),
+            remedy="level=0.95" + ", or None for no interval" * method.startswith("quantile"),
         )
     return float(level)
 

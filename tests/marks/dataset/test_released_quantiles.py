@@ -230,6 +230,33 @@ def test_intervals_hold_on_lopsided_tables(epsilon: float) -> None:
         assert sum(not (f.lower <= high + 1e-3 and f.upper >= low - 1e-3) for f in found) <= 3
 
 
+def test_quantiles_of_groups_have_intervals_that_tell_small_groups() -> None:
+    """Of a group of 3 rows nothing is said; of 4,000 rows on a fine grid the ends are close, and hold."""
+    values = {"Bonn": np.array([0.0, 1.0, 7.0]), "Ulm": np.linspace(-1, 8, 4000) ** 2 % 7}
+    rows = [(i, town, float(v)) for town, many in values.items() for i, v in enumerate(many)]
+    people, q, missed = dataset(rows=rows), [0.25, 0.5, 0.75], 0
+    for seed in range(10):
+        found = people.quantiles("income", q, 1.0, by="town", rng=seed)
+        assert (found.lower <= found.value).all() and (found.value <= found.upper).all()
+        assert (np.diff(found.lower) >= 0).all() and (np.diff(found.upper) >= 0).all()
+        assert (found.upper[0] - found.lower[0] > 8.9).all() and (found.upper[1] - found.lower[1] < 2.5).all()
+        true = np.array([np.quantile(many, q, method="inverted_cdf") for many in values.values()])
+        missed += int(((true < found.lower - 2e-3) | (true > found.upper + 2e-3)).any(axis=1).sum())
+    assert missed <= 2
+    assert np.isinf(people.quantiles("income", q, 1.0, by="town", level=None, rng=1).upper).all()
+
+
+def test_sorting_rows_then_columns_makes_no_worst_rank_worse() -> None:
+    rng, each = np.random.default_rng(5), ranks("with ends", 1, 1, "replace-one")
+    for _ in range(300):
+        shares = np.sort(rng.uniform(size=2))
+        wide = replace(each, shares=np.tile(shares, 3), offsets=np.repeat([-1.0, 0.0, 1.0], 2) * rng.uniform(0, 4))
+        off = wide.off(rng.integers(0, 4, POINTS))
+        drawn = rng.integers(0, POINTS + 2, 6)
+        ordered = np.sort(np.sort(drawn.reshape(3, 2), axis=1), axis=0).ravel()
+        assert off[np.arange(6), ordered].max() <= off[np.arange(6), drawn].max()
+
+
 def test_many_quantiles_have_intervals_each() -> None:
     rows = [(i, "Ulm" if i % 3 else "Bonn", float(i * i % 9 - 1)) for i in range(90)]
     people = dataset(rows=rows, integers="income")
