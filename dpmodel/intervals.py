@@ -45,7 +45,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from dpmodel._types import Floats, Labels
+from dpmodel._types import Floats, Labels, Mask
 from dpmodel.errors import SpecificationError
 from dpmodel.figures import entry_names
 from dpmodel.marks.measured import Moments
@@ -61,8 +61,9 @@ class IntervalTable:
     ``names`` : of the k numbers. ``released`` : what the release has there, nan for what it does not hold.
     ``estimate``, ``error`` : an estimate and its standard error, inf where ``low`` and ``high`` are infinite: there
     noise drowns what the data say. ``privacy`` : the share of an interval's width that is due to the noise. Each
-    interval holds its truth with probability ``level``, one at a time. ``of`` : what is estimated. ``notes`` : what
-    else to know.
+    interval holds its truth with probability ``level``, one at a time, infinite ones counted: where most are infinite,
+    the few finite ones hold it less often, and ``notes`` say so. ``of`` : what is estimated. ``notes`` : what else to
+    know.
     """
 
     names: tuple[str, ...]
@@ -254,6 +255,15 @@ class Fit:
         found = (squares - 2 * float(b @ right) + float(b @ gram @ b) + taken) / rows
         return min(max(found, self.spread[-1] / m.count), 1.0) if math.isfinite(found) else 1.0
 
+    def nearly_drowned(self, functions: Floats) -> Mask:
+        """(m,) which functions rest, by a hundredth of the squares, on directions with less than twice ``lowest``: in
+        simulations nearly all finite intervals that missed the truth where most were infinite."""
+        E, (A, *_) = self.free[0], self.normal
+        values, V = np.linalg.eigh(A)
+        a = self.inverse @ (functions @ E).T
+        few = V[:, values < 2 * self.lowest].T @ a
+        return np.asarray((few * few).sum(0) > 0.01 * (a * a).sum(0))
+
     def of(self, functions: Floats, level: float) -> tuple[Floats, Floats, Floats, Floats, Floats]:
         """Estimate, error, low, high and privacy of functions (m, k+1) of b, (m,) each."""
         (E, f), (A, _, q, drowned), inverse = self.free, self.normal, self.inverse
@@ -325,6 +335,10 @@ def table_of(
         of += " under the public penalty"
     if np.isinf(error).any():
         notes.append("inf: the noise may be all that the data say there. More epsilon, more records, fewer columns.")
+    if (np.isfinite(error) & fit.nearly_drowned(functions)).any():
+        notes.append(
+            "Noise nearly drowns some directions: there a finite interval may be chance, and hold its truth less often."
+        )
     of += " in the population of the records, labels and columns clipped to their bounds"
     return IntervalTable(names, released, estimate, unit * error, low, high, privacy, level, of, tuple(notes))
 

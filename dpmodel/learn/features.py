@@ -251,7 +251,7 @@ class Features:
         else:
             out = np.any((low > X) | (high < X), axis=1)
             squares = np.einsum("ij,ij->i", X, X)
-        return out | (squares > self.max_l2**2)
+        return out | (squares > self.max_l2**2 * (1 + 1e-9))  # both are rounded
 
     def back(self, w: Floats) -> tuple[Floats, Floats]:
         """(p,) or (p, K) coefficients of the features as given, and what they add to the intercept, () or (K,)."""

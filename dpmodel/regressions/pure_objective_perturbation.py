@@ -70,9 +70,10 @@ class PureObjectivePerturbation(PerturbedMinimiser):
         *Any smooth loss with bounded derivatives*: ``k <= omega B``, so ``2 a + ln(1 + omega B L)``. (Huber's curvature
         is largest where its derivative is: no less will do. Where derivatives are cut the loss is the one whose
         derivative that is.)
-        *Logistic*: r = 1 and ``k <= omega t (1 - t)`` where labels are 0 and 1 (or -1 and 1). Labels between make
-        no difference: at a given prediction t is at most the larger of those of the two labels next to it, and the
-        curvature, which is theirs (or, of signs, smaller), is ``t (1 - t)`` there. So ``a + max_t (a t + D(t))``,
+        *Logistic*: r = 1 and ``k <= omega t (1 - t)``, with equality where labels are 0 and 1 (or -1 and 1). Labels
+        between 0 and 1: at a given prediction t is at most the larger of those of labels 0 and 1, and the curvature,
+        which is theirs, is ``t (1 - t)`` there. Of signs: ``k = omega t (|y| - t) <= omega t (1 - t)``, each label
+        with its own t. So ``a + max_t (a t + D(t))``,
         ``D(t) = ln(1 + omega L t (1 - t))``: concave, with slope ``a - omega L`` at t = 1. As long as ``a >= omega L``
         the maximum is a, at t = 1, where the curvature is 0: nothing for the determinant.
         *K classes*: the derivative is s = p - y, and with ``t = 1 - p_y`` it has ``|s|_1 = 2 t``, ``|s|_2 <= sqrt(2)

@@ -203,6 +203,28 @@ def test_a_design_that_drowns_has_no_ends() -> None:
     assert "inf" in str(table)
 
 
+def test_chance_ends_of_a_design_that_drowns_are_noted() -> None:
+    """Narrow columns with large coefficients: of 400 draws few have ends, which mostly miss; nearly all are noted."""
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-0.1, 0.1, (3000, 2))
+    y = X @ [4.0, -2.0] + 0.1 + 0.1 * generator.standard_normal(3000)
+    given: dict[str, Any] = {"lower": -1.0, "upper": 1.0, "intercept": True}
+    out = SUFFICIENT_STATISTICS.run(regression(X, y, **given), Options(0.2, 0.0), SeededSource(0))
+    m, layout = out.measured[0], layout_of(regression(X, y, **given), True)
+    assert isinstance(m, Moments) and layout is not None and m.law == "laplace"
+    named = replace(m, variable=("w",) * 3, place=np.arange(3))
+    exact, finite, hits, noted = vectors(layout, X, y).sum(axis=0), 0, 0, 0
+    for _ in range(400):
+        values = exact + m.scale * generator.laplace(size=exact.size)
+        table = table_of(replace(named, values=values), 0.95, {"w": np.zeros(3)}, {})
+        ends = np.isfinite(table.high[:2])
+        finite += ends.sum()
+        hits += (ends & (table.low[:2] <= [4, -2]) & (table.high[:2] >= [4, -2])).sum()
+        noted += ends.sum() * any("chance" in note for note in table.notes)
+    assert 5 < finite < 80 and hits < 0.7 * finite and noted > 0.9 * finite
+    assert not any("chance" in note for note in solved().intervals().notes)
+
+
 def covered(delta: float, n: int, epsilon: float, runs: int, **declared: Any) -> float:
     """The share of intervals that hold the truth: new rows and new noise for each run, of one layout."""
     truth = np.r_[TRUTH, 0.1]
@@ -347,6 +369,16 @@ def test_one_record_moves_the_number_of_clipped_rows_by_one_at_most() -> None:
             long = np.linalg.norm(X, axis=1) > (np.inf if max_l2 is None else max_l2)
             assert counts[0] == (long | (np.abs(X) > 1).any(axis=1) | (np.abs(y) > 1)).sum()
             assert abs(counts[0] - counts[1]) <= 1
+    # A row of exactly that norm is not clipped, however its squares and the norm are rounded; one just beyond is.
+    for lists in (2, 3, 6):
+        X = np.eye(2)[generator.integers(0, 2, (200, lists))].reshape(200, -1)
+        features = features_of(None, math.sqrt(lists), None, 2 * lists, centre=False, where="test")
+        assert [features.beyond(make(t * X)).sum() for make in (np.asarray, sp.csr_array) for t in (1, 1 + 1e-6)] == [
+            0, 200, 0, 200
+        ]  # fmt: skip
+    X = generator.normal(size=(200, 5))
+    features = features_of(None, 1.0, None, 5, centre=False, where="test")
+    assert not features.beyond(X / np.linalg.norm(X, axis=1, keepdims=True)).any()
     with pytest.warns(ClippedWarning):
         far = [float(fitted(epsilon=2.0, count_clipped=0.25, random_state=seed).clipped_) - 340 for seed in range(12)]
     assert 0.2 < np.mean(np.abs(far)) < 8  # scale 2
