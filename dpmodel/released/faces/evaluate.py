@@ -16,8 +16,12 @@ of the scores rounded to the bands; its interval rests on a normal law, an estim
 right order, which one row moves by 2 (n - 1), would need no bands: but errors of the counts of a label in all bands
 cancel in their quotient, and those of the pairs do not (twice as wide on Adult).
 
-The model has to answer for every row by itself, as models do: a ``predict`` that standardises the rows it is given by
-their mean would let one row move all answers. What it warns of is not shown, as that may hold values.
+The model has to answer for every row by itself, wherever that stands: a ``predict`` that standardises the rows it is
+given by their mean would let one row move all answers. Scores differ in the last bit with the number of rows that are
+multiplied at once, which moves ties together; so the model sees tables of 1,024 rows always, the last one filled up
+with a row made of public bounds. That the place in such a table does not matter is assumed of it, and not proved: it is
+so for products of a fixed shape (tested for scikit-learn's linear models). Numbers are clipped to their bounds first.
+The model runs after the charge; what it warns of is not shown, and an error is told by its type alone.
 """
 
 from __future__ import annotations
@@ -33,21 +37,24 @@ import numpy as np
 from scipy.special import expit, ndtri
 
 from dpmodel._types import Floats, Integers
+from dpmodel.contract import no_progress
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.dataset import declared as moves
-from dpmodel.marks.dataset.declared import Move, refuse_unknown
+from dpmodel.marks.dataset.declared import Bounds, Move, refuse_unknown
 from dpmodel.marks.dataset.estimates import Estimates
 from dpmodel.marks.dataset.table import People
 from dpmodel.marks.domain import elements, key
+from dpmodel.marks.noisy import Noisy
 from dpmodel.marks.private import Private
 from dpmodel.marks.row_sources import engine
 from dpmodel.privacy import Budget, validate_privacy
-from dpmodel.released.faces.measure import measure
-from dpmodel.released.faces.quantiles import checked_level, estimates
-from dpmodel.solve.wall import check_budget
+from dpmodel.released.faces.measure import cost_of, measure
+from dpmodel.released.faces.quantiles import affordable, checked_level, estimates
+from dpmodel.solve.wall import charge_then_run
 from dpmodel.text import number
 
 METRICS = ("accuracy", "log loss", "auc", "calibration")
+_TABLE = 1024  # rows that the model sees at once
 _STEPS = 1 << 20  # of the largest loss of a row
 # Ends of the bands: finer near 0 and 1, where scores of rare classes are; ten of them are told of.
 _EDGES = np.r_[0.005, 0.01, 0.02, 0.05, np.arange(2, 19) / 20, 0.95, 0.98, 0.99, 0.995]
@@ -59,7 +66,7 @@ class Scorer:
     """What each row gives; it pickles, as it runs where the rows are.
 
     ``features`` : (name, column as read, categories or None). ``places`` : of the model's classes in ``labels``, the
-    domain of the target. ``edges`` : of the bands.
+    domain of the target. ``bounds`` : of the features that are numbers. ``edges`` : of the bands.
     """
 
     model: Any
@@ -68,6 +75,7 @@ class Scorer:
     labels: tuple[Any, ...]
     places: tuple[int, ...]
     least: float
+    bounds: Mapping[str, Bounds]
     edges: Floats = field(default_factory=lambda: _EDGES)
 
     @property
@@ -82,7 +90,9 @@ class Scorer:
     def table(self, columns: Mapping[str, Any]) -> Any:
         """What the model is given: a frame, or an array where it was fitted on one."""
         cells = {
-            name: np.asarray(columns[place], dtype=np.float64) if listed is None else _objects(listed)[columns[place]]
+            name: np.clip(np.asarray(columns[place], dtype=np.float64), *self.bounds[name])
+            if listed is None
+            else _objects(listed)[columns[place]]
             for name, place, listed in self.features
         }
         if hasattr(self.model, "feature_names_in_") or any(listed is not None for _, _, listed in self.features):
@@ -102,6 +112,20 @@ class Scorer:
                 score = chances[:, 1] if chances is not None else expit(self.model.decision_function(table))
         return predicted, chances, score
 
+    def of_tables(self, columns: Mapping[str, Any]) -> tuple[Integers, Floats | None, Floats | None]:
+        """``answers`` for tables of one size, whatever the number of rows is."""
+        rows = len(next(iter(columns.values())))
+        full = {
+            place: np.append(columns[place], np.full(-rows % _TABLE, self.bounds[name][0] if listed is None else 0))
+            for name, place, listed in self.features
+        }
+        each = [
+            self.answers({place: column[at : at + _TABLE] for place, column in full.items()})
+            for at in range(0, rows, _TABLE)
+        ]
+        found = (None if part[0] is None else np.concatenate(part)[:rows] for part in zip(*each, strict=True))
+        return tuple(found)  # type: ignore[return-value]
+
     def sums(self, block: Any, _: int) -> dict[str, Any]:
         """Of a block."""
         frame = nw.from_native(block, eager_only=True)
@@ -109,7 +133,7 @@ class Scorer:
             return {}
         columns = {place: frame[place].to_numpy() for _, place, _ in self.features}
         label = frame[self.target].to_numpy().astype(np.int64)
-        predicted, chances, score = self.answers(columns)
+        predicted, chances, score = self.of_tables(columns)
         found: dict[str, Any] = {"rows": len(label), "correct": int((predicted == label).sum())}
         if chances is not None:
             mine = np.full(len(label), self.least)
@@ -154,24 +178,44 @@ def evaluate(
     wanted = _wanted(metrics, scorer)
     _try(scorer, people)
     most = people.most("evaluate")
-    check_budget(budget)
-    used = [*(name for name, _, _ in scorer.features), target]
+    called = f"{type(model).__name__} on {target}"
+
+    def of(found: dict[str, Any]) -> Any:
+        stacked = _parts(found, scorer, wanted, most, people.records.neighbors, counted).values()
+        return Private(
+            np.concatenate([np.ravel(value) * weight for value, weight, _ in stacked]),
+            name=called,
+            unit="all",
+            l1=sum(move.l1 * weight for _, weight, move in stacked),
+            l2=math.hypot(*(move.l2 * weight for _, weight, move in stacked)),
+            linf=max(move.linf * weight for _, weight, move in stacked),
+            records=people.records,
+        )
+
+    def run(_: Any) -> tuple[Noisy, int | None]:
+        found = rows.blocks(places).map_reduce(scorer.sums, _added)
+        return measure(of(found), epsilon, delta, name=called, rng=rng), int(found.get("rows", 0)) if counted else None
+
+    cost = cost_of(of({}), epsilon, delta, rng)
+    affordable(budget, cost)
+    used, places = [*(name for name, _, _ in scorer.features), target], [place for _, place, _ in scorer.features]
+    places.append(scorer.target)
     rows = people.bounded(people.used(used), most)
     people.summed(rows, {}, {}, used)  # refuses rows outside, where that is an error
-    found = rows.blocks([place for _, place, _ in scorer.features] + [scorer.target]).map_reduce(scorer.sums, _added)
-    parts = _parts(found, scorer, wanted, most, people.records.neighbors, counted)
-    called = f"{type(model).__name__} on {target}"
-    stacked = np.concatenate([np.ravel(value) * weight for value, weight, _ in parts.values()])
-    total: Any = Private(
-        stacked,
-        name=called,
-        unit="all",
-        l1=sum(move.l1 * weight for _, weight, move in parts.values()),
-        l2=math.hypot(*(move.l2 * weight for _, weight, move in parts.values())),
-        linf=max(move.linf * weight for _, weight, move in parts.values()),
-        records=people.records,
+    ran, failure = charge_then_run(
+        run,
+        name="evaluate",
+        budget=budget,
+        cost=cost,
+        label=f"measure {called}",
+        report=no_progress,
+        remedy="predict of the model on made-up rows within the bounds",
     )
-    noisy = measure(total, epsilon, delta, budget=budget, name=called, rng=rng)
+    if ran is None:
+        assert failure is not None
+        raise failure
+    noisy, count = ran
+    parts = _parts({}, scorer, wanted, most, people.records.neighbors, counted)
     released, at = {}, 0
     for name, (value, weight, _) in parts.items():
         size = np.size(value)
@@ -183,7 +227,6 @@ def evaluate(
         return float(noisy.noise.max_abs_quantile(draws, beta)) / parts[name][1]
 
     deviation = float(noisy.noise.standard_deviation) / parts["bands"][1] if "bands" in parts else 0.0
-    count = int(found.get("rows", 0)) if counted else None
     answers = _answers(released, off, deviation, scorer, wanted, count, beta)
     names, values = list(answers), np.array(list(answers.values()), dtype=np.float64).reshape(-1, 3).T
     statement = "intervals: the box of the noise, proved" + ", but for the auc, which is an estimate" * (
@@ -243,7 +286,9 @@ def _answers(
     if "accuracy" in wanted:
         answers["accuracy"] = _share(float(released["correct"]), off("correct", draws), *rows)
     if "log loss" in wanted:
-        share = _share(float(released["loss"]), off("loss", draws), *rows)
+        value, low, high = _share(float(released["loss"]), off("loss", draws), *rows)
+        half = 0.5 / _STEPS  # by which the loss of a row is rounded
+        share = value, max(low - half, 0.0), min(high + half, 1.0)
         answers["log loss"] = tuple(-each * math.log(scorer.least) for each in share)  # type: ignore[assignment]
     if "auc" in wanted:
         answers["auc"] = area_of_bands(released["bands"], deviation, beta)
@@ -353,7 +398,8 @@ def _scorer(people: People, model: Any, target: Any, features: Any, clip: Any) -
         )
     cells = ((c, declared.place(c), declared.categories(c) if declared.listed(c) else None) for c in names)
     places = tuple(number[key(each)] for each in classes)
-    return Scorer(model, tuple(cells), declared.place(target), labels, places, float(clip))
+    bounds = {c: declared.bounds[c] for c in names if not declared.listed(c)}
+    return Scorer(model, tuple(cells), declared.place(target), labels, places, float(clip), bounds)
 
 
 def _wanted(metrics: Any, scorer: Scorer) -> tuple[str, ...]:

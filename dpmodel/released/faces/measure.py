@@ -23,7 +23,7 @@ from dpmodel.marks.dataset.estimates import Estimates, check_level
 from dpmodel.marks.noisy import Noisy
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
-from dpmodel.privacy import Budget, NoiseSource, PrivacyLoss, noise_source, validate_privacy
+from dpmodel.privacy import Budget, Cost, NoiseSource, PrivacyLoss, noise_source, validate_privacy
 from dpmodel.problem import Problem
 from dpmodel.programs.remedies import remedies
 from dpmodel.programs.theorems import impossibility_error
@@ -230,6 +230,14 @@ def measure(
     title = _title(expression, name)
     plan = planned(expression, title, loss.epsilon, loss.delta)
     return publish(plan, expression, title, loss, kind, source, budget)
+
+
+def cost_of(private: cp.Expression, epsilon: float, delta: float, rng: Any) -> Cost:
+    """What ``measure`` of numbers of this shape will charge, from public facts; refuses what it would refuse."""
+    plan = planned(private, _title(private, None), epsilon, delta)
+    chosen, spent_delta = plan.distribution(epsilon, delta, "auto")
+    plan.check_source(chosen, noise_source(rng))
+    return plan.event(chosen, epsilon, spent_delta)
 
 
 def checked_kind(distribution: Any) -> Kind:

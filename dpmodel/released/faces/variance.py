@@ -1,7 +1,9 @@
 """Variances and standard deviations of a column: two sums, or three where the number of rows is private.
 
-The column is clipped to its bounds, c + h [-1, 1], and rounded, value by value, to 2^13 steps of their width. Powers of
-such integers add exactly, in any engine and in any order.
+The column is clipped to its bounds, c + h [-1, 1], and rounded, value by value, to 2^17 steps of their width; integers
+within integer bounds, up to 2^16 apart, are not. Squares of such integers add exactly, in any engine and in any order,
+up to 2^31 rows. A sum of at most n = 2^31 is then rounded to a float, by n 2^-53 at most and so once more where it was
+divided: moves are declared larger by the factor 1 + 2^-18 for that.
 
 The number n of rows is public (replace-one, every row a record, none left out, one group): measured are S1 = sum of v
 and S2 = sum of v^2 for v = (x - c) / h in [-1, 1]. Replacing v by w, with d = |v - w| and |v + w| <= 2 - d, moves them
@@ -22,6 +24,8 @@ the largest S1^2 with the least S2, and the other way round. Of three: where it 
 rises up to B0 = B1 + B2 + B1^2 / (2 B2) and falls after; the same of B2. So the least value is at a corner with the
 largest B1, and the largest has the least B1 and one of B0, B2 at an end with the other nearest to its peak (both at a
 peak needs B1 = 0 and B0 = B2, which an end reaches too where their ranges meet).
+Rounding moves v by some e with |e| <= 1 / 2^17. Standard deviations obey the triangle inequality, so that of v is
+within the deviation of e, no more than max |e|, of that of the rounded values: ends are widened by so much.
 """
 
 from __future__ import annotations
@@ -31,18 +35,18 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, Integers
 from dpmodel.marks.dataset import aggregates
 from dpmodel.marks.dataset import declared as moves
 from dpmodel.marks.dataset.declared import Move, names_in
 from dpmodel.marks.dataset.estimates import Estimates
 from dpmodel.marks.dataset.table import People
 from dpmodel.privacy import Budget, validate_privacy
-from dpmodel.released.faces.measure import measure
-from dpmodel.released.faces.quantiles import checked_level, estimates
-from dpmodel.solve.wall import check_budget
+from dpmodel.released.faces.measure import cost_of, measure
+from dpmodel.released.faces.quantiles import affordable, checked_level, estimates
 
-_HALF = 2**12  # steps of half the width of the bounds
+_HALF = 2**16  # steps of half the width of the bounds, at most
+_ROUNDED = 1 + 2.0**-18
 
 
 def variance(
@@ -64,23 +68,35 @@ def variance(
     names = names_in(by)
     shape, labels, size = aggregates._cells(people, names)
     most, (epsilon, delta) = people.most(method), validate_privacy(epsilon, delta)
-    check_budget(budget)
     called = aggregates._called(f"{'standard deviation' if root else 'variance'} of {column}", names)
-    rows, one, two = _sums(people, column, names, low, high, most)
     counted = people.outside == "error" and people.person is None and not names
-    if counted and people.records.neighbors == "replace-one":
-        both = np.stack([one, two]) / np.array([[_HALF], [_HALF**2]])
-        private: Any = aggregates._private(people, both, (2,), (), Move(2.25, 2.0, 2.0), called)
-        noisy = measure(private, epsilon, delta, budget=budget, name=called, rng=rng)
+    whole = column in people.declared.integers and float(low).is_integer() and float(high).is_integer()
+    whole = whole and high - low <= _HALF and max(-low, high) < 2.0**50
+    half = int(high - low) if whole else _HALF
+    # Of how far a value is from the middle; the fraction more is for the products of floats.
+    off = 0.0 if whole else 0.501 / half
+    two = counted and people.records.neighbors == "replace-one"
+    move = Move(2.25, 2.0, 2.0) if two else moves.of_counts(most, 3 * size, people.records.neighbors)
+    move = Move(move.l1 * _ROUNDED, move.l2 * _ROUNDED, move.linf * _ROUNDED)
+
+    def private(sums: Any) -> Any:
+        return aggregates._private(people, sums, np.shape(sums), (), move, called)
+
+    affordable(budget, cost_of(private(np.zeros(2 if two else (3, size))), epsilon, delta, rng))
+    rows, one, squares = (each.astype(object) for each in _sums(people, column, names, low, high, half, most))
+    if two:
+        noisy = measure(
+            private([one[0] / half, squares[0] / half**2]), epsilon, delta, budget=budget, name=called, rng=rng
+        )
         found = of_two(noisy.value, int(rows[0]), noisy.noise.max_abs_quantile(2, beta))
     else:
-        width, upper = 2 * _HALF, one + _HALF * rows
-        squares = two + 2 * _HALF * one + _HALF**2 * rows  # of v + 1
+        width, upper = 2 * half, one + half * rows
+        squares = squares + 2 * half * one + half**2 * rows  # of v + 1
         three = np.stack([width**2 * rows - 2 * width * upper + squares, 2 * (width * upper - squares), squares])
-        move = moves.of_counts(most, 3 * size, people.records.neighbors)
-        private = aggregates._private(people, three / width**2, (3, size), (), move, called)
-        noisy = measure(private, epsilon, delta, budget=budget, name=called, rng=rng)
+        noisy = measure(private(three / width**2), epsilon, delta, budget=budget, name=called, rng=rng)
         found = of_three(noisy.value, noisy.noise.max_abs_quantile(3, beta))
+    value, lower, upper = found
+    found = value, np.maximum(np.sqrt(lower) - off, 0) ** 2, _within((np.sqrt(upper) + off) ** 2)
     scaled = [np.reshape(each * (high - low) ** 2 / 4, shape) for each in found]
     statement = f"intervals: the box of the noise, proved{', for each group' * bool(names)}; noise: {noisy.noise}"
     arrays = [np.sqrt(each) if root else each for each in scaled]
@@ -88,18 +104,18 @@ def variance(
     return estimates(people, called, arrays, 1 - beta, statement, epsilon, spent, labels, rng=rng)
 
 
-def _sums(people: People, column: str, names: Any, low: float, high: float, most: int) -> tuple[Any, Any, Any]:
-    """(groups,) integers each: rows, sums of the steps from the middle of the bounds, and of their squares."""
-    half, middle = high / 2 - low / 2, high / 2 + low / 2
-    steps = ((aggregates._clipped(people, column, low, high) - middle) * (_HALF / half) + 0.5).floor().cast(nw.Int64)
-    steps = nw.when(steps > _HALF).then(_HALF).otherwise(nw.when(steps < -_HALF).then(-_HALF).otherwise(steps))
+def _sums(people: People, column: str, names: Any, low: float, high: float, half: int, most: int) -> Integers:
+    """(3, groups): rows, sums of steps from the middle of the bounds, ``half`` of them to an end, and of squares."""
+    middle = high / 2 + low / 2
+    value = aggregates._clipped(people, column, low, high) - middle
+    steps = (value * (half / (high / 2 - low / 2)) + 0.5).floor().cast(nw.Int64)
+    steps = nw.when(steps > half).then(half).otherwise(nw.when(steps < -half).then(-half).otherwise(steps))
     used = list(dict.fromkeys([*names, column]))
     table = people.bounded(people.used(used), most)
     values = {"one": steps, "two": steps * steps}
     groups = people.summed(table, aggregates._places(people, names), values, used)
     sizes = [len(people.declared.categories(c)) for c in names]
-    rows, one, two = aggregates._at(groups, sizes, 2)
-    return rows, one, two
+    return aggregates._at(groups, sizes, 2)
 
 
 def of_two(sums: Floats, count: int, most: float) -> tuple[Floats, Floats, Floats]:

@@ -48,8 +48,8 @@ def test_one_row_moves_two_sums_as_declared(monkeypatch: pytest.MonkeyPatch) -> 
     found = [captured(monkeypatch, dataset([*ROWS, (9, "Ulm", v)])) for v in np.linspace(-1, 8, 13)]
     values = np.array([value_of(each) for each in found])
     moved = values[:, None] - values[None]
-    assert np.abs(moved).sum(axis=2).max() == pytest.approx(found[0].l1, rel=1e-6)
-    assert np.linalg.norm(moved, axis=2).max() == pytest.approx(found[0].l2, rel=1e-6)
+    assert np.abs(moved).sum(axis=2).max() == pytest.approx(found[0].l1, rel=1e-5)
+    assert np.linalg.norm(moved, axis=2).max() == pytest.approx(found[0].l2, rel=1e-5)
 
 
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
@@ -64,8 +64,8 @@ def test_one_person_moves_three_sums_as_declared(monkeypatch: pytest.MonkeyPatch
             found.append(captured(monkeypatch, people, by="town"))
     values = np.array([value_of(each).ravel() for each in found])
     moved = values[:, None] - (values[None] if neighbors == "replace-one" else values[:1])
-    assert np.abs(moved).sum(axis=2).max() == pytest.approx(found[0].l1)
-    assert np.linalg.norm(moved, axis=2).max() == pytest.approx(found[0].l2)
+    assert np.abs(moved).sum(axis=2).max() == pytest.approx(found[0].l1, rel=1e-5)
+    assert np.linalg.norm(moved, axis=2).max() == pytest.approx(found[0].l2, rel=1e-5)
 
 
 def test_intervals_are_the_range_over_the_box() -> None:
@@ -114,3 +114,19 @@ def test_charges_once_and_wrong_inputs() -> None:
     ):
         with pytest.raises(SpecificationError, match=words):
             release(dataset())
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+def test_intervals_hold_where_rounding_is_more_than_the_noise(neighbors: Any) -> None:
+    """All values are rounded outwards by nearly half a step; integers are not rounded."""
+    pl, step = pytest.importorskip("polars"), 1.0 / variance._HALF
+    for rows in (1001, 200_000):
+        odd = np.where(np.arange(rows) % 2, 0.5 + 0.51 * step, -0.5 - 0.51 * step)
+        people = dpm.Dataset(pl.DataFrame({"x": odd}), bounds={"x": (-1, 1)}, neighbors=neighbors)
+        integers = np.where(np.arange(rows) % 2, 13, 87)
+        others = dpm.Dataset(pl.DataFrame({"x": integers}), bounds={"x": (0, 99)}, integers="x", neighbors=neighbors)
+        for epsilon in (50.0, 1e4):
+            for given, true in ((people, odd.var()), (others, integers.var())):
+                found = given.variance("x", epsilon, level=1 - 1e-8, rng=1)
+                assert float(found.lower) <= true <= float(found.upper)
+                assert float(found.upper) - float(found.lower) <= max(1e-3, 30 / epsilon / rows) * 99**2
