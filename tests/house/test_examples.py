@@ -82,7 +82,7 @@ SHOWN = {
         r"released by laplace-once",
     ],
     "query_release.py": [
-        r"residual-gaussian: standard deviation of a cell before the fit",
+        r"residual-gaussian: for the largest error \(loss='max'\): standard deviation of a cell before the fit",
         r"scalar, low",
         r"by residual-gaussian, differential privacy with epsilon = 1",
         r"after the fit, by simulation",

@@ -192,6 +192,22 @@ def test_a_table_without_records(neighbors, loss):
     assert release.standard_errors() == {("a", "b"): 0.0}
 
 
+def test_plans_and_releases_name_the_loss_and_say_where_noise_drowns_the_counts():
+    """Largest errors cost the mean there: 300 records on a grid of 20 by 20, against 100,000."""
+    rng = np.random.default_rng(0)
+    for people, drowns in ((300, True), (100_000, False)):
+        table = {c: rng.integers(0, 20, people) for c in "abc"}
+        for loss, error in (("max", "largest"), ("mean", "mean")):
+            query = query_release(
+                table, [("a", "b"), ("b", "c")], domain=dict.fromkeys("abc", 20), neighbors="replace-one", loss=loss
+            )
+            release, plan = query.solve(0.7, 1e-6, rng=0), str(query.plan(0.7, 1e-6))
+            for said in (release.accuracy.statement, " ".join(plan.split())):
+                assert f"for the {error} error (loss='{loss}')" in said
+                assert ("noise drowns" in said) == (drowns and loss == "max")
+                assert ("standard errors do not count" in said) == (loss == "mean" and release.fit == "shrunk")
+
+
 def test_many_columns_agree():
     rng = np.random.default_rng(0)
     data = rng.integers(0, 40, (500, 5))

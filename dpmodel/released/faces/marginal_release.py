@@ -138,7 +138,9 @@ class MarginalRelease(Release):
 
         The released tables stand for the truth; noise of the variances of the measurement is added to their residuals,
         and the tables are fitted again. Fitted tables are smoother than data, so errors of empty and rare cells may be
-        larger than this where noise drowns the cells.
+        larger than this where noise drowns the cells. They are of noise only: where ``fit`` is "shrunk" or
+        "independent", what columns truly share and the fit took away is not in them (of two equal columns half of the
+        error), and cannot be told from the released numbers, whose noise is larger.
         """
         residuals, order = self._geometry()
         truth = np.concatenate([self.marginals[m].values.ravel() for m in order])
