@@ -86,8 +86,9 @@ class IntervalTable:
 
     def to_frame(self, *, backend: str = "pandas") -> Any:
         """A data frame with a row for each number. ``backend`` : "pandas", "polars" or "pyarrow"."""
-        columns = ("released", "estimate", "error", "low", "high", "privacy")
-        return long_frame({name: getattr(self, name) for name in columns}, (("name", self.names),), backend)
+        columns = {name: getattr(self, name) for name in ("released", "estimate", "error")}
+        columns |= {"lower": self.low, "upper": self.high, "privacy": self.privacy}  # as Estimates has them
+        return long_frame(columns, (("name", self.names),), backend)
 
     def table(self, title: str = "") -> TextTable:
         """As it prints."""

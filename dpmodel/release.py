@@ -228,7 +228,7 @@ class Release:
         epsilon, delta = self.spent
         rows: list[tuple[str, object]] = [
             ("status", self.status),
-            ("value", "-" if self.value is None else f"{self.value:.8g}"),
+            *([("value", f"{self.value:.8g}")] if self.value is not None else []),
             *([("expected", self._expected)] if self._expected else []),
             *(("note", line) for line in self.notes),
             ("accuracy", self.accuracy),

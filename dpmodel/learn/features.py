@@ -146,7 +146,8 @@ def weights_of(given: Any, largest: Any, count: int, where: str) -> Weights | No
         each = np.asarray(given, dtype=np.float64)
     if each is None or each.shape != (count,) or not np.isfinite(each).all() or (each < 0).any():
         raise SpecificationError(
-            f"{where}: sample_weight is no vector of {count} finite numbers of at least 0 (Sample weights must be 1D)",
+            f"{where}: sample_weight is no vector of {count} finite numbers of at least 0"
+            + " (Sample weights must be 1D)" * (each is not None and each.ndim != 1),
             why="each record has one weight",
             remedy="sample_weight of shape (n,)",
         )

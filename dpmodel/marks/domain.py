@@ -201,7 +201,9 @@ class Domain:
             return given
         if not isinstance(given, Mapping) or not given:
             raise SpecificationError(
-                "query_release: no domain" if given is None else f"domain={type(given).__name__}",
+                "query_release: no domain"
+                if given is None
+                else f"domain={given if given == {} else type(given).__name__}",
                 why="the values that a column may take must be public; reading them off the data would reveal them",
                 remedy="domain={'age': 100, 'sex': ['female', 'male']}: sizes, or lists of categories",
             )

@@ -266,7 +266,7 @@ def test_copies_have_them_too() -> None:
         other = again.intervals()
         np.testing.assert_array_equal([other.low, other.high], [table.low, table.high])
         assert str(again.summary()) == str(release.summary())
-    assert table.to_frame()["low"].tolist() == table.low.tolist()
+    assert table.to_frame()["lower"].tolist() == table.low.tolist()
     assert table.to_dict()["names"] == ["w[0]", "w[1]", "w[2]", "c"]
 
 

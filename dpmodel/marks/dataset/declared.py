@@ -147,7 +147,7 @@ class Declared:
                 "Dataset: bounds is not a mapping", remedy="bounds={'age': (0, 100), 'income': (0, 200_000)}"
             )
         told = {column: _range(column, pair) for column, pair in (bounds or {}).items()}
-        listed = None if domain is None else Domain.of(domain)
+        listed = None if domain is None or (isinstance(domain, Mapping) and not domain) else Domain.of(domain)
         categories = () if listed is None else listed.columns
         integer = names_in(integers, "integers")
         for column in [*told, *categories, *integer]:

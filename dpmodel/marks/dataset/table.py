@@ -349,10 +349,13 @@ class People:
     def _outside_error(self, names: Sequence[str]) -> SpecificationError:
         missing = [f"no value in the domain or bounds of {', '.join(map(repr, names))}"] * bool(names)
         missing += [f"no {self.person!r}"] * (self.person is not None)
+        listed = {column: self.declared.categories(column) for column in names if self.declared.listed(column)}
+        coded = [c for c, kinds in listed.items() if kinds == tuple(range(len(kinds)))]
         return SpecificationError(
             f"Dataset: a row has {' or '.join(missing)}",
             why="missing values, text and times are no finite numbers, and what is not in its domain has no cell",
-            remedy="outside='drop' to leave such rows out; or a wider domain for categories (an 'other' category, None "
+            remedy="".join(f"domain={{{c!r}: [...]}} if it holds others than 0, 1, ...; " for c in coded[:1])
+            + "outside='drop' to leave such rows out; or a wider domain for categories (an 'other' category, None "
             "for missing values), a public rule that fills in numbers",
         )
 

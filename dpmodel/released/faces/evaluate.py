@@ -358,8 +358,8 @@ def _scorer(people: People, model: Any, target: Any, features: Any, clip: Any) -
     if not hasattr(model, "classes_"):
         raise SpecificationError(
             f"Dataset.evaluate: {type(model).__name__} has no classes_",
-            why="it is not fitted, or no classifier",
-            remedy="fit it first (on other data, or privately: dpmodel.learn)",
+            why="it is no classifier, whose labels are compared" if hasattr(model, "coef_") else "it is not fitted",
+            remedy="a classifier that was fitted (on other data, or privately: dpmodel.learn)",
         )
     if not declared.listed(target):
         raise SpecificationError(

@@ -73,6 +73,12 @@ def counts(
         )
     if distinct and people.person is None:
         raise SpecificationError("Dataset.count: distinct without privacy_id", remedy="privacy_id='person'")
+    if epsilon is None:
+        raise SpecificationError(
+            "Dataset.count: private keys without epsilon",
+            why="they are released at once, with the counts",
+            remedy="count(by, keys='private', epsilon=1, delta=1e-6)",
+        )
     beta, loss = 1 - checked_level(level, "count"), validate_privacy(epsilon, delta)
     most = people.most("count")
     scale = most * (1 if people.records.neighbors == "add-remove" else 2) / loss.epsilon

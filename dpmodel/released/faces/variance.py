@@ -98,7 +98,8 @@ def variance(
     value, lower, upper = found
     found = value, np.maximum(np.sqrt(lower) - off, 0) ** 2, _within((np.sqrt(upper) + off) ** 2)
     scaled = [np.reshape(each * (high - low) ** 2 / 4, shape) for each in found]
-    statement = f"intervals: the box of the noise, proved{', for each group' * bool(names)}; noise: {noisy.noise}"
+    statement = f"intervals: the box of the noise, proved{', for each group' * bool(names)}"
+    statement += f"; noise: {noisy.noise} on the sums that it is computed from, in units of the bounds"
     arrays = [np.sqrt(each) if root else each for each in scaled]
     spent = float(noisy.delta or 0.0)
     return estimates(people, called, arrays, 1 - beta, statement, epsilon, spent, labels, rng=rng)

@@ -164,3 +164,11 @@ def test_files(tmp_path: Path) -> None:
         Dataset.scan(tmp_path / "a.xlsx")
     with pytest.raises(SpecificationError):
         Dataset.scan(tmp_path / "nothing.parquet")
+
+
+def test_codes_where_text_was_declared_as_a_size() -> None:
+    people = Dataset(pd.DataFrame({"sex": ["f", "m", "m"]}), domain={"sex": 2})
+    with pytest.raises(SpecificationError, match=r"domain=\{'sex': \[...\]\} if it holds others than 0, 1"):
+        value_of(people.count("sex"))
+    with pytest.raises(SpecificationError, match="private keys without epsilon"):
+        Dataset(pd.DataFrame({"sex": ["f", "m", "m"]}), domain={}).count("sex", keys="private")
