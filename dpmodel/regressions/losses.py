@@ -38,11 +38,15 @@ class Loss:
 
     ``clip`` : derivatives are cut to [-clip, clip] (inf: not at all); then the loss is the one whose derivative that
     is, for the squared loss Huber's.
+    ``sharpness`` : beta (inf: kinks stay). Derivatives of absolute, quantile and hinge losses are ``1 - e^(-beta d)``
+    times theirs, d the distance of z (of y z for hinge) from the kink: the loss is convex, smooth, least where it was,
+    and less than itself by at most 1/beta times its slope.
     """
 
     name: LossName
     parameter: float = math.nan
     clip: float = math.inf
+    sharpness: float = math.inf
 
     @property
     def labels(self) -> LabelKind:
@@ -63,10 +67,12 @@ class Loss:
         jump."""
         if self.name in ("squared", "huber", "squared_hinge"):
             return 2.0
-        return 0.25 if self.name in ("logistic", "binary_logistic") else math.inf
+        if self.name in ("logistic", "binary_logistic"):
+            return 0.25
+        return self.sharpness * (max(self.parameter, 1 - self.parameter) if self.name == "quantile" else 1.0)
 
     def value(self, z: Floats, y: Floats) -> Floats:
-        """(n,) losses, without the clip."""
+        """(n,) losses, without the clip and with the kink."""
         r = z - y
         match self.name:
             case "squared":
@@ -113,6 +119,8 @@ class Loss:
                 out = np.where(y * z < 1, -y, 0.0)
             case "squared_hinge":
                 out = -2 * y * np.maximum(1 - y * z, 0.0)
+        if math.isfinite(self.sharpness):
+            out = out * -np.expm1(-self.sharpness * np.abs(1 - y * z if self.name == "hinge" else z - y))
         return out if math.isinf(self.clip) else np.minimum(np.maximum(out, -self.clip), self.clip)
 
     def derivative_bound(self, z: float, y: float) -> float:

@@ -30,6 +30,8 @@ NEWTON_STEPS = 10  # on all rows, where there are few
 _SAMPLE = 5000  # rows, or 10 per column, on which the first steps are made where there are more than twice as many
 # Steps on all rows after those on a sample, at most: whether each makes a Hessian or has the one before.
 _STEPS = (False, False, True, False, False, False, False)
+# Losses made smooth: begins with less sharp ones, by these factors, as Newton's method goes astray between near kinks.
+SOFTER = (256, 64, 16, 4, 1)
 _MORE = 15  # pairs of further steps where these did not suffice
 DENSE = 1200  # columns up to which the Hessian is formed
 CONJUGATE = 100  # steps of conjugate gradients in its place
@@ -47,7 +49,8 @@ class Facts:
     """Public constants of the objective: ``curvature`` of f, ``clip`` of its derivative, largest 2-norm ``row`` of a
     row, sum ``total`` of weights, ``offset`` bound, ``count`` of rows, p ``columns`` (K p of K ``scores``), least
     ``strong`` and largest ``ridge`` of the h_j, ``size`` : bound on the minimiser's 2-norm, ``exact`` : neither set nor
-    l1 term. ``drawn`` : by what share of its 2-norm the random term may be off, whose linear term has ``public`` more.
+    l1 term. ``drawn`` : by what share of its 2-norm the random term may be off, whose linear term has ``public`` more;
+    ``starts`` : with so many losses, each sharper than the one before, Newton's method runs.
     """
 
     curvature: float
@@ -64,6 +67,7 @@ class Facts:
     scores: int = 1
     drawn: float = 0.0
     public: float = 0.0
+    starts: int = 1
 
     @property
     def smooth(self) -> float:
@@ -133,8 +137,8 @@ class Facts:
             return min(2 * _CHECK + 2 * check, proved), proved
         steps, most = (NEWTON_STEPS, NEWTON_STEPS) if self.stride == 1 else (4, len(_STEPS))
         longest = 2 + 2 * _HALVINGS + inner
-        usual = 2 + steps * (2 + inner // 10) + check
-        return usual, 2 + most * longest + check + _MORE * (2 + 2 * longest + check) + proved
+        usual = self.starts * (2 + steps * (2 + inner // 10)) + check
+        return usual, self.starts * (2 + most * longest) + check + _MORE * (2 + 2 * longest + check) + proved
 
 
 @dataclass(frozen=True)
@@ -210,7 +214,10 @@ class PerturbedObjective:
         """
         point, found, w, more = start, math.inf, start, 0
         if self.facts.newton and NEWTON_STEPS:
-            w, more = self._approach(start, radius * self.facts.strong / 4), _MORE
+            for softer in SOFTER[-self.facts.starts :]:
+                soft = replace(self, loss=replace(self.loss, sharpness=self.loss.sharpness / softer))
+                w = soft._approach(w, radius * self.facts.strong / 4)
+            more = _MORE
         for k in range(more + 1):
             point, found = self.certify(w)
             if found <= radius:
@@ -382,6 +389,12 @@ def curvature(loss: Loss, z: Floats, y: Floats, clip: float) -> Floats:
             out = np.where(np.abs(z - y) <= loss.parameter, 2.0, 0.0)
         case "squared_hinge":
             out = np.where(y * z < 1, 2.0 * y * y, 0.0)
+        case "absolute":
+            out = loss.sharpness * (1 - size)
+        case "quantile":
+            out = loss.sharpness * (np.where(z > y, 1 - loss.parameter, loss.parameter) - size)
+        case "hinge":
+            out = np.where(y * z < 1, loss.sharpness * np.abs(y) * (np.abs(y) - size), 0.0)
         case "logistic":
             out = size * (np.abs(y) - size)  # y^2 s (1 - s), and the derivative is -y s
         case _:

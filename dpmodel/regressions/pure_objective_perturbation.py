@@ -25,6 +25,7 @@ from dpmodel.regressions.objective_perturbation import (
     _penalty_size,
     facts_of,
     leverage,
+    smoothed,
     smoothness,
     steepness,
 )
@@ -33,6 +34,8 @@ from dpmodel.regressions.rows import Reader, Table, divided
 
 _OUTPUT = 0.01  # part of epsilon that the noise on the output takes
 _FACTORS = (0.003, 0.03, 0.3, 1.0, 3.0)  # of the ridge by rule: those that the simulation compares
+# The same of losses that are made smooth, and multiples of the sharpness that is free with it.
+_SMOOTH_FACTORS, _SHARPER = (0.3, 1.0, 3.0, 10.0), (1.0, 4.0, 12.0)
 _ROUNDED = 1 - 1e-9  # of a share of epsilon: what rounding of these formulas and the noise's grid may add
 
 
@@ -76,6 +79,11 @@ class PureObjectivePerturbation(PerturbedMinimiser):
         with its own t. So ``a + max_t (a t + D(t))``,
         ``D(t) = ln(1 + omega L t (1 - t))``: concave, with slope ``a - omega L`` at t = 1. As long as ``a >= omega L``
         the maximum is a, at t = 1, where the curvature is 0: nothing for the determinant.
+        *Kinks* (absolute, quantile and hinge losses): what is minimised has a sharpness beta (``Loss``), with the
+        derivative ``s = s0 (1 - e^(-beta d))``, s0 that of the loss with its kink, d the distance from it. Its
+        curvature ``beta |s0| e^(-beta d) = beta (|s0| - |s|)`` (for hinge |y| = |s0| times that) is at most ``B (1 -
+        t)``, B = beta r (beta r^2), as |s0| <= r. So ``a + max_t (a t + D(t))`` with ``D(t) = ln(1 + omega L B (1 -
+        t))``, concave, of slope ``-omega L B`` at t = 1: as long as ``a >= omega L B`` nothing for the determinant.
         *K classes*: the derivative is s = p - y, and with ``t = 1 - p_y`` it has ``|s|_1 = 2 t``, ``|s|_2 <= sqrt(2)
         t``: N of the outer product of s and x is at most t (``Gauge``). The record's part of J_D is omega times the
         Kronecker product of ``M = diag(p) - p p'`` and x x', and ``det J_D / det J_D' <= det(I + omega L M)``
@@ -90,7 +98,8 @@ class PureObjectivePerturbation(PerturbedMinimiser):
         *An absent record* has x' of the constant columns alone and the label 0; ``c = N(x')``. Of signs: the loss is
         then ln 2, its derivative 0: ``max_t (a t + D(t))`` and no more. Of 0 and 1: ``t' <= 1``, and the ratio is at
         most the larger of ``c a + max_t (a t + D(t))`` and ``a + max_t (c a t + D_c(t))``, D_c of the constants'
-        leverage. Numbers: ``a + c a + ln(1 + omega B L)``. K classes: N is at most c/2, and the larger of ``c a / 2 +
+        leverage; numbers with kinks alike; of hinge the derivative is 0 too. Other numbers: ``a + c a + ln(1 + omega B
+        L)``. K classes: N is at most c/2, and the larger of ``c a / 2 +
         max_t (a t + D(t))`` and ``a + c a / 2 + (K-1) ln(1 + omega L_c / K)``, the largest D_c.
         (2) *What is computed.* Pi projects onto the ball of radius ``ball``, a public number: post-processing of w*.
         The solver's point v satisfies ``||Pi(v) - Pi(w*)||_2 <= radius`` for every draw (``certify``; rounding
@@ -106,12 +115,13 @@ class PureObjectivePerturbation(PerturbedMinimiser):
     Utility
         lambda is by rule the standard deviation of an entry of b, which balances the noise's error and the ridge's
         bias; a simulation on synthetic populations holds it against multiples of it and the least that pays nothing for
-        curvature, and is the prediction.
+        curvature, and is the prediction. Where the loss has kinks it chooses the sharpness too, by the risk of the loss
+        with its kink.
     Cost
         As objective-perturbation.
     Errors
-        Refuses by ``eligible``: losses with kinks or unbounded derivatives, sets, penalties with kinks, rows without a
-        bound.
+        Refuses by ``eligible``: losses with unbounded derivatives, sets, penalties with kinks, rows or labels without
+        a bound, losses with kinks where no column moves.
     """
 
     pure: ClassVar[bool] = True
@@ -120,14 +130,16 @@ class PureObjectivePerturbation(PerturbedMinimiser):
     source: str = "Chaudhuri, Monteleoni and Sarwate 2011; Hardt and Talwar 2010; Iyengar et al. 2019"
 
     def refusal(self, model: PrivateRegression, options: Options) -> str:
-        if not math.isfinite(model.loss.smoothness):
-            return f"the {model.loss.name} loss has kinks: its minimiser moves by jumps and has no density"
         if not math.isfinite(steepness(model)):
             return "derivatives of the loss are not bounded, whatever its coefficients: Problem(..., clip=) cuts them"
         if model.domain.kind != "free" or not model.penalty.smooth:
             return "sets and penalties with kinks: the minimiser has no density"
         if not math.isfinite(model.row.norm(2.0)) or model.row.norm(2.0) == 0:
             return "rows are not bounded, or always 0"
+        if not math.isfinite(model.row.label_bound):
+            return "labels are not bounded"
+        if math.isinf(model.loss.smoothness) and model.row.constant.all():
+            return "a loss with a kink and one number: private-constant draws it with the kink"
         return ""
 
     def inside(self, model: PrivateRegression) -> tuple[PrivateRegression, Floats | float]:
@@ -144,7 +156,8 @@ class PureObjectivePerturbation(PerturbedMinimiser):
         """More steps for a long one, see (3)."""
         if length <= plan.linear:
             return plan
-        return replace(plan, linear=length, facts=_facts(model, plan.gauge, plan.ridge, length))
+        facts = _facts(smoothed(model, plan.sharpness), plan.gauge, plan.ridge, length)
+        return replace(plan, linear=length, facts=facts)
 
 
 # ---------------------------------------------------------------------- the units of columns
@@ -194,7 +207,13 @@ Height = Callable[[float], tuple[float, float]]  # t -> D(t), D'(t)
 def _is_flat(model: PrivateRegression) -> bool:
     """Whether the steepest losses are flat."""
     two = model.loss.name in ("logistic", "binary_logistic") and model.row.label_bound <= 1
-    return two and math.isinf(model.loss.clip)
+    return (two or math.isfinite(model.loss.sharpness)) and math.isinf(model.loss.clip)
+
+
+def _steep(model: PrivateRegression) -> float:
+    """r: the largest N of a derivative and a row."""
+    flat = model.scores > 1 or (_is_flat(model) and math.isinf(model.loss.sharpness))
+    return 1.0 if flat else steepness(model)
 
 
 def _height(model: PrivateRegression, lever: float) -> Height:
@@ -209,6 +228,9 @@ def _height(model: PrivateRegression, lever: float) -> Height:
             return value, slope
 
         return classes
+    if _is_flat(model) and math.isfinite(model.loss.sharpness):
+        bend = smoothness(model) * lever
+        return lambda t: (math.log1p(bend * (1 - t)), -bend / (1 + bend * (1 - t)))
     if _is_flat(model):
         return lambda t: (math.log1p(lever * t * (1 - t)), lever * (1 - 2 * t) / (1 + lever * t * (1 - t)))
     most = math.log1p(smoothness(model) * lever)
@@ -232,7 +254,7 @@ def charge(model: PrivateRegression, ridge: float, beta: float, gauge: Gauge) ->
     """Epsilon of the exact minimiser with noise of scale ``beta``, see (1)."""
     heavy, row = model.largest_weight, model.row
     flat = model.scores > 1 or _is_flat(model)
-    line = heavy * (1.0 if flat else steepness(model)) / beta
+    line = heavy * _steep(model) / beta
     one = _most(line, _height(model, heavy * leverage(model, ridge)))
     if not row.absent:
         return one + line
@@ -282,7 +304,7 @@ def _least_scale(model: PrivateRegression, epsilon: float, gauge: Gauge) -> floa
     if model.row.absent:
         sign = flat and model.loss.labels == "sign"
         times = 1.0 if sign else 1.0 + gauge.constant * (0.5 if model.scores > 1 else 1.0)
-    return model.largest_weight * (1.0 if flat else steepness(model)) * times / epsilon
+    return model.largest_weight * _steep(model) * times / epsilon
 
 
 def _own(model: PrivateRegression) -> Floats:
@@ -312,8 +334,8 @@ def design(model: PrivateRegression, epsilon: float, ridge: float, gauge: Gauge)
     holds = all(0 < number < math.inf for number in numbers) and radius < 1e-3 * ball and steps <= MOST_STEPS
     spent = charge(model, ridge, scale, gauge) - epsilon * _least_scale(model, epsilon, gauge) / scale if holds else 0.0
     deviation = math.sqrt(2) * output
-    found = PureDesign(ridge, max(spent, 0.0), 0.0, sigma, linear, radius, deviation, facts, ball, scale, output, gauge)
-    return found if holds and paid else None
+    told = ridge, max(spent, 0.0), 0.0, sigma, linear, radius, deviation, facts, ball, model.loss.sharpness
+    return PureDesign(*told, scale, output, gauge) if holds and paid else None
 
 
 def _facts(model: PrivateRegression, gauge: Gauge, ridge: float, length: float) -> Facts:
@@ -322,14 +344,31 @@ def _facts(model: PrivateRegression, gauge: Gauge, ridge: float, length: float) 
 
 @cached
 def _designs(model: PrivateRegression, epsilon: float) -> list[PureDesign]:
-    gauge = gauge_of(model.row, model.scores)
+    gauge, kinks = gauge_of(model.row, model.scores), not math.isfinite(model.loss.smoothness)
+    model = smoothed(model, 1.0) if kinks else model
     least, own = _least_scale(model, epsilon, gauge), float(_own(model).min())
     rule = least * float(np.sqrt(np.mean(gauge.deviations**2)))
+    if kinks:
+        return _smooth_designs(model, epsilon, rule, least, gauge)
     # a >= omega L, for the least beta: nothing for determinants
     free = model.row.norm(2.0) ** 2 * least * (1 + 1e-6)
     free = free if _is_flat(model) and 0.1 < free / rule < 100 else rule
     ridges = dict.fromkeys(max(ridge - own, 0.0) for ridge in (*(factor * rule for factor in _FACTORS), free))
     found = [design(model, epsilon, ridge, gauge) for ridge in ridges if ridge + own > 0]
+    return [each for each in found if each is not None]
+
+
+def _smooth_designs(
+    model: PrivateRegression, epsilon: float, rule: float, least: float, gauge: Gauge
+) -> list[PureDesign]:
+    """Of a loss with kinks, given with sharpness 1: multiples of the ridge by rule, in the unit of labels, and of the
+    sharpness that is free with it (a = omega L B)."""
+    own, (low, high) = float(_own(model).min()), model.row.label
+    unit = (high - low) / 2 if model.loss.labels == "number" and high > low else 1.0
+    ridges, found = dict.fromkeys(max(factor * rule / unit - own, 0.0) for factor in _SMOOTH_FACTORS), []
+    for ridge in (each for each in ridges if each + own > 0):
+        free = _steep(model) / (least * leverage(model, ridge) * smoothness(model))
+        found += [design(smoothed(model, factor * free), epsilon, ridge, gauge) for factor in _SHARPER]
     return [each for each in found if each is not None]
 
 

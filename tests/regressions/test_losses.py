@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpmodel.regressions.losses import Loss
+from dpmodel.regressions.perturbed_objective import curvature
 
 LOSSES = [
     Loss("squared"),
@@ -59,6 +61,25 @@ def test_slopes_are_differences(loss):
     difference = (loss.value(z + h, y) - loss.value(z - h, y)) / (2 * h)
     np.testing.assert_allclose(loss.derivative(z, y)[~near_kink], difference[~near_kink], atol=2e-5)
     assert near_kink.mean() < 0.05
+
+
+@pytest.mark.parametrize("loss", [Loss("absolute"), Loss("quantile", 0.3), Loss("hinge")], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("sharpness", [0.5, 20.0])
+def test_losses_of_some_sharpness_are_smooth_and_near(loss: Loss, sharpness: float) -> None:
+    """Labels of two sizes; the distance is that of the integrals of the derivatives."""
+    smooth = replace(loss, sharpness=sharpness)
+    z = np.linspace(-30, 30, 60_001)
+    for y in (-1.0, 0.4, 1.0):
+        first = smooth.derivative(z, np.full(z.size, y))
+        second = curvature(smooth, z, np.full(z.size, y), math.inf)
+        assert (np.diff(first) >= -1e-12).all()
+        assert np.abs(first).max() <= np.abs(loss.derivative(z, np.full(z.size, y))).max()
+        np.testing.assert_allclose(np.gradient(first, z)[1:-1], second[1:-1], atol=0.6 * sharpness)  # a jump at hinge's
+        assert np.median(np.abs(np.gradient(first, z) - second)) < 1e-3
+        assert np.diff(first).max() <= smooth.smoothness * np.diff(z).max() * (1 + 1e-9)
+        below = loss.value(z, np.full(z.size, y)) - np.concatenate([[0], np.cumsum((first[1:] + first[:-1]) / 2e3)])
+        below -= below.min()  # both are 0 at the kink
+        assert below.max() <= 1.01 / sharpness
 
 
 @pytest.mark.parametrize("clip", [math.inf, 0.4])

@@ -4,8 +4,9 @@ FOLDER holds ``05_reg_*``. Tables as they are: columns of at most 30 texts or 10
 numbers, whose bounds are their ends, rounded outwards to one digit (public knowledge, in the experiment's words).
 Without ``--report`` the tables that settings may be chosen on, with it the others. A cell is one table, loss, size and
 epsilon, and its number the median over ``--seeds`` splits and draws of noise. The constant is the best of the training
-rows, without privacy. ``--peer``: write nothing but the lines of diffprivlib's logistic and linear regression (in an
-environment that has it, which needs no dpmodel), at its own defaults.
+rows, without privacy. ``--alone``: what is planned and the constant, nothing else. ``--peer``: write nothing but the
+lines of diffprivlib's logistic and linear regression (in an environment that has it, which needs no dpmodel), at its
+own defaults.
 """
 
 from __future__ import annotations
@@ -151,6 +152,11 @@ def cell(X: np.ndarray, y: np.ndarray, norm: float, kind: str, n: int, epsilon: 
         planned = estimator(kind, norm, ends, **own).fit(X[train], y[train])
         score("planned", planned)
         chosen.add(planned.release_.mechanism)
+        if given.alone:
+            if kind in LOSSES["classes"]:
+                right = (predictions(planned, X[test]) > 0) == (y[test] > 0)
+                found.setdefault("accuracy", []).append(float(right.mean()))
+            continue
         for line in planned.release_.plan["candidates"]:
             if line.get("forecast") and line["mechanism"] != "public-only":
                 score(
@@ -162,7 +168,7 @@ def cell(X: np.ndarray, y: np.ndarray, norm: float, kind: str, n: int, epsilon: 
 
 def main() -> int:
     arguments = parser(
-        __doc__, seeds=5, epsilons=[0.1, 0.5, 1.0, 5.0], delta=0.0, neighbors="replace-one", report=False
+        __doc__, seeds=5, epsilons=[0.1, 0.5, 1.0, 5.0], delta=0.0, neighbors="replace-one", report=False, alone=False
     )
     arguments.add_argument("folder", type=data_path("adult_fairml.csv.gz"))
     arguments.add_argument(
@@ -188,7 +194,7 @@ def main() -> int:
                     facts = {"table": name, "loss": kind, "n": n, "p": X.shape[1], "epsilon": epsilon}
                     shown = {key: float(f"{v:.4g}") if isinstance(v, float) else v for key, v in line.items()}
                     print(json.dumps(facts | shown), flush=True)
-                    if given.peer:
+                    if given.peer or given.alone:
                         continue
                     others = [v for key, v in line.items() if key not in ("planned", "constant", "chosen")]
                     cells += 1
