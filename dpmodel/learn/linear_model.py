@@ -156,7 +156,9 @@ class PrivateLinearModel(Counted):
         requested["epsilon"] = self._loss.epsilon - share
         with self._counted() as budget:
             if share:
-                budget.require(self._loss.epsilon, self._loss.delta)
+                forecast = problem.plan(**requested).chosen.forecast
+                assert forecast is not None
+                budget.require(forecast.cost + Cost.pure(share))
             problem.solve(**requested, budget=budget, rng=_rng(self.random_state), progress=self.progress)
             assert problem.release is not None
             self.clipped_ = None

@@ -491,6 +491,9 @@ class _PaidFor(Budget):
     def __init__(self) -> None:
         pass
 
+    def require(self, epsilon: float | Cost, delta: float = 0.0) -> None:
+        pass
+
     def charge(self, epsilon: float | Cost, delta: float = 0.0, label: str = "") -> Charge:
         return Charge(epsilon if isinstance(epsilon, Cost) else Cost.approximate(epsilon, delta), label, "", "")
 

@@ -85,8 +85,8 @@ class Cost:
     Parameters
     ----------
     epsilon, delta : the release is (epsilon, delta)-DP.
-    rho : and rho-zCDP, with probability 1 - ``leak``. Left out: that of the other currencies.
-    mu : and mu-GDP, with probability 1 - ``leak``. Left out: that of the other currencies.
+    rho : and rho-zCDP, with probability 1 - ``leak``; left out, nothing is claimed (inf).
+    mu : and mu-GDP, with probability 1 - ``leak``; likewise.
     leak : what may be told outright beside rho and mu (delta of a black box, 0 for Gaussian noise).
     law : by which a release of another size is charged.
     """

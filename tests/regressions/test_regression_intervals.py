@@ -382,3 +382,21 @@ def test_one_record_moves_the_number_of_clipped_rows_by_one_at_most() -> None:
     with pytest.warns(ClippedWarning):
         far = [float(fitted(epsilon=2.0, count_clipped=0.25, random_state=seed).clipped_) - 340 for seed in range(12)]
     assert 0.2 < np.mean(np.abs(far)) < 8  # scale 2
+
+
+def test_counting_clipped_rows_asks_a_budget_for_what_is_charged() -> None:
+    """A fit with Gaussian noise and a pure count, not a black box of both; a search has paid for both."""
+    pytest.importorskip("sklearn")
+    from dpmodel.learn import PrivateRidge, PrivateSearchCV
+
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-1, 1, (300, 2))
+    budget = dpm.Budget(1, 1e-6, composition="gaussian")
+    ridge = PrivateRidge(
+        epsilon=0.1, delta=1e-8, bounds=(-1, 1), label_bounds=(-1, 1), count_clipped=0.1, budget=budget, random_state=0
+    )
+    ridge.fit(X, X[:, 0])
+    assert [charge.epsilon for charge in budget.history] == pytest.approx([0.09, 0.01])
+    own = PrivateRidge(bounds=(-1, 1), label_bounds=(-1, 1), count_clipped=0.1)
+    search = PrivateSearchCV(own, {"alpha": [0.1, 1]}, epsilon=1.0, random_state=0).fit(X, X[:, 0])
+    assert search.best_estimator_.clipped_ is not None

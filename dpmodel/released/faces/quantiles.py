@@ -32,6 +32,8 @@ neighbouring values x_l < x_(l+1) of the d's the draws that are allowed are the 
 former are off by less than 2^-18, the latter by less than 2^-18 / scale + 1e-10: the scale has a relative allowance of
 2^-16 for both, which is more for every epsilon above 1e-5.
 
+The time of a draw grows with the number of different ranks, which is private: no guarantee covers what a clock tells.
+
 Utility. Every wanted rank is one of some point, so the best score is 0, and all draws worse than s together have at
 most the weight ``G^m exp(-s / scale)``, G points: with probability 1 - beta no rank is off by more than
 ``s = scale (m ln G + ln(1 / beta))``, for all data. On average it is far less (about m scale).

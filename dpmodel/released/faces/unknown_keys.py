@@ -18,6 +18,8 @@ it: a delta above ``1 - exp(-1 / s)`` is refused.
 Together: P(X gives a set of releases) <= exp(epsilon) P(X' does) + delta. (Test: exactly, over all neighbors of small
 tables, a threshold lower by one among them.)
 
+The time of a run grows with the number of keys, which is private: no guarantee covers what a clock tells.
+
 Intervals hold given that a key is released, for whichever count c it has: ends are the c at which the noisy count would
 have been as large, or as small, with probability (1 - level) / 2, among noisy counts of at least T. Without that
 condition rare keys, which are seen only where noise is large, would be missed. A key that is released has a row.
