@@ -23,6 +23,7 @@ from dpmodel.privacy import NoiseSource
 from dpmodel.requests import Feasibility, Goal, Prices, Satisfy
 
 if TYPE_CHECKING:
+    from dpmodel.intervals import IntervalTable
     from dpmodel.release import Certificate, Release
 
 M = TypeVar("M", contravariant=True)
@@ -488,6 +489,10 @@ class Model(PublicFacts, ABC):
         """An interval for the true optimum, from numbers that were released before: post-processing. ``looked`` :
         whether prices may have been chosen after the numbers were seen."""
         raise SpecificationError(f"optimum: no {self.words} has an interval for it", remedy="release.accuracy")
+
+    def intervals(self, release: Release, options: Options, level: float) -> IntervalTable:
+        """Intervals for the entries of the variables of ``release``, from the numbers it measured: post-processing."""
+        raise SpecificationError(f"intervals: none for the variables of a {self.words}", remedy="release.accuracy")
 
     def regret(self, measured: tuple[Measured, ...], options: Options) -> float:
         """An estimate of what the answer costs above the optimum, from numbers that were released before."""

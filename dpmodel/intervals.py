@@ -60,10 +60,10 @@ class IntervalTable:
 
     ``names`` : of the k numbers. ``released`` : what the release has there, nan for what it does not hold.
     ``estimate``, ``error`` : an estimate and its standard error, inf where ``low`` and ``high`` are infinite: there
-    noise drowns what the data say. ``privacy`` : the share of an interval's width that is due to the noise. Each
-    interval holds its truth with probability ``level``, one at a time, infinite ones counted: where most are infinite,
-    the few finite ones hold it less often, and ``notes`` say so. ``of`` : what is estimated. ``notes`` : what else to
-    know.
+    noise drowns what the data say; nan where none follows. ``privacy`` : the share of an interval's width that is due
+    to the noise; nan where all is. Each interval holds its truth with probability ``level``, one at a time, infinite
+    ones counted: where most are infinite, the few finite ones hold it less often, and ``notes`` say so. ``of`` : what
+    is estimated. ``notes`` : what else to know. Columns of nan are not printed.
     """
 
     names: tuple[str, ...]
@@ -102,20 +102,25 @@ class IntervalTable:
             (ends[0], self.low, ROUND_FLOOR),  # outwards
             (ends[1], self.high, ROUND_CEILING),
         ):
-            # Two digits of the error, and one more.
+            # Two digits of the error, or of the width where there is none, and one more.
+            spread = np.where(np.isnan(self.error), (self.high - self.low) / 10, self.error / 10)[shown]
             texts = [
-                rounded(x, error / 10, rounding) if math.isfinite(x) else str(x)
-                for x, error in zip(values[shown].tolist(), self.error[shown].tolist(), strict=True)
+                rounded(x, size, rounding) if math.isfinite(x) else str(x)
+                for x, size in zip(values[shown].tolist(), spread.tolist(), strict=True)
             ]
             columns[head] = [text.rjust(max(map(len, [head, *texts]))) for text in texts]
         columns["privacy"] = [f"{100 * share:5.0f} %" for share in self.privacy[shown]]
-        if not np.isfinite(self.released).any():
-            del columns["released"]
+        for head, values in (
+            ("released", self.released), ("estimate", self.estimate), ("std err", self.error), ("privacy", self.privacy)
+        ):  # fmt: skip
+            if np.isnan(values).all():
+                del columns[head]
         heads = ["", *(head.rjust(len(texts[0])) if texts else head for head, texts in columns.items())]
         rows = list(zip(self.names[shown], *columns.values(), strict=True))
         left = len(self.names) - len(rows)
         more = [f"... and {left} more: .to_frame()"] if left else []
-        about = [f"Of {self.of}.", "privacy: the share of the interval's width that is due to noise.", *self.notes]
+        share = [] if "privacy" not in columns else ["privacy: the share of the interval's width that is due to noise."]
+        about = [f"Of {self.of}.", *share, *self.notes]
         return TextTable(heads, rows, title or f"Intervals at level {self.level:g}", [*more, *about], width=80)
 
     def __str__(self) -> str:
@@ -314,7 +319,7 @@ def table_of(
     m, k = moments, int(moments.width.size)
     fit, notes = Fit(m), []
     if at is None:
-        names = tuple(_names(m, variables, labels))
+        names = tuple(place_names(m.variable, m.place.tolist(), variables, labels))
         places = zip(m.variable, m.place.tolist(), strict=True)
         released = np.array([float(np.ravel(variables[name], order="F")[place]) for name, place in places])
         functions, base = np.zeros((k, k + 1)), np.zeros(k)
@@ -357,13 +362,17 @@ def table_without(
     return TextTable(("", "released"), rows[:_SHOWN], title, [*left, *below], width=80)
 
 
-def _names(m: Moments, variables: Mapping[str, Any], labels: Mapping[str, Labels]) -> Iterator[str]:
-    """As the release names entries of variables: by category, or by place."""
-    known = {name: entry_names(np.asarray(variables[name]).T, labels.get(name, ())[::-1]) for name in set(m.variable)}
-    for name, place in zip(m.variable, m.place.tolist(), strict=True):
+def place_names(
+    variable: Sequence[str], place: Sequence[int], variables: Mapping[str, Any], labels: Mapping[str, Labels]
+) -> Iterator[str]:
+    """As a release names entry ``place`` (columns first) of each ``variable``: by category, or by place."""
+    known = {name: entry_names(np.asarray(variables[name]).T, labels.get(name, ())[::-1]) for name in set(variable)}
+    several = sum(map(bool, known.values())) > 1
+    for name, at in zip(variable, place, strict=True):
         shape = np.shape(variables[name])
-        index = ", ".join(map(str, np.unravel_index(place, shape, order="F"))) if shape else ""
-        yield known[name][place] if known[name] else f"{name}[{index}]" if shape else name
+        index = ", ".join(map(str, np.unravel_index(at, shape, order="F"))) if shape else ""
+        own = known[name][at] if known[name] else ""
+        yield (f"{name}[{own}]" if several else own) or (f"{name}[{index}]" if shape else name)
 
 
 def _rows(at: Any, k: int) -> Floats:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, cast, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -395,43 +395,43 @@ class Release:
 
     # ------------------------------------------------------------------ intervals
     def intervals(self, level: float = 0.95, *, at: Any = None) -> IntervalTable:
-        """Intervals for what was estimated, from released numbers alone: they cost no privacy. A copy has them too.
+        """Intervals for what was estimated, from released numbers alone: they cost no privacy.
 
         Of a regression by sufficient statistics: for the coefficients of the population that the rows were drawn from.
-        They cover the noise and the sampling (as everywhere, if the residuals have one variance; a classical interval
-        assumes that too), with labels and columns clipped to their bounds, and with the model's public ridge. How:
-        ``dpmodel.intervals``. The intervals lie around ``estimate``, the least squares of the noisy sums; ``released``
-        are the coefficients of the release, which are shrunk where noise drowns a direction, and lie elsewhere then.
+        They cover the noise and the sampling (if the residuals have one variance), with labels and columns clipped to
+        their bounds and the model's public ridge (``dpmodel.intervals``). They lie around ``estimate``, the least
+        squares of the noisy sums; ``released`` is shrunk where noise drowns a direction, and lies elsewhere then.
 
-        Parameters
-        ----------
-        level : probability, in (0, 1), that an interval holds its truth, each on its own.
-        at : rows (r, k), one number for each coefficient but the intercept: intervals for the predictions there, means
-            of the label given the row, not single labels.
+        Of a linear program whose numbers were measured once: for its variables at the optimum of the program as it is
+        written, at the true numbers (rows short at prices, where these were given). An answer that is priced, safe or
+        relaxed may lie outside, on purpose. Short where the noise leaves no doubt which rows bind, else the range of
+        all optima that it leaves (``dpmodel.programs.variables``). They need the problem; a copy has none.
 
-        Raises
-        ------
-        SpecificationError
-            Where the mechanism released no numbers, or no law is known: with the reason, and what has intervals.
+        ``level`` : probability that an interval holds its truth, each on its own. ``at`` : of a regression: rows (r,
+        k), one number for each coefficient but the intercept: intervals for the predictions there, means of the label.
+        Where the mechanism released no numbers, or no law is known, a SpecificationError says why, and what has them.
         """
         from dpmodel.marks.dataset.estimates import check_level  # with readers of tables, which few solves need
 
         level, found = check_level(level), [each for each in self.measured if isinstance(each, Moments)]
-        if len(found) != 1 or found[0].refused or not found[0].values.size:
-            why = "no law is known of what it released: it says nothing of the covariance of the data"
-            remedy = "mechanism='sufficient-statistics' for least squares without kinks or constraints that bind"
-            if found:
-                why = found[0].refused or why
-            elif self.measured:
-                why = "a solution jumps where noise changes which rows bind, so its law is that of no simple interval"
-                remedy = "release.optimum, of the optimum; release.measured[0].noisy.intervals(), of private numbers"
-            elif self.guarantee.epsilon == self.guarantee.delta == 0:
-                remedy = "dpm.released.intervals(fit) for fits of published numbers"
-            raise SpecificationError(f"intervals: none for {self.mechanism}", why=why, remedy=remedy)
-        return table_of(found[0], level, self.variables, self.labels, at)
+        if len(found) == 1 and found[0].values.size and not found[0].refused:
+            return table_of(found[0], level, self.variables, self.labels, at)
+        model, options = self._model_options()
+        if self.measured and not found and at is None and model is not None:
+            return cast(IntervalTable, model.intervals(self, options, level))
+        why = "no law is known of what it released: it says nothing of the covariance of the data"
+        remedy = "mechanism='sufficient-statistics' for least squares without kinks or constraints that bind"
+        if found:
+            why = found[0].refused or why
+        elif self.measured:
+            why = "at= is for coefficients" if model is not None else "its problem is gone, which its variables are of"
+            remedy = "a program's own problem.release; release.measured[0].noisy.intervals(), of private numbers"
+        elif self.guarantee.epsilon == self.guarantee.delta == 0:
+            remedy = "dpm.released.intervals(fit) for fits of published numbers"
+        raise SpecificationError(f"intervals: none for {self.mechanism}", why=why, remedy=remedy)
 
     def summary(self, level: float = 0.95) -> TextTable:
-        """``intervals`` (at ``level``) under what was fitted, as statistics packages print it, or why it has none."""
+        """``intervals`` (at ``level``) under what was solved, as statistics packages print it, or why it has none."""
         from dpmodel.marks.dataset.estimates import check_level
 
         check_level(level, "summary")
@@ -441,8 +441,9 @@ class Release:
         except SpecificationError as error:
             below = [f"No intervals: {error.why}. Try: {error.remedy}.", f"Accuracy: {self.accuracy}."]
             return table_without(self.variables, self.labels, f"{self.mechanism}: {spent}", below)
-        count = next(each for each in self.measured if isinstance(each, Moments)).count
-        return table.table(f"Least squares by {self.mechanism}: {count} records, {spent}")
+        count = [each.count for each in self.measured if isinstance(each, Moments)]
+        what = f"Least squares by {self.mechanism}: {count[0]} records" if count else self.title
+        return table.table(f"{what}, {spent}")
 
     # ------------------------------------------------------------------ figures (extra [plot]) and the report
     @property

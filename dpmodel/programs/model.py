@@ -40,6 +40,7 @@ from dpmodel.requests import Exact, Prices
 from dpmodel.text import number
 
 if TYPE_CHECKING:
+    from dpmodel.intervals import IntervalTable
     from dpmodel.programs.optimum import Interval
 
 # What is read of a program: theta (P,) with the private values, or the rows of records where they lie.
@@ -354,6 +355,11 @@ class Program(Model):
         from dpmodel.programs.how_good import interval_of
 
         return interval_of(self, options, measured, looked=looked)
+
+    def intervals(self, release: Release, options: Options, level: float) -> IntervalTable:
+        from dpmodel.programs.variables import variable_intervals
+
+        return variable_intervals(self, release, options, level)
 
     def compared(
         self, measured: tuple[Measured, ...], beta: float, prices: Prices | None

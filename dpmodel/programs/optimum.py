@@ -57,34 +57,28 @@ statistics of simulated sums, so high that chance leaves them below the quantile
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import betainc, ndtri
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats
 from dpmodel.compile.public_set import base_program
 from dpmodel.contract import Options
-from dpmodel.numerics.array_program import ConeBlock
-from dpmodel.numerics.cone_program import ConeProgram, solve_cone_program
-from dpmodel.numerics.solvers import SameRows
 from dpmodel.privacy import Gaussian, Laplace, PublicGenerator, public_coins, public_generator
+from dpmodel.programs.elastic import Elastic, End, Released, Sides, solved, widened
 from dpmodel.programs.feasibility import has_integers
-from dpmodel.programs.margins import contents, interior_direction, margin
+from dpmodel.programs.margins import contents
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import NoiseDesign, NoisyPart, box_reach, part_of
-from dpmodel.programs.public import cost_range, declared_range
+from dpmodel.programs.noise_design import NoiseDesign, NoisyPart
 from dpmodel.requests import Prices
 from dpmodel.text import interval_ends, number
 
-Released = tuple[Floats | None, Floats | None, Floats | None]
 Form = Literal["box", "tilt", "fixed dual", "fission"]
 
-# Optima are widened by what solvers stop short of: HiGHS leaves a gap of 1e-4 between integers.
-_TOLERANCE, _GAP = 1e-6, 1e-4
 # Chance with which a simulated quantile may be too small; sums simulated at most, and numbers drawn for them.
 _UNLUCKY, _SUMS, _DRAWN = 1e-9, 20_000, 20_000_000
 # The share of a price that a multiplier is taken for where no public level tells: rows are short with that chance.
@@ -159,7 +153,7 @@ def value_at(model: Program, options: Options, numbers: Released, prices: Prices
 def cost_at(model: Program, numbers: Released, prices: Prices | None, x: Floats) -> float:
     """J(x) at these ``numbers``: the cost of x (n,), with what it misses of priced rows at their prices."""
     c, b, A = model.form.with_noise(*numbers)
-    sides = _Sides.of(model, None, prices)
+    sides = Sides.of(model, None, prices)
     soft = np.isfinite(sides.price)
     missed = np.maximum(sides.sign * (A @ x - b)[sides.row], 0.0)
     return float(c @ x + model.form.d0 + sides.price[soft] @ missed[soft])
@@ -180,89 +174,28 @@ def _words(model: Program, options: Options, lower: float, upper: float, of: str
     return f"with probability {number(1 - options.beta)}, {what} {ends}"
 
 
-# ------------------------------------------------------------------ rows that noise moves or prices soften
-@dataclass(frozen=True)
-class _Sides:
-    """Sides ``sign (A_i x - b_i) <= 0`` of rows: ``row``, ``sign``, ``price`` (K,), inf for those that stay hard.
-
-    ``spread`` (K x k) : S, from the measured numbers' noise to that of ``sign b``. ``least``, ``most`` : (K,) declared
-    range of ``sign b``.
-    """
-
-    row: Integers
-    sign: Floats
-    price: Floats
-    spread: sp.csr_array
-    least: Floats
-    most: Floats
-
-    @staticmethod
-    def of(model: Program, part: NoisyPart | None, prices: Prices | None) -> _Sides:
-        affine, form, none = model.affine, model.form, np.zeros(model.affine.rows)
-        above, below = (none, none) if prices is None else (prices.above, prices.below)
-        priced = ((above > 0) | (below > 0)) & form.private_rows
-        equal = affine.equalities()
-        hard = form.private_rows & ~priced & (equal | affine.inequalities())
-        groups = [(priced & (above > 0), 1.0, above), (priced & (below > 0), -1.0, below)]
-        groups += [(hard, 1.0, none + np.inf), (hard & equal, -1.0, none + np.inf)]
-        row = np.concatenate([np.flatnonzero(mask) for mask, _, _ in groups])
-        sign = np.concatenate([np.full(int(mask.sum()), way) for mask, way, _ in groups])
-        price = np.concatenate([cost[mask] for mask, _, cost in groups])
-        low, high = form.side_range
-        ends = form.b0[row] + low[row], form.b0[row] + high[row]
-        width = 1 if part is None else part.measurement.count
-        spread = sp.csr_array((row.size, width))
-        if part is not None:
-            place, h = part.measurement.positions, part.measurement.positions.size
-            on_rows = sp.csr_array((np.ones(h), (place, np.arange(h))), shape=(affine.rows, h))
-            spread = sp.csr_array(sp.diags_array(sign) @ (on_rows @ part.measurement.recover)[row])
-        least, most = (np.where(sign > 0, ends[0], -ends[1]), np.where(sign > 0, ends[1], -ends[0]))
-        return _Sides(row, sign, price, spread, least, most)
-
-    @property
-    def noised(self) -> Any:
-        """(K,) whether noise moves it."""
-        return np.diff(self.spread.indptr) > 0
-
-
-@dataclass(frozen=True)
-class _End:
-    """One end: ``value``, and ``meets_rows`` : whether its point is short in no row."""
-
-    value: float
-    form: str = "box"
-    y: Floats | None = None
-    meets_rows: bool = False
-
-
 # Form of an end -> its risk. "box" stands in both mappings with the same one.
 Plan = tuple[Mapping[Form, float], Mapping[Form, float]]
 
 
 @dataclass(frozen=True)
-class _Bounds:
-    """All that is public about the interval. ``beta`` : of the noise on b."""
+class _Bounds(Elastic):
+    """All that is public about the interval. ``coins`` : for fission."""
 
-    model: Program
-    design: NoiseDesign
-    options: Options
-    sides: _Sides
-    part: NoisyPart | None
-    beta: float
-    fixed_point: float
-    coins: PublicGenerator | None
-    same_rows: SameRows = field(default_factory=SameRows)
+    coins: PublicGenerator | None = None
 
-    @staticmethod
+    @classmethod
     def of(
-        model: Program, design: NoiseDesign, options: Options, prices: Prices | None, coins: PublicGenerator | None
-    ) -> _Bounds:
-        part = design.parts.get("scalar")
-        part = None if part is None or part.distribution is None else part
-        sides = _Sides.of(model, part, prices)
-        beta = min((each.beta for each in design.parts.values()), default=options.beta)
-        fixed_point = _fixed_point(model, design, beta / 2, bool(np.isfinite(sides.price).any()))
-        return _Bounds(model, design, options, sides, part, beta, fixed_point, coins)
+        cls,
+        model: Program,
+        design: NoiseDesign,
+        options: Options,
+        prices: Prices | None,
+        coins: PublicGenerator | None = None,
+    ) -> Self:
+        made = super().of(model, design, options, prices)
+        soft = bool(np.isfinite(made.sides.price).any())
+        return replace(made, coins=coins, fixed_point=_fixed_point(model, design, made.beta / 2, soft))
 
     # -------------------------------------------------------------- which forms, and their risks
     @property
@@ -307,7 +240,7 @@ class _Bounds:
         widths = [above.value - below.value for below, above in ends]
         return plans[0 if widths[0] <= widths[1] or (low == high == "box") else 1], y
 
-    def ends(self, plan: Plan, released: Released, y: Floats | None = None, still: bool = False) -> tuple[_End, _End]:
+    def ends(self, plan: Plan, released: Released, y: Floats | None = None, still: bool = False) -> tuple[End, End]:
         """The best ends of ``plan``. ``still`` : a forecast, in which fission draws nothing."""
         below, above = plan
         low = max((self._lower(form, risk, released, y, still) for form, risk in below.items()), key=lambda e: e.value)
@@ -315,26 +248,26 @@ class _Bounds:
         return low, high
 
     # -------------------------------------------------------------- the ends
-    def _lower(self, form: Form, risk: float, released: Released, y: Floats | None, still: bool = False) -> _End:
+    def _lower(self, form: Form, risk: float, released: Released, y: Floats | None, still: bool = False) -> End:
         if form == "fission":
             found = self._fission(risk, released, still)
         elif form == "tilt":
             t = self._tilted(y)
-            end = self.solve(released, t, -1, self._cut)
+            end = self.solve(released, t, -1, self.cut)
             found = replace(end, value=end.value - self._quantile(t, risk)[0])
         else:
-            found = self.solve(released, self._box(risk), -1, self._cut)
+            found = self.solve(released, self.box(risk), -1, self.cut)
         return replace(found, form=form, value=found.value - self.fixed_point)
 
-    def _upper(self, form: Form, risk: float, released: Released, y: Floats | None) -> _End:
+    def _upper(self, form: Form, risk: float, released: Released, y: Floats | None) -> End:
         if form == "box":
-            return replace(self.solve(released, self._box(risk), 1, self._cut), form=form)
+            return replace(self.solve(released, self.box(risk), 1, self.cut), form=form)
         t = self._tilted(y) if form == "tilt" else 0.0
-        end = self.solve(released, t, 1, self._cut if form == "tilt" else None)
+        end = self.solve(released, t, 1, self.cut if form == "tilt" else None)
         more = self._quantile(self._tilted(y), risk)[0 if form == "tilt" else 1]
         return replace(end, form=form, value=end.value + more, meets_rows=False)
 
-    def _fission(self, risk: float, released: Released, still: bool) -> _End:
+    def _fission(self, risk: float, released: Released, still: bool) -> End:
         assert self.part is not None and isinstance(self.part.distribution, Gaussian)
         c, b, entries = released
         assert b is not None
@@ -344,19 +277,11 @@ class _Bounds:
         moved[m.positions] += m.recover @ draw
         end = self.solve((c, moved, entries), 0.0, -1, None)
         if end.y is None or not math.isfinite(end.value):
-            return _End(-math.inf)
+            return End(-math.inf)
         y = np.clip(end.y, 0.0, self.sides.price)
         across = float(y @ (spread @ draw))  # y'(h2 - h1) is minus twice that
         noise = math.sqrt(2) * sigma * float(np.linalg.norm(spread.T @ y))
-        return _End(end.value + 2 * across + float(ndtri(risk)) * noise)
-
-    def _box(self, risk: float) -> Floats | float:
-        if self.part is None:
-            return 0.0
-        m = self.part.measurement
-        out = np.zeros(self.model.affine.rows)
-        out[m.positions] = _largest_noise(self.model, self.part, risk)
-        return out[self.sides.row]
+        return End(end.value + 2 * across + float(ndtri(risk)) * noise)
 
     def _tilted(self, y: Floats | None) -> Floats:
         """(K,) t >= 0: where a row of that multiplier would be put if its noise were its own."""
@@ -369,10 +294,6 @@ class _Bounds:
             return np.asarray(-ndtri(share) * sigma * distribution.scale)
         return np.asarray(-np.log(2 * share) * sigma * distribution.scale)  # type: ignore[union-attr]
 
-    def _cut(self, h: Floats, way: float) -> Floats:
-        """Sides within what is declared: no harder than the least, at an upper end; no easier than the most."""
-        return np.maximum(h, self.sides.least) if way > 0 else np.minimum(h, self.sides.most)
-
     def _quantile(self, t: Floats, risk: float) -> tuple[float, float]:
         """The (1 - risk)-quantiles of ``sum p (S N - t)^+`` and of w'N, from above."""
         part = self.part
@@ -383,63 +304,6 @@ class _Bounds:
         weight = np.maximum(*sizes)
         key = "quantiles", risk, t.tobytes(), price.tobytes(), contents(spread), repr(part.distribution)
         return self.model.cached(key, lambda: _simulated(part, spread, price, t, weight, risk))
-
-    # -------------------------------------------------------------- one program
-    def solve(
-        self, released: Released, shift: Floats | float, way: int, cut: Callable[[Floats, float], Floats] | None
-    ) -> _End:
-        """The optimum with sides made harder (``way`` 1) or easier (-1) by ``shift`` (K,), and c and A by their boxes;
-        way 0: as they are."""
-        model, sides, form = self.model, self.sides, self.model.form
-        c, b, entries = released
-        cost, half = self._costs(c, way)
-        total_c, total_b, A, on_a, in_cones = self._coefficients(cost, b, entries, way)
-        h = sides.sign * total_b[sides.row] - way * np.asarray(shift)
-        if cut is not None:
-            h = cut(h, way)
-        direction, cones = interior_direction(model.affine), np.zeros(model.affine.rows)
-        if not model.linear_where_private:
-            curved = ~(model.affine.equalities() | model.affine.inequalities())
-            noise = np.zeros(model.affine.rows)
-            if self.part is not None:
-                m = self.part.measurement
-                noise[m.positions] = _largest_noise(model, self.part, self.beta)
-            cones = np.where(curved, margin(model.affine, np.where(curved, noise + in_cones, 0.0)), 0.0)
-        base = base_program(form)
-        program = base.with_(c=total_c, b=total_b - way * cones * direction, A=A)
-        return _elastic(model, self.options, program, sides, h, half, on_a, way, self.same_rows)
-
-    def _costs(self, c: Floats | None, way: int) -> tuple[Floats | None, Floats]:
-        """(n,) private costs and what they are off by: the middle and half the width of what noise and declared range
-        leave."""
-        none = np.zeros(self.model.affine.variables)
-        part = self.design.parts.get("objective")
-        if c is None or part is None or way == 0 or (way < 0 and self.fixed_point > 0):
-            return c, none
-        off = none.copy()
-        risk = self.beta / 2 if self.fixed_point > 0 else self.beta
-        off[part.measurement.positions] = _largest_noise(self.model, part, risk)
-        return _within(c, off, *(end - self.model.form.c0 for end in cost_range(self.model)))
-
-    def _coefficients(
-        self, c: Floats | None, b: Floats | None, entries: Floats | None, way: int
-    ) -> tuple[Floats, Floats, sp.csr_array, sp.csr_array, Floats]:
-        """c, b and A, the weights (K x n) on |x| of the sides, and (m,) what A adds in cones."""
-        model, part = self.model, self.design.parts.get("matrix")
-        none = sp.csr_array((self.sides.row.size, model.affine.variables))
-        in_cones = np.zeros(model.affine.rows)
-        if entries is None or part is None or way == 0:
-            return (*model.form.with_noise(c, b, entries), none, in_cones)
-        reach = _largest_noise(model, part, self.beta)
-        (rows, columns), linear = model.form.matrix_positions(), model.affine.equalities() | model.affine.inequalities()
-        middle, half = _within(entries, reach, *declared_range(model, "matrix"))
-        flat = linear[rows]
-        entries = np.where(flat, middle, entries)
-        if not flat.all():
-            in_cones = box_reach(model, np.where(flat, 0.0, reach))
-        shape = (model.affine.rows, model.affine.variables)
-        weights = sp.csr_array((half[flat], (rows[flat], columns[flat])), shape=shape)
-        return (*model.form.with_noise(c, b, entries), sp.csr_array(weights[self.sides.row]), in_cones)
 
     # -------------------------------------------------------------- prices above all multipliers
     def exact(self, released: Released) -> bool:
@@ -469,82 +333,9 @@ class _Bounds:
         base = base.with_(c=total_c, d=0.0, b=np.zeros(model.affine.rows), lower=lower, upper=upper)
         hard = replace(sides, price=np.full(sides.price.size, np.inf))
         none = sp.csr_array((sides.row.size, model.affine.variables))
-        end = _elastic(model, self.options, base, hard, -np.ones(sides.row.size), np.zeros(lower.size), none, 1)
+        wide = widened(model, base, hard, -np.ones(sides.row.size), np.zeros(lower.size), none, 1)
+        end = solved(model, self.options, wide, hard, 1)
         return end.value <= float(sides.price[soft].min())
-
-
-def _largest_noise(model: Program, part: NoisyPart, risk: float) -> Floats:
-    """(h,) bounds on the noise of the part's entries that all hold but with probability ``risk``."""
-    return part_of(model, part.measurement, part.distribution, part.share, risk, part.draws).reach
-
-
-def _within(values: Floats, off: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """The middle and half the width of ``values +- off`` cut to [low, high]."""
-    near = np.clip(values, low, high)
-    below, above = np.maximum(near - off, low), np.minimum(near + off, high)
-    return (below + above) / 2, (above - below) / 2
-
-
-def _elastic(
-    model: Program, options: Options, program: ConeProgram, sides: _Sides, h: Floats, half: Floats,
-    on_a: sp.csr_array, way: int, same_rows: SameRows | None = None,
-) -> _End:  # fmt: skip
-    """The optimum with ``sides`` at ``h`` (K,) in place of their rows: short at their prices, or hard.
-
-    ``half`` (n,) and ``on_a`` (K x n) : weights of |x| in the cost and on the left of the sides, added (``way`` 1) or
-    taken away (-1: by the chord). Columns: x, sizes of those whose sign is open, shortages.
-    """
-    (n, m, count), soft = (program.c.size, program.b.size, sides.row.size), np.flatnonzero(np.isfinite(sides.price))
-    lower, upper = model.public.box
-    used = (half > 0) | (np.bincount(on_a.indices, weights=on_a.data, minlength=n) > 0)
-    slope = np.where(lower >= 0, 1.0, np.where(upper <= 0, -1.0, 0.0))
-    open_ = np.flatnonzero(used & (slope == 0))
-    constant = np.zeros(n)
-    if way < 0 and open_.size:
-        a, z = lower[open_], upper[open_]
-        if not np.isfinite(z - a).all():
-            return _End(-math.inf)
-        slope[open_], constant[open_] = (z + a) / (z - a), -2 * a * z / (z - a)
-        open_ = open_[:0]
-    sign = 1.0 if way > 0 else -1.0
-    c, h = program.c + sign * half * slope, h - sign * (on_a @ constant)
-    A = sp.csr_array(program.A)
-    G = sp.diags_array(sides.sign) @ A[sides.row] + sign * on_a @ sp.diags_array(slope)
-    sizes, short = open_.size, soft.size
-    slacks = sp.csr_array((-np.ones(short), (soft, np.arange(short))), shape=(count, short))
-    unit = sp.csr_array((np.ones(sizes), (np.arange(sizes), open_)), shape=(sizes, n))
-    minus = -sp.eye_array(sizes, format="csr")
-    rows = sp.block_array(
-        [
-            [A, sp.csr_array((m, sizes)), sp.csr_array((m, short))],
-            [G, on_a[:, open_], slacks],
-            [unit, minus, sp.csr_array((sizes, short))],
-            [-unit, minus, sp.csr_array((sizes, short))],
-        ],
-        format="csr",
-    )
-    more = count + 2 * sizes
-    keep = program.keep.copy()
-    keep[sides.row] = False
-    block = ConeBlock("nonneg", m, more, (), (), -1, -1, "")
-    wide = program.with_(
-        c=np.concatenate([c, half[open_], sides.price[soft]]),
-        d=program.d + sign * float(half @ constant),
-        A=rows,
-        b=np.concatenate([program.b, h, np.zeros(2 * sizes)]),
-        cones=(*program.cones, block),
-        band=np.concatenate([program.band, np.zeros(more)]),
-        keep=np.concatenate([keep, np.ones(more, dtype=bool)]),
-        lower=np.concatenate([program.lower, np.zeros(sizes + short)]),
-        upper=np.concatenate([program.upper, np.full(sizes + short, np.inf)]),
-    )
-    found = solve_cone_program(wide, solver=options.solver, same_rows=same_rows)
-    if found.x is None or found.value is None or (way <= 0 and found.status != "optimal"):
-        return _End(math.inf if way > 0 else -math.inf)
-    room = (_GAP if has_integers(model) else _TOLERANCE) * (1 + abs(found.value))
-    missed = float(found.x[n + sizes :].max(initial=0.0))
-    y = None if found.dual is None else found.dual[m : m + count]
-    return _End(found.value + way * room, y=y, meets_rows=missed <= _TOLERANCE)
 
 
 # ------------------------------------------------------------------ quantiles
@@ -563,14 +354,20 @@ def _simulated(
         block = distribution.sample((step, size), generator)
         found.append(np.column_stack([price @ np.maximum(spread @ block.T - t[:, None], 0.0), block @ weight]))
     drawn = np.sort(np.concatenate(found), axis=0)
-    places = np.arange(1, len(drawn) + 1)
-    enough = betainc(places, len(drawn) + 1 - places, 1 - risk + _UNLUCKY) <= _UNLUCKY
-    if not enough.any():
+    place = order_place(len(drawn), risk)
+    if place is None:
         return math.inf, math.inf
-    tilt, dual = drawn[int(np.argmax(enough))]
+    tilt, dual = drawn[place]
     if isinstance(distribution, Gaussian):
         dual = -float(ndtri(risk)) * distribution.scale * float(np.linalg.norm(weight))
     return float(tilt), float(dual)
+
+
+def order_place(count: int, risk: float) -> int | None:
+    """Which of ``count`` sorted draws is below the (1 - risk)-quantile with probability 1e-9 at most; None: none."""
+    places = np.arange(1, count + 1)
+    enough = betainc(places, count + 1 - places, 1 - risk + _UNLUCKY) <= _UNLUCKY
+    return int(np.argmax(enough)) if enough.any() else None
 
 
 def _fixed_point(model: Program, design: NoiseDesign, risk: float, soft: bool) -> float:

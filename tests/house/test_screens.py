@@ -97,6 +97,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "MarginalPlan": lambda: dpm.query_release(
         None, combinations("abcdefg", 2), domain=dict.fromkeys("abcdefg", 9), total=1e6
     ).plan(1, 1e-6),
+    "MarginalIntervals": lambda: _marginals().intervals(draws=2),
     "IntervalTable": lambda: _intervals(),
     "Question": lambda: teach.quiz(rng=1),
     "Demonstration": lambda: teach.demonstrate("scalar", n=4, epsilons=(1.0,), repetitions=2, rng=0),
@@ -127,6 +128,12 @@ def _simulated() -> Any:
     need = dpm.Private([20.0, 30.0], name="need", unit="entry", linf=1, bounds=[0, 60])
     x = cp.Variable(2, bounds=[0, 99], name="x")
     return dpm.Problem(cp.Minimize(cp.sum(x)), [x >= need]).plan(1.0).simulate([0.5, 1.0], runs=2)
+
+
+def _marginals() -> Any:
+    table = {column: np.arange(200) % (4 + place) for place, column in enumerate("abcdefgh")}
+    query = dpm.query_release(table, combinations("abcdefgh", 2), domain=dict.fromkeys("abcdefgh", 12), loss="mean")
+    return query.solve(1.0, 1e-6, rng=0)
 
 
 def _intervals() -> Any:

@@ -16,11 +16,12 @@ from dpmodel.text import TextTable, built, interval_ends, long_frame, number, pa
 _ROWS = 20  # that are printed
 
 
-def check_level(level: Any, where: str = "intervals") -> float:
-    """``level`` as a number in (0, 1)."""
-    if isinstance(level, bool) or not isinstance(level, int | float | np.floating) or not 0 < level < 1:
+def check_level(level: Any, where: str = "intervals", least: float = 0.0) -> float:
+    """``level`` as a number above 0, from ``least`` to below 1. ``where`` : the method, in the message."""
+    good = isinstance(level, int | float | np.floating) and not isinstance(level, bool)
+    if not good or not max(least, 1e-9) <= level < 1 - 1e-9:
         raise SpecificationError(
-            f"{where}: level is not a number between 0 and 1",
+            f"{where}: level is not a number between {number(least)} and 1",
             why="it is the probability that an interval holds its number",
             remedy="level=0.95",
         )

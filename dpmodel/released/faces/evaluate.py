@@ -41,7 +41,7 @@ from dpmodel.contract import no_progress
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.dataset import declared as moves
 from dpmodel.marks.dataset.declared import Bounds, Move, refuse_unknown
-from dpmodel.marks.dataset.estimates import Estimates
+from dpmodel.marks.dataset.estimates import Estimates, check_level
 from dpmodel.marks.dataset.table import People
 from dpmodel.marks.domain import elements, key
 from dpmodel.marks.noisy import Noisy
@@ -49,7 +49,7 @@ from dpmodel.marks.private import Private
 from dpmodel.marks.row_sources import engine
 from dpmodel.privacy import Budget, validate_privacy
 from dpmodel.released.faces.measure import cost_of, measure
-from dpmodel.released.faces.quantiles import affordable, checked_level, estimates
+from dpmodel.released.faces.quantiles import affordable, estimates
 from dpmodel.solve.wall import charge_then_run
 from dpmodel.text import number
 
@@ -172,7 +172,7 @@ def evaluate(
     rng: Any,
 ) -> Estimates:
     """``Dataset.evaluate``."""
-    beta, (epsilon, delta) = 1 - checked_level(level, "evaluate"), validate_privacy(epsilon, delta)
+    beta, (epsilon, delta) = 1 - check_level(level, "Dataset.evaluate", 0.5), validate_privacy(epsilon, delta)
     counted = people.records.neighbors == "replace-one" and people.person is None and people.outside == "error"
     scorer = _scorer(people, model, target, features, clip)
     wanted = _wanted(metrics, scorer)

@@ -70,7 +70,7 @@ from dpmodel.contract import no_progress
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.dataset import aggregates
 from dpmodel.marks.dataset.declared import Grid, names_in, refuse_unknown
-from dpmodel.marks.dataset.estimates import Estimates
+from dpmodel.marks.dataset.estimates import Estimates, check_level
 from dpmodel.marks.dataset.table import People
 from dpmodel.privacy import Budget, Cost, DiscreteNoiseSource, NoiseSource, noise_source, validate_privacy
 from dpmodel.solve.wall import charge_then_run, check_budget
@@ -205,7 +205,7 @@ def quantiles(
     method = "quantile" if single else "quantiles"
     low, high = _range(people, column, method)
     shares = _shares([q] if single else list(q), method)
-    beta = 0.05 if level is None else 1 - checked_level(level, method)
+    beta = 0.05 if level is None else 1 - check_level(level, f"Dataset.{method}", 0.5)
     names = names_in(by)
     shape, labels, groups = aggregates._cells(people, names)
     grid, most = _grid(low, high, column in people.declared.integers), people.most(method)
@@ -272,7 +272,7 @@ def limits(people: People, column: str, epsilon: Any, level: Any, budget: Budget
             why="limits are of numbers",
             remedy="a column of numbers, which need not be declared",
         )
-    beta, loss = 1 - checked_level(level, "bounds"), validate_privacy(epsilon)
+    beta, loss = 1 - check_level(level, "Dataset.bounds", 0.5), validate_privacy(epsilon)
     declared = replace(people.declared, bounds={**people.declared.bounds, column: (-1e100, 1e100)})
     people = replace(people, declared=declared)
     most = people.most("bounds")
@@ -348,17 +348,6 @@ def affordable(budget: Budget | None, cost: Cost) -> None:
     check_budget(budget)
     if budget is not None:
         budget.require(cost)
-
-
-def checked_level(level: Any, method: str) -> float:
-    """A probability in [.5, 1)."""
-    if isinstance(level, bool) or not isinstance(level, int | float) or not 0.5 <= level < 1 - 1e-9:
-        raise SpecificationError(
-            f"Dataset.{method}: level is no number from 0.5 to below 1",
-            why="it is the probability with which an interval holds the number of the table",
-            remedy="level=0.95" + ", or None for no interval" * method.startswith("quantile"),
-        )
-    return float(level)
 
 
 def estimates(

@@ -219,13 +219,14 @@ class QueryRelease:
             mechanism=plan.mechanism,
             guarantee=Guarantee(plan.epsilon, plan.delta, people.records.neighbors, record),
             accuracy=Accuracy(
-                None, None, statement=f"{_statement(noise, total)}; release.standard_errors() simulates them"
+                None, None, statement=f"{_statement(noise, total)}; release.intervals() has them by marginal"
             ),
             status="optimal",
             variables=variables,
             labels=labels,
             spent=(plan.epsilon, plan.delta),
             plan={"noise": plan.noise.kind, "expected before the fit": noise.expected},
+            residual_values=np.concatenate([noisy[:1] if self.total is None else [self.total], noisy[1:]]),
             residual_variances=noise.s,
             public_total=self.total,
             fit=fit,

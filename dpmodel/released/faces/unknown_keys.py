@@ -39,11 +39,11 @@ from dpmodel.contract import no_progress
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.dataset import aggregates
 from dpmodel.marks.dataset.declared import names_in, refuse_unknown
-from dpmodel.marks.dataset.estimates import Estimates
+from dpmodel.marks.dataset.estimates import Estimates, check_level
 from dpmodel.marks.dataset.reading import WHO, sorted_by
 from dpmodel.marks.dataset.table import People
 from dpmodel.privacy import Budget, Cost, DiscreteNoiseSource, noise_source, validate_privacy
-from dpmodel.released.faces.quantiles import affordable, checked_level, estimates
+from dpmodel.released.faces.quantiles import affordable, estimates
 from dpmodel.solve.wall import charge_then_run
 from dpmodel.text import number
 
@@ -81,7 +81,7 @@ def counts(
             why="they are released at once, with the counts",
             remedy="count(by, keys='private', epsilon=1, delta=1e-6)",
         )
-    beta, loss = 1 - checked_level(level, "count"), validate_privacy(epsilon, delta)
+    beta, loss = 1 - check_level(level, "Dataset.count", 0.5), validate_privacy(epsilon, delta)
     most = people.most("count")
     scale = most * (1 if people.records.neighbors == "add-remove" else 2) / loss.epsilon
     if not 0 < loss.delta <= -math.expm1(-1 / scale):

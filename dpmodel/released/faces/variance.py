@@ -39,11 +39,11 @@ from dpmodel._types import Floats, Integers
 from dpmodel.marks.dataset import aggregates
 from dpmodel.marks.dataset import declared as moves
 from dpmodel.marks.dataset.declared import Move, names_in
-from dpmodel.marks.dataset.estimates import Estimates
+from dpmodel.marks.dataset.estimates import Estimates, check_level
 from dpmodel.marks.dataset.table import People
 from dpmodel.privacy import Budget, validate_privacy
 from dpmodel.released.faces.measure import cost_of, measure
-from dpmodel.released.faces.quantiles import affordable, checked_level, estimates
+from dpmodel.released.faces.quantiles import affordable, estimates
 
 _HALF = 2**16  # steps of half the width of the bounds, at most
 _ROUNDED = 1 + 2.0**-18
@@ -63,7 +63,7 @@ def variance(
 ) -> Estimates:
     """``Dataset.variance``; of its ``root`` ``Dataset.std``."""
     method = "std" if root else "variance"
-    beta = 1 - checked_level(level, method)
+    beta = 1 - check_level(level, f"Dataset.{method}", 0.5)
     low, high = people.declared.range(column, "how far one record moves a variance follows from them")
     names = names_in(by)
     shape, labels, size = aggregates._cells(people, names)
