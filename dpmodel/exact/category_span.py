@@ -60,7 +60,10 @@ class CategorySpan(Mechanism[PrivateVectors]):
         Every vector of the answer is a combination of records (probability 1 within the stable release), so a category
         that nobody has is in no answer. Missed are records with two uncommon categories that are not told, and those of
         categories with fewer records than ``gap``, about. What that comes to depends on the data: the
-        forecast is a prediction, for records spread evenly over the categories of each block.
+        forecast is a prediction, for records spread evenly over the categories of each block: all are common if each
+        has ``least`` and what noise takes, and level d then passes if d times ``gap`` records, and what noise takes,
+        make as many sets of d (simulated: that was enough). Not served: ``rank``, ``corrupted``, and tables with so few
+        columns in blocks that the budget of their counts costs more dimensions than these can add.
     Cost
         One partition of most records, small ones of the rest, one draw per category and a few per uncommon one.
 
@@ -77,6 +80,17 @@ class CategorySpan(Mechanism[PrivateVectors]):
     def eligible(self, model: PrivateVectors, options: Options) -> Verdict:
         if not model.blocks:
             return Verdict(False, "needs blocks=: which columns are one category's one-hot encoding is public")
+        if model.corrupted is not None:
+            return Verdict(False, "corrupted= is for stable-span: here a subspace that stands out in part is not told")
+        if model.rank < model.dimension:
+            return Verdict(False, "rank= is for stable-span: the spans of groups add up, whatever the public bound")
+        columns = sum(len(block) - 1 for block in model.blocks)
+        if columns <= self.share * model.dimension:
+            return Verdict(
+                False,
+                "too few columns are of categories: at best as many dimensions are found as the counts of categories "
+                "make stable-span's threshold larger",
+            )
         return eligible(model, replace(options, epsilon=(1 - self.share) * options.epsilon))
 
     def forecast(self, model: PrivateVectors, options: Options) -> Forecast:
@@ -84,7 +98,9 @@ class CategorySpan(Mechanism[PrivateVectors]):
         rule = thresholds(rest.epsilon, rest.delta, model.neighbors)
         twin = (Gaussian if isinstance(law, Gaussian) else Laplace)(law.scale)
         tail = twin.max_abs_quantile(sum(map(len, model.blocks)), options.beta)
-        needed = math.ceil(max(map(len, model.blocks)) * (least + tail))
+        # All are common then, and sets of d records as many as a level needs to pass, but for the noise of two counts.
+        sets = rule.gap + 2 * rule.scale * math.log(4 / options.beta)
+        needed = math.ceil(max(max(map(len, model.blocks)) * (least + tail), model.dimension * sets))
         return model.forecast(
             options,
             f"predicted to miss no record if these are spread evenly over the categories and {number(needed)} or more; "

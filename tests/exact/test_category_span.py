@@ -216,6 +216,37 @@ def test_the_plan_takes_it_where_blocks_are_told():
     assert "blocks=" in line.reason
 
 
+def test_the_plan_takes_the_stable_span_where_categories_say_little():
+    """corrupted= and rank= are for stable-span, and so are tables of which few columns are of categories."""
+    given = {"dimension": 45, "epsilon": 1, "delta": 1e-6, "records": 90_000}
+    blocks = [range(20), range(20, 45)]
+    for more, why in (
+        ({"blocks": blocks, "corrupted": 0.01}, "corrupted="),
+        ({"blocks": blocks, "rank": 5}, "rank="),
+        ({"blocks": [range(5), range(5, 10)]}, "too few columns"),
+    ):
+        plan = linalg.plan("span", **given, **more)
+        assert plan.chosen.mechanism == "stable-span"
+        assert why in next(c for c in plan.candidates if c.mechanism == "category-span").reason
+
+
+@pytest.mark.parametrize(("sizes", "extra", "epsilon"), [((2,) * 60, 0, 5.0), ((9, 8, 3), 12, 1.0)], ids=str)
+def test_records_that_are_said_to_be_enough_are(sizes, extra, epsilon):
+    """Spread evenly, columns outside blocks in general position: nobody is missed; for fewer nothing is said."""
+    options, blocks, d = Options(epsilon, 1e-6, 0.05), blocks_of(sizes), sum(sizes) + extra
+    empty = model_of(np.zeros((1, d), dtype=int), QQ, "replace-one", blocks)
+    n = int(CATEGORY_SPAN.forecast(empty, options).error.needed)
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        rows = np.hstack(
+            [*(np.eye(k, dtype=int)[rng.integers(0, k, n)] for k in sizes), rng.integers(-5, 6, (n, extra))]
+        )
+        found = CATEGORY_SPAN.run(model_of(rows, QQ, "replace-one", blocks), options, SeededSource(seed)).answer
+        assert found.dimension == d - len(sizes) + 1
+    few = replace(empty, records=n - 1, expected=n - 1)
+    assert CATEGORY_SPAN.forecast(few, options).vacuous
+
+
 @pytest.mark.parametrize("function", [linalg.span, linalg.affine_span], ids=lambda f: f.__name__)
 def test_as_it_is_called(function):
     rows = one_hot(np.random.default_rng(3), 20_000, (3, 2), 5.0)

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import dpmodel as dpm
+from dpmodel.compile.form import private_entries
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.marks import vault
 from dpmodel.marks.noisy import Noisy
@@ -143,6 +144,21 @@ def test_private_sums_by_brute_force(neighbors):
         sensitivities = np.abs([places.answers(move) for move in moves])
         assert sensitivities.sum(axis=1).max() <= private.sensitivity.l1 <= sensitivities.sum(axis=1).max() + 1
         assert np.sqrt(np.square(sensitivities).sum(axis=1)).max() <= private.sensitivity.l2 + 1e-12
+
+
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+def test_no_record_moves_more_than_is_declared_where_a_leaf_is_cut(neighbors):
+    """A chain over two leaves, one of them beyond the largest count: replaced, a record moves all that both share."""
+    places = hierarchy({"n": None, "s": "n", "c": "s", "x": "c", "y": "c", "far": "n"})
+    for tree, most in ((places, 2.0**52 // 3), (hierarchy({"n": None, "s": "n", "x": "s", "y": "s"}), 2.0**51)):
+        for x in (5.0, most - 1, most, most + 1):
+            one = dict.fromkeys(tree.leaves, 10.0) | {"x": x}
+            for leaf in tree.leaves:
+                other = one | {leaf: one[leaf] + 1}
+                other |= {"y": other["y"] - 1} if neighbors == "replace-one" else {}
+                first, second = (tree.private(each, neighbors=neighbors) for each in (one, other))
+                moved = np.abs(np.asarray(private_entries(first)) - np.asarray(private_entries(second)))
+                assert moved.sum() <= first.sensitivity.l1 and np.square(moved).sum() <= first.sensitivity.l2**2 + 1e-9
 
 
 def one(places):

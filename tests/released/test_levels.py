@@ -298,6 +298,18 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize(("law", "epsilon"), [("discrete-laplace", 10.0), ("discrete-gaussian", 40.0)])
+def test_errors_of_whole_noise_are_those_of_its_law(law, epsilon):
+    """Where the noise is mostly 0 the leaves alone are measured: the error expected there is the noise's own."""
+    split = tree_query(8).split(epsilon, 1e-6, weights="nodes", neighbors="add-remove", distribution=law)
+    measured = tree_query(8).measure(
+        np.arange(8), epsilon, 1e-6, weights="nodes", neighbors="add-remove", distribution=law, rng=1
+    )
+    assert (measured.nodes >= 7).all()
+    assert split.deviations[-1] == pytest.approx(float(np.max(measured.noisy.standard_deviation)))
+    assert np.isfinite(tree_query(8).split(1e5, 1e-6, distribution=law).deviations).all()
+
+
 @pytest.mark.parametrize("what", WRONG)
 def test_wrong_arguments(what):
     with pytest.raises(SpecificationError):

@@ -16,6 +16,7 @@ from dpmodel.kernels.direct_measurement import Kind, refuse_without_delta
 from dpmodel.marks.noisy import Noisy
 from dpmodel.marks.records import NEIGHBORS, Neighbors
 from dpmodel.privacy import PrivacyLoss, gaussian_mu, zcdp_rho
+from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from dpmodel.released.faces.measure import checked_kind
 from dpmodel.released.trees import Tree
 from dpmodel.text import TextTable, number, wrapped
@@ -23,6 +24,12 @@ from dpmodel.text import TextTable, number, wrapped
 if TYPE_CHECKING:
     from dpmodel.released.faces.tree_query import TreeOfSums
 
+_LAWS = {
+    "laplace": Laplace,
+    "gaussian": Gaussian,
+    "discrete-laplace": DiscreteLaplace,
+    "discrete-gaussian": DiscreteGaussian,
+}
 Weights = Literal["levels", "nodes"] | Mapping[Hashable, float]
 
 
@@ -118,7 +125,8 @@ class LevelSplit:
         such a leaf is measured once with the budget of all levels from its own down. For every tree the split so found,
         an even one and the leaves alone are compared by the exact variances of their least-squares fits.
     Utility
-        ``deviations`` are exact for least squares without bounds. Non-negativity makes small counts better.
+        ``deviations`` are exact for least squares without bounds, by the deviation of the law that is drawn.
+        Non-negativity makes small counts better.
     Cost
         Linear in the nodes; the split itself .03 s at 5 levels, .5 s at 19.
 
@@ -238,11 +246,14 @@ def _forecast(
     weights = each if "laplace" in kind else np.sqrt(each)
     moved = (most_moved(tree, weights, neighbors), math.sqrt(most_moved(tree, weights**2, neighbors)))
     if "laplace" in kind:
-        unit, deviation = moved[0] / loss.epsilon, math.sqrt(2.0)
+        unit = moved[0] / loss.epsilon
     else:
-        mu = gaussian_mu(*loss) if kind == "gaussian" else math.sqrt(2 * zcdp_rho(*loss))
-        unit, deviation = moved[1] / mu, 1.0
-    variance = variances(tree, np.square(weights / (unit * deviation)), total_is_public)
+        unit = moved[1] / (gaussian_mu(*loss) if kind == "gaussian" else math.sqrt(2 * zcdp_rho(*loss)))
+    different, of_node = np.unique(weights, return_inverse=True)
+    information = np.zeros(different.size)
+    deviation = _LAWS[kind](unit / different[different > 0]).standard_deviation
+    information[different > 0] = 1 / np.square(np.maximum(deviation, 1e-100))
+    variance = variances(tree, information[of_node], total_is_public)
     mean = np.add.reduceat(variance, tree.bounds[:-1]) / sizes
     with np.errstate(divide="ignore"):
         scales = unit / (shares if "laplace" in kind else np.sqrt(shares))

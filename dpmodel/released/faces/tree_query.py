@@ -50,8 +50,10 @@ def private_sums(
     Sensitivity: a record adds one to every node on a path from a leaf to its root. Added or removed, it moves that many
     entries by one. Replaced, it moves the nodes of one path down and those of another up, and leaves what they share
     (``most_moved``). Counts are whole (rounding others could move two of them by two) and cut where
-    sums of them could not be exact (beyond 2^52 / leaves), which is public policy: a record still adds at most one, and
-    sums have no rounding errors.
+    sums of them could not be exact (beyond 2^52 / leaves), which is public policy: sums have no rounding errors, and a
+    record adds one or, where its leaf is cut, nothing. Replaced, it may then move the nodes of one of the two paths
+    alone, with those that both share: the larger of the two numbers of nodes is declared. (For the nodes that
+    ``LevelSplit`` measures, none of a level of one node, the second is never larger: another path shares none of them.)
 
     Raises
     ------
@@ -74,7 +76,9 @@ def private_sums(
     each = np.zeros(tree.size)
     each[nodes] = 1.0
     moved = most_moved(tree, each, records.neighbors)
-    if not moved:
+    if moved:
+        moved = max(moved, most_moved(tree, each, "add-remove"))
+    else:
         raise SpecificationError(
             "a single node under replace-one",
             why="replacing a record does not change the number of records, which is public",
