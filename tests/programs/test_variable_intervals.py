@@ -203,7 +203,7 @@ def test_prints_the_answer_first_within_80_columns(monkeypatch: pytest.MonkeyPat
     assert max(map(len, text.splitlines())) <= 80 and text.splitlines()[0].startswith("Private release by")
     assert "x[0, 0]" in text.splitlines()[3] and "true numbers" in text
     frame = problem.release.intervals().to_frame()
-    assert len(frame) == 6 and (frame["low"] <= frame["high"]).all()
+    assert len(frame) == 6 and (frame["lower"] <= frame["upper"]).all()
 
 
 def test_refusals_say_why() -> None:
