@@ -161,6 +161,42 @@ def test_no_record_moves_more_than_is_declared_where_a_leaf_is_cut(neighbors):
                 assert moved.sum() <= first.sensitivity.l1 and np.square(moved).sum() <= first.sensitivity.l2**2 + 1e-9
 
 
+def test_counts_of_nested_groups_are_matched_by_their_paths():
+    """As pandas' groupby of nested columns gives them, in any order; a path that is not there is refused."""
+    frame = pd.DataFrame({"s": ["b", "a", "a", "b", "b"], "c": ["y", "x", "z", "y", "w"]})
+    places = hierarchy(frame.drop_duplicates(), columns=("s", "c"))
+    counts = frame.groupby(["s", "c"]).size()
+    np.testing.assert_array_equal(places.answers(counts), places.answers({"x": 1, "z": 1, "y": 2, "w": 1}))
+    deep = hierarchy({"n": None, "a": "n", "x": "a", "y": "n"})
+    assert deep.answers({("n", "a", "x"): 1, ("n", "y"): 5}).tolist() == [6, 1, 5, 1]
+    with pytest.raises(SpecificationError, match=r"\(top, \.\.\., leaf\)"):
+        deep.answers({("n", "y", "x"): 1, ("n", "y"): 5})
+
+
+def test_what_is_measured_has_a_frame_and_errors_name_levels():
+    places = hierarchy(
+        {"n": None, "a": "n", "b": "n", "a1": "a", "a2": "a", "b1": "b"}, levels=("land", "state", "town")
+    )
+    measured = places.measure({"a1": 3, "a2": 5, "b1": 7}, 1.0, weights={"land": 1, "state": 5, "town": 1}, rng=1)
+    frame = measured.to_frame()
+    assert frame["node"].tolist() == [places.names[i] for i in measured.nodes]
+    assert frame["level"].tolist() == ["state" if len(name) == 1 else "town" for name in frame["node"]]
+    np.testing.assert_array_equal(frame["value"], measured.noisy.value)
+    np.testing.assert_array_equal(frame["deviation"], measured.noisy.standard_deviation)
+    with pytest.raises(SpecificationError, match="'state': 1"):
+        places.measure({"a1": 3, "a2": 5, "b1": 7}, 1.0, weights=[1, 5, 1])
+    with pytest.raises(SpecificationError, match="names levels"):
+        hierarchy({"n": None, "a": "n", "b": "n"}).split(1.0, weights={"state": 5})
+    counts = dpm.Dataset(pd.DataFrame({"t": ["a1", "b1"]}), domain={"t": ["a1", "a2", "b1"]}).count("t")
+    with pytest.raises(SpecificationError, match="one scale of noise"):
+        places.measure(counts, epsilon=1)
+    turned = dpm.Dataset(pd.DataFrame({"t": ["a1", "b1"]}), domain={"t": ["b1", "a2", "a1"]}).count("t")
+    with pytest.raises(SpecificationError, match="another order"):
+        places.query(turned)
+    noisy = dpm.measure(places.query(counts), epsilon=1e6, rng=1)  # the remedy
+    assert places.fit(noisy).solve() is not None
+
+
 def one(places):
     return Noisy(np.ones(places.size), noise=Laplace(1.0))
 

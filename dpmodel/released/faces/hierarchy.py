@@ -175,14 +175,14 @@ class Hierarchy(TreeOfSums):
             if not names or (names == list(range(len(names))) and 0 not in self._numbers):
                 return values
             numbers = elements(values)
-        number = self._short | self._numbers
+        number = self._paths | self._short | self._numbers
         place = {number.get(name, -1): i for i, name in enumerate(names)}
         wanted = np.flatnonzero(self.tree.is_leaf).tolist()
         if len(names) != len(wanted) or set(place) != set(wanted):
             raise SpecificationError(
                 f"{len(names)} values with names, not one for each of the {len(wanted)} leaves",
                 why="which names they have is not shown, as it may be private",
-                remedy="one value for each name in hierarchy.leaves",
+                remedy="one value for each name in hierarchy.leaves, or for each path (top, ..., leaf)",
             )
         return [numbers[place[leaf]] for leaf in wanted]
 
@@ -289,6 +289,14 @@ class Hierarchy(TreeOfSums):
     @cached_property
     def _numbers(self) -> dict[Hashable, int]:
         return {name: i for i, name in enumerate(self.names)}
+
+    @cached_property
+    def _paths(self) -> dict[Hashable, int]:
+        """(top, ..., name) -> leaf."""
+        paths: list[Names] = []
+        for name, up in zip(self.names, self.tree.parent.tolist(), strict=True):
+            paths.append((*(paths[up] if up >= 0 else ()), name[-1] if isinstance(name, tuple) else name))
+        return {paths[i]: i for i in np.flatnonzero(self.tree.is_leaf).tolist()}
 
     @cached_property
     def _short(self) -> dict[Hashable, int]:

@@ -19,7 +19,7 @@ from dpmodel.privacy import PrivacyLoss, gaussian_mu, zcdp_rho
 from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from dpmodel.released.faces.measure import checked_kind
 from dpmodel.released.trees import Tree
-from dpmodel.text import TextTable, number, wrapped
+from dpmodel.text import TextTable, long_frame, number, wrapped
 
 if TYPE_CHECKING:
     from dpmodel.released.faces.tree_query import TreeOfSums
@@ -268,13 +268,18 @@ def _of_levels(weights: Any, levels: tuple[Hashable, ...], sizes: Integers) -> F
     if isinstance(weights, str) and weights in ("levels", "nodes"):
         return np.ones(sizes.size) if weights == "levels" else sizes.astype(np.float64)
     if not isinstance(weights, Mapping):
-        shown = repr(weights) if isinstance(weights, str) else type(weights).__name__
-        raise SpecificationError(f"weights={shown}", remedy="'levels', 'nodes', or {level: positive number}")
+        shown = repr(weights) if isinstance(weights, str) else f"a {type(weights).__name__}"
+        raise SpecificationError(
+            f"weights are {shown}",
+            why="a weight belongs to a level, by its name",
+            remedy=f"'levels', 'nodes', or {{{', '.join(f'{level!r}: 1' for level in levels)}}}",
+        )
     odd = [key for key in weights if key not in levels] + [key for key in levels if key not in weights]
     if odd:
         what = "is no level" if odd[0] in weights else "has no weight"
         raise SpecificationError(
-            f"weights: {odd[0]!r} {what}", remedy=f"a positive number for each of {', '.join(map(repr, levels))}"
+            f"weights: {odd[0]!r} {what}",
+            remedy=f"a positive number for each of {', '.join(map(repr, levels))}; hierarchy(levels=) names levels",
         )
     found = [weights[level] for level in levels]
     for level, weight in zip(levels, found, strict=True):
@@ -363,6 +368,18 @@ class MeasuredTree:
     total: float | None
     split: LevelSplit
     of: TreeOfSums
+
+    def to_frame(self, *, backend: str = "pandas") -> Any:
+        """A data frame with a row for each number measured. ``backend`` : "pandas", "polars" or "pyarrow"."""
+        names: tuple[Hashable, ...] = getattr(self.of, "names", tuple(range(self.of.size)))
+        nodes = self.nodes.tolist()
+        at = np.searchsorted(self.of.tree.bounds, self.nodes, "right") - 1
+        columns = {
+            "level": np.array([str(self.of.levels[level]) for level in at.tolist()]),
+            "value": self.noisy.value,
+            "deviation": self.noisy.standard_deviation,
+        }
+        return long_frame(columns, (("node", tuple(names[node] for node in nodes)),), backend)
 
     def __str__(self) -> str:
         return wrapped(f"{self.noisy.name}: {self.nodes.size} of {self.of.size} nodes measured") + f"\n{self.split}"

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers, PrivateArray
+from dpmodel._types import Floats, Integers, Labels, PrivateArray
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.domain import array_of
 from dpmodel.marks.noisy import Noisy
@@ -61,6 +61,13 @@ def private_sums(
         For counts of another size or not whole; and where replacing a record changes nothing.
     """
     leaves = int(tree.is_leaf.sum())
+    if isinstance(counts, cp.Expression):
+        raise SpecificationError(
+            f"counts are a {type(counts).__name__}",
+            why="noise here takes each record to add one to one leaf, which a parameter or an expression does not say",
+            remedy=f"an array of {leaves} counts; or tree.fit(dpmodel.measure(tree.query(counts), epsilon=...)), with "
+            "one scale of noise for all levels",
+        )
     array = _numbers(counts)
     if counts is not None:
         if array is None:
@@ -141,6 +148,17 @@ class TreeOfSums:
         leaves = self.tree.leaves.size
         if tuple(leaf_values.shape) != (leaves,):
             raise SpecificationError(f"leaf counts of shape {tuple(leaf_values.shape)}", remedy=f"shape ({leaves},)")
+        named: Labels = getattr(leaf_values, "labels", ())
+        wanted: tuple[Hashable, ...] = getattr(self, "leaves", ())
+        if len(named) == 1 and wanted:
+            given = tuple(named[0][1])
+            last = tuple(name[-1] if isinstance(name, tuple) else name for name in wanted)
+            if given not in (wanted, last, tuple(range(leaves))):
+                raise SpecificationError(
+                    "leaf counts have other names than the leaves, or another order",
+                    why="an expression of them is matched by place",
+                    remedy="categories as in hierarchy.leaves: Dataset(frame, domain={column: hierarchy.leaves})",
+                )
         return cp.Constant(self.matrix, name="tree of sums") @ leaf_values
 
     def private(
