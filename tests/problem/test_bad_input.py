@@ -309,8 +309,8 @@ def test_wrong_keyword_and_cvxpys_habit_of_a_positional_solver():
 def test_budget_too_small():
     budget = dpm.Budget(0.5, 1e-7)
     problem = scalar_problem()
-    for options in ({"epsilon": 0.6}, {"epsilon": 0.1, "delta": 1e-6, "mechanism": "gaussian-once"}):
-        with pytest.raises(dpm.errors.BudgetExceededError, match="remaining") as caught:
+    for options in ({"epsilon": 0.6}, {"epsilon": 0.49, "delta": 1e-6, "mechanism": "gaussian-once"}):
+        with pytest.raises(dpm.errors.BudgetExceededError, match="is left for one more") as caught:
             problem.solve(budget=budget, rng=0, **options)
         assert_clean(caught.value)
         assert budget.history == ()
