@@ -5,7 +5,7 @@ and sparse), three budgets with delta 0 and 1e-6, every eligible mechanism, the 
 the objective, on the rows given, over its optimum without privacy. Rows are drawn by rules that no population of the
 package follows: common factors, lognormal and one-hot columns, moving averages, coefficients of unequal size, labels
 with heavy, skewed or zero-inflated noise. ``--bank develop`` draws other models by other rules: settings are developed
-on these, and reported on the others.
+on these, and reported on the others, of which ``--bank drawn`` has all sizes, columns, sets and labels drawn.
 
 An optimum takes a solver up to a minute; ``--optima FILE`` keeps them.
 """
@@ -20,7 +20,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +158,10 @@ def narrow(draw: Draw, n: int, p: int) -> np.ndarray:
 # ---------------------------------------------------------------------------------------------- coefficients and labels
 def coefficients(draw: Draw, p: int, rule: str) -> np.ndarray:
     """(p,) of unequal size and random sign."""
+    if rule == "student":
+        return np.asarray(draw.standard_t(2, size=p))
+    if rule == "levels":
+        return draw.choice([0.001, 0.1, 0.3, 1.0], size=p, p=[0.4, 0.3, 0.2, 0.1]) * draw.choice([-1.0, 1.0], size=p)
     sizes = {
         "power": np.arange(1, p + 1) ** -1.0,
         "root": np.arange(1, p + 1) ** -0.5,
@@ -179,6 +183,7 @@ def noise(draw: Draw, n: int, rule: str) -> np.ndarray:
         "skewed": lambda: np.exp(0.7 * draw.normal(size=n)) - math.exp(0.245),
         "exponential": lambda: draw.exponential(size=n) - 1,
         "uniform": lambda: draw.uniform(-math.sqrt(3), math.sqrt(3), size=n),
+        "two": lambda: np.where(draw.uniform(size=n) < 0.15, 2.0, -0.35) + 0.5 * draw.normal(size=n),
     }[rule]()
 
 
@@ -324,7 +329,65 @@ DEVELOP = (
     ),
     Case("hinge l1, 100", HINGE, 3000, 100, beta, "geometric", l1(5.0), signs=True, signal=2.0, level=-0.5),
 )
-BANKS = {"report": REPORT, "develop": DEVELOP}
+
+
+def unlike(kinds: Sequence[int], factors: int) -> Callable[[Draw, int, int], np.ndarray]:
+    """Columns of several distributions whose normal scores have common factors: each of a kind drawn for it."""
+
+    def columns(draw: Draw, n: int, p: int) -> np.ndarray:
+        z = draw.normal(size=(n, factors)) @ (draw.normal(size=(factors, p)) * draw.uniform(0, 1.2, size=p))
+        z = (z + draw.normal(size=(n, p))) / np.sqrt(1 + z.var(axis=0))
+        cuts, kind = draw.uniform(-0.5, 1.6, size=p), draw.choice(kinds, size=p)
+        each = (
+            lambda x, cut: (x > cut).astype(float),
+            lambda x, cut: np.minimum(np.floor(np.exp(0.6 * x + 0.3)) / 8, 1.0),
+            lambda x, cut: np.minimum(np.abs(x) / 3, 1.0),
+            lambda x, cut: np.clip(x / 3, -1, 1),
+            lambda x, cut: np.clip(0.05 * x + 0.3 * cut, -1, 1),
+            lambda x, cut: np.tanh(2 * x),
+        )
+        return np.stack([each[kind[j]](z[:, j], cuts[j]) for j in range(p)], axis=1)
+
+    return columns
+
+
+def drawn(seed: int, count: int = 20) -> tuple[Case, ...]:
+    """Models whose sizes, columns, sets and labels are all drawn: losses take turns, every other one has a 1-norm
+    ball where one can stand."""
+    draw, out = np.random.default_rng(seed), list[Case]()
+    losses = {"squared": SQUARED, "absolute": ABSOLUTE, "logistic": LOGISTIC, "huber": huber(0.15)}
+    losses |= {"quantile .7": quantile(0.7), "hinge": HINGE}
+    for k, (name, loss) in enumerate(islice(cycle(losses.items()), count)):
+        signs, which = name in ("logistic", "hinge"), ("l1", "l2", "free", "box", "simplex")[int(draw.integers(5))]
+        which = "l1" if (k + k // len(losses)) % 2 or (signs and which == "simplex") else which
+        p = round(math.exp(draw.uniform(*np.log({"free": (3, 30), "l1": (30, 700)}.get(which, (5, 80))))))
+        n = round(math.exp(draw.uniform(math.log(500), math.log(min(10_000, 1.2e6 / p)))))
+        size = math.exp(draw.uniform(-0.7, 1.2)) * (3 if signs else 1)
+        sets = {"l1": l1(size), "l2": l2(size), "box": box(size / 2), "simplex": simplex, "free": free}
+        kinds = (0, 1, 2) if which == "simplex" or draw.uniform() < 0.4 else range(6)
+        intercept = which != "simplex" and bool(draw.uniform() < (0.8 if which == "free" else 0.3))
+        out.append(
+            Case(
+                f"{k + 1}: {name} {which}, {p} x {n}",
+                loss,
+                n,
+                p,
+                unlike(kinds, int(draw.integers(1, 9))),
+                "simplex" if which == "simplex" else str(draw.choice(["student", "levels", "gamma"])),
+                sets[which],
+                ridge=float(draw.choice([0.003, 0.03])) if which == "free" and name != "quantile .7" else 0.0,
+                intercept=intercept,
+                signs=signs,
+                signal=draw.uniform(0.8, 2.5) if signs else draw.uniform(0.08, 0.3),
+                level=draw.uniform(-0.6, 0.6) if intercept else 0.0,
+                rest=draw.uniform(0.4, 1.5),
+                law=str(draw.choice(["two", "heavy", "skewed", "normal"])),
+            )
+        )
+    return tuple(out)
+
+
+BANKS = {"report": REPORT, "develop": DEVELOP, "drawn": drawn(310)}
 
 
 # -------------------------------------------------------------------------------------------------------- one model
