@@ -53,7 +53,7 @@ class AdmmAsPrinted(Solver):
     source: str = "LWK15, Algorithm 1 as printed"
 
     def place(self, model: Postprocessing) -> int:
-        return 8
+        return 7
 
     def eligible(self, model: Postprocessing, options: Options) -> Verdict:
         return relaxed_linear(model)

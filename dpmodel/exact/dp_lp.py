@@ -39,6 +39,8 @@ from dpmodel.text import number
 _MOST_RECORDS, _MOST_VARIABLES, _LARGEST = 2**25, 20, 2**53
 # Share of epsilon for the spans (of delta: half), and of the rest (in rho) for each selection and for the count.
 SPANS, SELECTION, COUNT = 0.25, 0.02, 0.04
+_ROUNDS = 3
+_WINDOW, _DROP = 1.5e-3, 0.01  # of the radius: rows this near count as tight; rows violated by more are left out
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +68,10 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         paper is not private or not usable: no branch on exact counts; a perturbation that doubles can hold; noisy
         descent for the inner solver; one selection per round.
     What it does
-        ``rounds`` times, in the current flat (at first the whole space, or the flat of public equalities):
+        In at most 3 rounds (and d, the paper's bound), in the current flat (at first the whole space, or the flat of public equalities):
 
         1. Noisy descent (``descent``) to a point x* that is deep in the rows where they allow it, and about the
-           last step length from the flat of a hidden equality. The perturbation eta is ``window`` of the radius of the
+           last step length from the flat of a hidden equality. The perturbation eta is 0.0015 of the radius of the
            public region, in distance, instead of 1 / (2 (d+1) ((d+1) U)^(d+1)).
         2. The rows within eta of x* are J2, tight; the paper's J2 is the half of them that x* violates.
         3. The stable partition of their equations in the coordinates of the flat; the spans of all levels that have
@@ -77,8 +79,8 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         4. Each released span is a flat of fewer dimensions. Where it meets the public constraints, it gives a
            candidate: the nearest point to x*, rational, exactly on it. Candidates are compared by how many rows they
            satisfy exactly; the exponential mechanism chooses one of them, x* itself and the best so far, and the next
-           round works in its flat. Later descents leave out rows that this point violates by more than ``drop``; they
-           still count in selections.
+           round works in its flat. Later descents leave out rows that this point violates by more than 0.01 of the
+           radius; they still count in selections.
 
         In the end a noisy count of the rows missed.
     Privacy
@@ -102,27 +104,18 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         needs the printed eta. With a larger one a released equation may be wrong: a row that is repeated often and is
         tight at x* without being an equality. Then the answer is the best point of that flat, or the selection keeps
         the point before. Equations of few records are not found: each direction needs about ``threshold_sets`` tight
-        rows. The printed numbers, which rule out any run, are those of ``dp-lp-as-printed``.
+        rows. The printed constants rule out any run.
     Cost
         rounds x steps products with the rows, exact products of the rows with each candidate, and the partition of
         the tight rows.
 
-    Parameters
-    ----------
-    rounds : R >= 1, capped at d (the paper's bound). ``window`` : rows within this share of the radius from x* count as
-    tight. ``drop`` : descents after the first leave out rows that the best point so far violates by more than this
-    share. ``reach`` : answers are looked for with |x_j| at most so large where the public constraints do not bound x_j;
-    None is U.
+    Answers are looked for with |x_j| <= U where the public constraints do not bound x_j.
     """
 
     serves: ClassVar[Serves] = Serves(PrivateInequalities)
     name: str = "dp-lp"
     source: str = "KMMST24, Algorithm 5, without its exact branches"
-    rounds: int = 3
-    window: float = 1.5e-3
-    drop: float = 0.01
     schedule: Schedule = field(default_factory=lambda: Schedule())
-    reach: float | None = None
 
     def eligible(self, model: PrivateInequalities, options: Options) -> Verdict:
         if model.homogeneous:
@@ -142,10 +135,10 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
     def forecast(self, model: PrivateInequalities, options: Options) -> Forecast:
         assert model.largest is not None
         d, U, n = model.variables, model.largest, model.expected
-        first_region(model, self.reach)  # an empty public part is an error before anything is spent
+        first_region(model)  # an empty public part is an error before anything is spent
         setting = Setting(d, U, options.epsilon, options.delta, model.neighbors)
         found = simulated_misses(self, setting, n)
-        rounds = self._rounds(d)
+        rounds = min(_ROUNDS, d)
         spans = spending(options.epsilon, options.delta, rounds).spans
         rule = thresholds(*spans[0], model.neighbors) if spans else None
         words = (
@@ -174,11 +167,11 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         self, model: PrivateInequalities, options: Options, noise: NoiseSource, progress: Progress = no_progress
     ) -> Found:
         assert model.largest is not None
-        first = first_region(model, self.reach)
+        first = first_region(model)
         A, b = model.read_rows()
         rows = slack_rows(A, b, model.largest)
         setting = Setting(model.variables, model.largest, options.epsilon, options.delta, model.neighbors)
-        found = self.search(rows, first, public_rows(model, self.reach), setting, noise, progress)
+        found = self.search(rows, first, public_rows(model), setting, noise, progress)
         removed = first.flat.dimension - found.best.region.flat.dimension
         notes = (f"{removed} of {first.flat.dimension} dimensions removed by sanitised equations",)
         return Found("found", found.best.x, float(max(found.missed, 0)), notes)
@@ -195,7 +188,7 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         """Rounds of solve, sanitise, select on (n, d + 1) private integer rows (b, -a)."""
         largest, neighbors = setting.largest, setting.neighbors
         integer_noise = discrete(source)
-        split = spending(setting.epsilon, setting.delta, self._rounds(setting.variables))
+        split = spending(setting.epsilon, setting.delta, min(_ROUNDS, setting.variables))
         moved = 1.0 if neighbors == "add-remove" else 2.0  # unit vectors: one comes or goes, or one becomes another
         best: Candidate | None = None
         region = first
@@ -209,7 +202,7 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
             start, near = np.zeros(origin.size), scaled
             if best is not None:
                 start = on_grid(_local(region, best.x), radius)
-                near = scaled.only(scaled.slack(start) >= -self.drop * radius)
+                near = scaled.only(scaled.slack(start) >= -_DROP * radius)
             sigma = moved * math.sqrt(self.schedule.steps / (2 * rho))
 
             def noisy_pull(below: Mask, near: ScaledRows = near, sigma: float = sigma) -> Floats:
@@ -220,7 +213,7 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
             here = _candidate(region, w)
             candidates = [here] if best is None else [best, here]
             if r < len(split.spans):
-                tight = np.abs(scaled.slack(w)) <= self.window * radius
+                tight = np.abs(scaled.slack(w)) <= _WINDOW * radius
                 vectors = primitive(reduced[scaled.kept][tight])
                 levels = supported_levels(vectors, *split.spans[r], neighbors, source)
                 lower = [_lowered(region, basis, public, here.x) for basis in levels]
@@ -233,9 +226,6 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         # One record more, less or other moves the count by 1 at most.
         missed = int(integer_noise.discrete_gaussian(np.array([wrong]), math.sqrt(1 / (2 * split.count)))[0])
         return Searched(best, missed)
-
-    def _rounds(self, variables: int) -> int:
-        return max(1, min(self.rounds, variables))
 
 
 @dataclass(frozen=True)
@@ -325,8 +315,8 @@ def _selected(
     return candidates[exponential_mechanism(scores, range_bound, rho=rho, source=source)]
 
 
-def public_rows(model: PrivateInequalities, reach: float | None) -> FractionRows:
-    """(k, d + 1) Fractions (h, -g) of ``G x <= h``, and of ``|x_j| <= reach`` where those do not bound x_j."""
+def public_rows(model: PrivateInequalities) -> FractionRows:
+    """(k, d + 1) Fractions (h, -g) of ``G x <= h``, and of ``|x_j| <= U`` where those do not bound x_j."""
 
     def build() -> FractionRows:
         d = model.variables
@@ -334,7 +324,7 @@ def public_rows(model: PrivateInequalities, reach: float | None) -> FractionRows
             np.asarray(model.public_rows, dtype=np.float64).reshape(-1, d),
             np.asarray(model.public_sides, dtype=np.float64),
         )
-        limit = float(model.largest or 1) if reach is None else float(reach)
+        limit = float(model.largest or 1)
         extra = []
         for j in range(d):
             for sign in (1.0, -1.0):
@@ -345,7 +335,7 @@ def public_rows(model: PrivateInequalities, reach: float | None) -> FractionRows
         rows = np.hstack([h[:, None], -G])
         return fractions(np.vstack([rows, *extra]) if extra else rows)
 
-    return model.cached(("dp-lp public rows", reach), build)
+    return model.cached("dp-lp public rows", build)
 
 
 def _bounded(G: Floats, h: Floats, side: Floats) -> bool:
@@ -356,7 +346,7 @@ def _bounded(G: Floats, h: Floats, side: Floats) -> bool:
     return found.status in (0, 2)
 
 
-def first_region(model: PrivateInequalities, reach: float | None) -> Region:
+def first_region(model: PrivateInequalities) -> Region:
     """Where the search begins: the public constraints.
 
     Raises
@@ -366,10 +356,10 @@ def first_region(model: PrivateInequalities, reach: float | None) -> Region:
     """
 
     def build() -> Region | None:
-        rows = public_rows(model, reach)
+        rows = public_rows(model)
         return region_of(rows[:0], rows, model.variables)
 
-    region = model.cached(("dp-lp region", reach), build)
+    region = model.cached("dp-lp region", build)
     if region is None:
         raise InfeasibleError(
             "the public constraints have no common point",

@@ -32,7 +32,6 @@ from dpmodel.released.trees import TreeProblem, TreeProjector, node_ranges
 from dpmodel.released.x_updates import InconsistentEqualities, Map, Repair, nearest_point, repairer, x_update
 
 Status = Literal["optimal", "optimal_inaccurate", "infeasible", "unbounded"]
-Algorithm = Literal["any", "general", "tables", "tree", "strategy"]
 Refactor = Callable[[Floats], Map]
 
 NAT = 1e-3  # of log-likelihood per measurement: gaps of smaller objectives are taken relative to this
@@ -44,16 +43,14 @@ NEAR = 20.0  # noise scales: further than an optimum is from its data
 class Admm(Solver):
     """Maximum likelihood under any linear constraints by ADMM.
 
-    ``algorithm`` : what the x-update stands on.
+    The x-update stands on what the problem is:
 
-    * "general", Algorithm 1: one factorisation of A'PA and the equalities.
-    * "tables", Algorithm 2: measurements of single cells under sums of cells. Where these are complete margins of a
-      table whose axes are public, the projection onto them is an orthogonal transform (``MarginProjector``), O(cells)
-      whatever their number; else as Algorithm 1, which copes with redundant rows.
-    * "tree", Algorithm 3: two passes over the levels project onto consistent trees (``TreeProjector``): any branching,
-      nodes measured once, several times or not at all, bounds and known values.
-    * "strategy", Algorithm 4: the matrix mechanism, x under bounds from noisy answers to a strategy matrix.
-    * "any": Algorithm 3 on a tree, 2 on a table with axes, else 1 (of which 4 is the case without constraints).
+    * a tree, Algorithm 3: two passes over the levels project onto consistent trees (``TreeProjector``): any branching,
+      nodes measured once, several times or not at all, bounds and known values;
+    * single cells under complete margins of a table whose axes are public, Algorithm 2: the projection onto them is an
+      orthogonal transform (``MarginProjector``), O(cells) whatever their number;
+    * else Algorithm 1: one factorisation of A'PA and the equalities, which may be redundant. Without constraints but
+      bounds this is Algorithm 4, the matrix mechanism.
 
     ``tolerance`` : relative duality gap at which it stops; ``steps`` : their most.
 
@@ -82,7 +79,6 @@ class Admm(Solver):
     """
 
     serves: ClassVar[Serves] = Serves(Postprocessing)
-    algorithm: Algorithm = "any"
     tolerance: float = 1e-5
     steps: int = 20_000
     name: str = "admm"
@@ -93,33 +89,12 @@ class Admm(Solver):
             raise SpecificationError(
                 f"tolerance {self.tolerance!r}, steps {self.steps!r}", why="a relative error, and a positive number"
             )
-        if self.algorithm not in ("any", "general", "tables", "tree", "strategy"):
-            raise SpecificationError(f"algorithm={self.algorithm!r}", remedy="'any', or as the docstring lists them")
 
     def place(self, model: Postprocessing) -> int:
-        return 6 if self.algorithm == "tables" else 7
+        return 6
 
     def eligible(self, model: Postprocessing, options: Options) -> Verdict:
-        form, verdict = model.form, relaxed_linear(model)
-        if form is None or not verdict.eligible or self.algorithm in ("any", "general"):
-            return verdict
-        if self.algorithm == "tree":
-            none = model.tree_problem() is None
-            return Verdict(False, "the sums in the model do not form a tree") if none else YES
-        E, single = form.equality, form.entrywise
-        if self.algorithm == "strategy":
-            if single:
-                return Verdict(False, "every measurement is of a single variable: there is no strategy matrix")
-            if E.shape[0] or form.inequality.shape[0]:
-                return Verdict(False, "Algorithm 4 knows bounds only; admm takes other constraints too")
-            return YES
-        if not single:
-            return Verdict(False, "measurements of sums of cells: not a table under exact margins")
-        counts = np.diff(E.indptr)
-        filled = counts.size and counts.all() and not form.inequality.shape[0]
-        if not filled or not np.array_equal(E.data, np.repeat(E.data[E.indptr[:-1]], counts)):
-            return Verdict(False, "the constraints are not sums of cells")
-        return YES
+        return relaxed_linear(model)
 
     def forecast(self, model: Postprocessing, options: Options) -> Forecast:
         alpha = 10 * self.tolerance
@@ -155,7 +130,7 @@ class Admm(Solver):
             found = ready.solve(start=start, progress=lambda done: progress("ADMM", done), **limits)
         except InconsistentEqualities:  # they were consistent before penalties changed
             raise SolverFailure(
-                f"{self.name} lost the equalities to rounding",
+                "admm lost the equalities to rounding",
                 why="weights or coefficients differ by too many orders of magnitude",
                 remedy="mechanism='general-solver', or units in which the numbers are of one size",
             ) from None
@@ -168,12 +143,10 @@ class Admm(Solver):
         """Factors and last step. Errors: InconsistentEqualities and InfeasibleError, where no point is feasible."""
         form, shape = model.form, table_shape(model)
         assert form is not None
-        problem = model.tree_problem() if self.algorithm in ("any", "tree") else None
+        problem = model.tree_problem()
         if problem is not None:
             return prepare_tree(problem)
-        if self.algorithm == "tables" or (self.algorithm == "any" and shape is not None and form.entrywise):
-            return prepare_tables(form, shape)
-        return prepare(form)
+        return prepare_tables(form, shape) if shape is not None and form.entrywise else prepare(form)
 
     def _least_squares(self, form: LikelihoodForm, limits: Any) -> Floats | None:
         """Where to begin under absolute errors of sums of variables: their optimum is seldom unique, and steps that
@@ -186,7 +159,6 @@ class Admm(Solver):
 
 
 ADMM = Admm()
-ADMM_TABLES = Admm("tables", name="admm-tables", source="LWK15, Algorithm 2")
 
 
 def relaxed_linear(model: Postprocessing) -> Verdict:
@@ -552,14 +524,14 @@ def prepare(form: LikelihoodForm) -> Prepared:
     return Prepared(form, splits, refactor(splits.weight), repairer(form), refactor)
 
 
-def prepare_tables(form: LikelihoodForm, shape: tuple[int, ...] | None) -> Prepared:
+def prepare_tables(form: LikelihoodForm, shape: tuple[int, ...]) -> Prepared:
     """Algorithm 2: the x-update projects onto the margins, by a transform in O(n log n) where E is made of complete
     margins of a table of ``shape``; else as in ``prepare``.
 
     The transform needs the same penalty everywhere, so where weights differ their geometric mean is taken.
     Errors: InconsistentEqualities, InfeasibleError.
     """
-    margins = margins_of(form.equality, form.equality_value, shape) if shape else None
+    margins = margins_of(form.equality, form.equality_value, shape)
     splits, n = splits_of(form), form.size
     counts = np.ones(n) + sum_by(splits.rows.indices, splits.rows.data**2, n)
     if margins is None or not (counts == counts[0]).all():

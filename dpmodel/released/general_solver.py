@@ -74,7 +74,7 @@ class GeneralSolver(Solver):
 
     def place(self, model: Postprocessing) -> int:
         # up to 10,000 coefficients a fraction of a second
-        return 5 if model.form is None or model.form.coefficients <= 10_000 else 8
+        return 5 if model.form is None or model.form.coefficients <= 10_000 else 7
 
     def eligible(self, model: Postprocessing, options: Options) -> Verdict:
         if model.form is None and model.problem is None:

@@ -167,8 +167,8 @@ class Solver(Mechanism[Postprocessing]):
     3      sums, chains, table margins       projection: closed forms and isotonic regression
     4      tree, absolute errors (Laplace)   exact-tree
     5      anything else, small              general-solver (HiGHS, Clarabel; what is not linear as CVXPY solves it)
-    6, 7   anything else, large              admm-tables under table margins, else admm
-    8      any                               general-solver where large, algorithms as printed
+    6      anything else, large              admm
+    7      any                               general-solver where large, algorithms as printed
     =====  ================================  ===================================================================
     """
 

@@ -103,7 +103,6 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "released.exact_tree:EXACT_TREE",
         "released.least_squares_tree:LEAST_SQUARES_TREE",
         "released.projection:PROJECTION",
-        "released.admm:ADMM_TABLES",
         "released.admm:ADMM",
         "released.general_solver:GENERAL_SOLVER",
         "as_printed.algorithm_1:ADMM_AS_PRINTED",
@@ -118,7 +117,6 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "exact.rescaling_perceptron:RESCALING_PERCEPTRON",
         "exact.dp_lp:DP_LP",
         "as_printed.algorithm_10:ALGORITHM_10",
-        "as_printed.dp_lp:DP_LP_AS_PRINTED",
     ),
     PrivatePoints: (
         "exact.tukey_depth:TUKEY_DEPTH",

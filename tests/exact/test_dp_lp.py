@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpmodel.as_printed.dp_lp import DP_LP_AS_PRINTED, printed
 from dpmodel.contract import Options
 from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.exact.dp_lp import DP_LP, DPLinearProgram
@@ -75,8 +74,8 @@ def test_combinations_of_hidden_equalities_are_found() -> None:
 
 def test_replace_one_and_large_numbers() -> None:
     A, b, x0 = program(4, 5000, 4, 10**6, 1, 300)
-    model = system(A, b, U=10**6, neighbors="replace-one", records=5000, **positive(4))
-    found = DPLinearProgram(reach=10.0).run(model, OPTIONS, SeededSource(2))
+    model = system(A, b, U=10**6, neighbors="replace-one", records=5000, **in_box(4))
+    found = DP_LP.run(model, OPTIONS, SeededSource(2))
     x = found.answer
     exact = [sum(int(a) * v for a, v in zip(row, x, strict=True)) <= int(side) for row, side in zip(A, b, strict=True)]
     assert np.mean(exact) >= 0.97 and all(np.array(exact)[A @ x0 == b])
@@ -121,25 +120,6 @@ def test_numbers_that_are_no_small_integers_are_refused_without_showing_them() -
         with pytest.raises(SpecificationError) as caught:
             DP_LP.run(system(A, b, expected=1, **in_box(2)), OPTIONS, SeededSource(0))
         assert "77" not in str(caught.value) and "0.5" not in str(caught.value)
-
-
-def test_published_constants_are_computed_exactly_and_refused_with_numbers() -> None:
-    facts = printed(3, 10, 1.0, 1e-6, 0.05)
-    assert facts.eta == Fraction(1, 2 * 4 * 40**4) and facts.roundness == facts.eta / 30
-    log = np.log(2 * 4 * 40**4 * 30)
-    gamma = 3**5 * np.log(3) ** 1.5 * np.log(3 * log / 0.05) ** 2 * log**1.5
-    gamma *= np.log(3 * log / 0.05e-6) * np.sqrt(np.log(1e6))
-    assert facts.missed == pytest.approx(gamma) and facts.rescalings == pytest.approx(3 * log + np.log(20))
-    wide = printed(40, 10**6, 1.0, 1e-6, 0.05)  # far below the least double
-    assert wide.eta > 0 and float(wide.eta) < 1e-300
-    assert np.isfinite(wide.missed)
-    model = system(np.zeros((10, 3), int), np.zeros(10, int), expected=5000)
-    verdict = DP_LP_AS_PRINTED.eligible(model, Options(1.0, 1e-6))
-    assert not verdict.eligible and "eta" in verdict.reason and "Gamma" in verdict.reason
-    with pytest.raises(UnsupportedModelError, match="printed constants"):
-        DP_LP_AS_PRINTED.run(model, Options(1.0, 1e-6), SeededSource(0))
-    forecast = DP_LP_AS_PRINTED.forecast(model, Options(1.0, 1e-6))
-    assert forecast.vacuous and forecast.error.missed == pytest.approx(gamma)
 
 
 @pytest.mark.slow

@@ -12,14 +12,13 @@ from dpmodel.as_printed.algorithm_1 import ADMM_AS_PRINTED, AdmmAsPrinted
 from dpmodel.contract import Mechanism, Options
 from dpmodel.errors import InfeasibleError, SpecificationError
 from dpmodel.privacy import noise_source
-from dpmodel.released.admm import ADMM_TABLES, Admm, prepare_tables, prepare_tree
+from dpmodel.released.admm import ADMM, Admm, prepare_tables, prepare_tree
 from dpmodel.released.form import LikelihoodForm
 from dpmodel.released.model import Postprocessing
 from dpmodel.released.tree_of import form_of_nodes
 from dpmodel.released.trees import Tree, TreeProblem
 
 OPTIONS = Options(0.0, 0.0)
-ADMM_TREE, ADMM_STRATEGY = Admm("tree", name="admm-tree"), Admm("strategy", name="admm-strategy")
 
 
 def model_of(form: LikelihoodForm, shape: tuple[int, ...] | None = None) -> Postprocessing:
@@ -63,7 +62,7 @@ def test_tables(shape: tuple[int, ...], order: int, alpha: float) -> None:
     form = table(shape, order, 3, alpha=alpha)
     best = reference(form)
     for axes in (shape, None):
-        outcome = run(ADMM_TABLES, model_of(form, axes))
+        outcome = run(ADMM, model_of(form, axes))
         assert outcome.status == "optimal"
         assert outcome.value == pytest.approx(best, rel=2e-5)
         assert form.violation(outcome.x) <= 1e-6
@@ -79,7 +78,7 @@ def test_margins_that_cannot_be_met() -> None:
     for value in (clash, negative):
         wrong = dataclasses.replace(form, equality_value=value)
         for axes in ((3, 2, 2), None):
-            assert run(ADMM_TABLES, model_of(wrong, axes)).status == "infeasible"
+            assert run(ADMM, model_of(wrong, axes)).status == "infeasible"
 
 
 def test_margins_that_no_table_without_negative_cells_has() -> None:
@@ -88,9 +87,9 @@ def test_margins_that_no_table_without_negative_cells_has() -> None:
     form = LikelihoodForm.of(
         np.eye(8), np.full(8, 2.0), absolute=1.0, equality=E, equality_value=np.tile([0.0, 5, 5, 0], 3), lower=0.0
     )
-    assert run(ADMM_TABLES, model_of(form, (2, 2, 2))).status == "infeasible"
+    assert run(ADMM, model_of(form, (2, 2, 2))).status == "infeasible"
     free = dataclasses.replace(form, lower=np.full(8, -np.inf))
-    assert run(ADMM_TABLES, model_of(free, (2, 2, 2))).status == "optimal"
+    assert run(ADMM, model_of(free, (2, 2, 2))).status == "optimal"
 
 
 def test_structural_zeros_and_unequal_scales() -> None:
@@ -100,7 +99,7 @@ def test_structural_zeros_and_unequal_scales() -> None:
     form = dataclasses.replace(form, upper=upper, absolute=np.exp(g.normal(0, 1, 36)) / 5)
     best = reference(form)
     for axes in ((4, 3, 3), None):
-        outcome = run(ADMM_TABLES, model_of(form, axes))
+        outcome = run(ADMM, model_of(form, axes))
         assert outcome.value == pytest.approx(best, rel=2e-5)
         assert (outcome.x[upper == 0] == 0).all()
 
@@ -115,7 +114,7 @@ def test_trees(leaves: int, branching: int) -> None:
     assert problem.objective(found.x) == pytest.approx(best, rel=2e-5, abs=1e-6)
     assert form.violation(found.x) <= 1e-9
     if leaves > 1:
-        outcome = run(ADMM_TREE, model_of(form))
+        outcome = run(ADMM, model_of(form))
         assert outcome.value == pytest.approx(best, rel=2e-5, abs=1e-6)
 
 
@@ -147,7 +146,7 @@ def test_trees_with_gaps_repeats_bounds_and_other_weights() -> None:
 @pytest.mark.parametrize(("n", "k"), [(20, 12), (30, 50)])
 def test_strategies(n: int, k: int, seed: int) -> None:
     form = strategy(n, k, seed)
-    outcome = run(ADMM_STRATEGY, model_of(form))
+    outcome = run(ADMM, model_of(form))
     assert outcome.status == "optimal"
     assert outcome.value == pytest.approx(reference(form), rel=2e-5, abs=1e-6 * k)
     assert (outcome.x >= 0).all()
@@ -167,8 +166,8 @@ def test_as_printed_on_tables_of_the_papers_size() -> None:
 
 
 def test_settings_are_checked() -> None:
-    for wrong in ({"tolerance": 0.0}, {"steps": 0}, {"algorithm": "four"}):
+    for wrong in ({"tolerance": 0.0}, {"steps": 0}):
         with pytest.raises(SpecificationError):
             Admm(**wrong)
-    loose = run(Admm("tree", tolerance=1e-2), model_of(form_of_nodes(tree_case(32, 1))))
+    loose = run(Admm(tolerance=1e-2), model_of(form_of_nodes(tree_case(32, 1))))
     assert loose.status == "optimal"

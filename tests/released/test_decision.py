@@ -54,4 +54,4 @@ def test_the_first_that_serves_is_taken(name: str, form: LikelihoodForm) -> None
 
 
 def test_large_tables_go_to_the_tables_algorithm() -> None:
-    assert solver_of(Postprocessing(table((16, 16, 16), 2, 0), (), shape=(16, 16, 16))).name == "admm-tables"
+    assert solver_of(Postprocessing(table((16, 16, 16), 2, 0), (), shape=(16, 16, 16))).name == "admm"

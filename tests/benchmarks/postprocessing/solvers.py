@@ -249,8 +249,8 @@ def laddered(name: str, form: LikelihoodForm, best: float, cap: float, relative:
 
 
 def solve(form: LikelihoodForm) -> Floats:
-    """What the package's Admm("strategy") returns, its objective right to 1e-4 or better (tolerance 1e-5)."""
-    outcome = Admm("strategy").run(Postprocessing(form, ()), FREE, ExactSource())
+    """What the package's Admm() returns, its objective right to 1e-4 or better (tolerance 1e-5)."""
+    outcome = Admm().run(Postprocessing(form, ()), FREE, ExactSource())
     gap = float(outcome.notes[0].rsplit(" ", 1)[1])
     if outcome.x is None or not gap <= 1e-4:
         raise RuntimeError(f"ADMM ended {outcome.status}: {outcome.notes[0]}")
