@@ -39,7 +39,7 @@ class RescalingPerceptron(Mechanism[PrivateInequalities]):
 
     Source
         KMMST24, Algorithms 9 and 10 (after Dunagan and Vempala 2008): noisy averages of violated rows, rescaling,
-        stopping on noisy counts. The constants there ask for millions of steps (``algorithm-10``). Here a round
+        stopping on noisy counts. The constants there ask for millions of steps. Here a round
         releases the sum and the number of the violated rows under one Gaussian noise, with more precision in later
         rounds; many small stretches along directions that no row opposes are replaced by one stretch by the inverse
         square root of the second moments (a normalisation that Blum, Frieze, Kannan and Vempala 1997 give perceptrons);

@@ -116,7 +116,6 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "exact.hinge_descent:HINGE_DESCENT",
         "exact.rescaling_perceptron:RESCALING_PERCEPTRON",
         "exact.dp_lp:DP_LP",
-        "as_printed.algorithm_10:ALGORITHM_10",
     ),
     PrivatePoints: (
         "exact.tukey_depth:TUKEY_DEPTH",
