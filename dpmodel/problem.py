@@ -15,7 +15,7 @@ import cvxpy as cp
 
 from dpmodel.compile.bridge import forget_cached_forms, forget_solution
 from dpmodel.compile.refusals import warn_of_leaves
-from dpmodel.compile.written import model_html, model_latex, model_line, model_text
+from dpmodel.compile.written import model_html, model_line, model_text
 from dpmodel.contract import Candidate, Model, Options, Ran
 from dpmodel.errors import DPModelError, ImpossibilityError, InfeasibleError, SpecificationError, UnsupportedModelError
 from dpmodel.marks.private import Private
@@ -96,9 +96,6 @@ class Problem(cp.Problem):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return model_line(self)
-
-    def _repr_latex_(self) -> str:
-        return model_latex(self)
 
     def _repr_html_(self) -> str:
         return model_html(self)

@@ -68,7 +68,8 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         paper is not private or not usable: no branch on exact counts; a perturbation that doubles can hold; noisy
         descent for the inner solver; one selection per round.
     What it does
-        In at most 3 rounds (and d, the paper's bound), in the current flat (at first the whole space, or the flat of public equalities):
+        In at most 3 rounds (and d, the paper's bound), in the current flat (at first the whole space, or the flat of
+        public equalities):
 
         1. Noisy descent (``descent``) to a point x* that is deep in the rows where they allow it, and about the
            last step length from the flat of a hidden equality. The perturbation eta is 0.0015 of the radius of the

@@ -22,7 +22,6 @@ from dpmodel.marks.records import listed, record_words
 from dpmodel.programs.taxonomy import Level, Part, TaxonomyCell, squares
 from dpmodel.programs.taxonomy import cell as taxonomy_cell
 from dpmodel.programs.theorems import LowerBound, lower_bound
-from dpmodel.programs.words import cells_latex
 from dpmodel.text import TextTable, number, plain, printable, read, revived, screenful, wrapped
 
 # Texts name no more parameters than this at once, and tables show no more rows of one kind.
@@ -242,9 +241,6 @@ class Classification:
         worst = next((cell for cell in mine if not cell.solvable), mine[0])
         verdict = "no" if not worst.solvable else "yes*" if worst.relaxed else "yes"
         return {"verdict": verdict, "theorem": worst.theorem}
-
-    def _repr_latex_(self) -> str:
-        return cells_latex(self.cells, str(self))
 
     def _repr_html_(self) -> str:
         if not self.cells:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpmodel.contract import Options
-from dpmodel.errors import InfeasibleError, SpecificationError, UnsupportedModelError
-from dpmodel.exact.dp_lp import DP_LP, DPLinearProgram
+from dpmodel.errors import InfeasibleError, SpecificationError
+from dpmodel.exact.dp_lp import DP_LP
 from dpmodel.exact.dp_lp_forecast import synthetic_program
 from dpmodel.exact.flats import satisfied, slack_rows
 from dpmodel.exact.model import PrivateInequalities
