@@ -7,6 +7,7 @@ is public, paid for, or post-processed from what was paid for; that includes not
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -264,14 +265,23 @@ class Release:
 
         Parameters
         ----------
-        name : of the variable or dual; may be left out where there is one variable. ``backend`` : "pandas", "polars" or
-            "pyarrow".
+        name : of the variable or dual; None for all variables, of several with columns ``variable`` and ``entry`` (a
+            tuple where there are several axes). ``backend`` : "pandas", "polars" or "pyarrow".
 
         Raises
         ------
         SpecificationError, MissingExtraError
             For an unknown name, and a backend that is not installed.
         """
+        if name is None and len(self.variables) > 1:
+            axes: list[Any] = []
+            for each, value in self.variables.items():
+                shape = np.shape(value)
+                named = [kinds for _, kinds in self.labels.get(each, ())] or [()] * len(shape)
+                listed = [kinds or range(length) for kinds, length in zip(named, shape, strict=True)]
+                axes += [(each, place[0] if len(place) == 1 else place) for place in itertools.product(*listed)]
+            every = np.concatenate([np.ravel(value) for value in self.variables.values()])
+            return long_frame({"value": every}, ((("variable", "entry"), tuple(axes)),), backend)
         name = self._named("to_frame", name)
         return long_frame({"value": {**self.duals, **self.variables}[name]}, self.labels.get(name, ()), backend)
 

@@ -148,8 +148,9 @@ class DirectMeasurement:
     weights: Floats | None = None
 
     def weighted(self, weights: Floats, l1: float, l2: float) -> DirectMeasurement:
-        """The same private entries with noise of scale s / weights: (k,) > 0. ``l1, l2`` bound the weighted change."""
-        assert never_rounded(self.queries)
+        """The same private entries, or sums of whole ones, with noise of scale s / weights: (k,) > 0. ``l1, l2`` bound
+        the weighted change. Sums are computed whole, and so without rounding, also under continuous noise."""
+        assert never_rounded(self.queries) or not self.not_integer
         l1, l2 = l1 * (1 + _SUMS), l2 * (1 + _SUMS)
         return replace(self, weights=weights, l1=l1, l2=l2, whole_l1=l1, whole_l2=l2)
 
@@ -270,6 +271,8 @@ class DirectMeasurement:
         return released + self.constant
 
     def _values(self, theta: PrivateArray) -> PrivateArray:
+        if self.weights is not None and not self.not_integer:
+            return PrivateArray(self._whole_values(theta).astype(np.float64))
         return PrivateArray(np.clip(exact_rows(self.queries, theta), -self.limit, self.limit))
 
     def _whole_values(self, theta: PrivateArray) -> IntArray:

@@ -85,6 +85,8 @@ class Private(cp.Parameter):  # type: ignore[misc]
         (not its index, which may name people). () without names.
     cut_by : the declarations that may change the value as it was given: bounds, magnitudes, of ``Dataset`` also rows
         that do not count. Public; whether anything was cut is private.
+    total : the public sum of the entries, of counts in which each record adds one to one entry under "replace-one"
+        (``Dataset.count``); None of others.
 
     Notes
     -----
@@ -180,6 +182,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
         self.labels: Labels = ((None, ()), ("column", names)) if names else ()
         cuts = ("bounds", "max_l1", "max_l2", "max_linf")
         self.cut_by: tuple[str, ...] = tuple(name for name in cuts if self._declared[name] is not None)
+        self.total: int | None = None
         self._unit: Unit = unit
         self._records = records if records is not None else DEFAULT_RECORDS
         self._layout = replace(layout_of(self, unit, where), lists=tuple(lists))

@@ -188,8 +188,15 @@ def test_what_is_measured_has_a_frame_and_errors_name_levels():
     with pytest.raises(SpecificationError, match="names levels"):
         hierarchy({"n": None, "a": "n", "b": "n"}).split(1.0, weights={"state": 5})
     counts = dpm.Dataset(pd.DataFrame({"t": ["a1", "b1"]}), domain={"t": ["a1", "a2", "b1"]}).count("t")
+    everything = places.fit(measured)
+    everything.solve()
+    table = everything.release.to_frame()
+    assert list(table) == ["variable", "entry", "value"] and dict(zip(table["entry"], table["value"], strict=True)) == (
+        everything.to_dict()
+    )
+    assert table["variable"].tolist() == ["land", *["state"] * 2, *["town"] * 3]
     with pytest.raises(SpecificationError, match="one scale of noise"):
-        places.measure(counts, epsilon=1)
+        places.measure(2 * counts, epsilon=1)
     turned = dpm.Dataset(pd.DataFrame({"t": ["a1", "b1"]}), domain={"t": ["b1", "a2", "a1"]}).count("t")
     with pytest.raises(SpecificationError, match="another order"):
         places.query(turned)

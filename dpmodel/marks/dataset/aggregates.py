@@ -41,9 +41,7 @@ def count(people: People, by: By, distinct: bool, name: str | None) -> Private:
     bounded = people.bounded(table, most, [nw.col(people.declared.place(c)) for c in names] if distinct else None)
     groups = people.summed(bounded, _places(people, names), {}, names)
     move = (moves.of_distinct if distinct else moves.of_counts)(most, size, people.records.neighbors)
-    return _private(
-        people, _placed(people, groups, names)[0], shape, labels, move, name or _called("count", names), integer=True
-    )
+    return _counts(people, _placed(people, groups, names)[0], shape, labels, move, name or _called("count", names))
 
 
 def cell_counts(people: People, names: Sequence[str], among: Sequence[str]) -> Integers:
@@ -113,7 +111,7 @@ def histogram(people: People, column: str, edges: Iterable[float], name: str | N
     counts = _at(groups, [bins])[0]
     labels: Labels = ((column, tuple(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True))),)
     move = moves.of_counts(most, bins, people.records.neighbors)
-    return _private(people, counts, (bins,), labels, move, name or f"histogram of {column}", integer=True)
+    return _counts(people, counts, (bins,), labels, move, name or f"histogram of {column}")
 
 
 def quantile_counts(people: People, column: str, thresholds: Iterable[float], name: str | None) -> Private:
@@ -203,6 +201,14 @@ def _private(
     )
     private.labels = labels
     private.cut_by = (*(("bounds",) if bounded else ()), *people.cut_by)
+    return private
+
+
+def _counts(people: People, counts: Integers, shape: tuple[int, ...], labels: Labels, move: Move, name: str) -> Private:
+    """Counts of rows or people in disjoint cells."""
+    private = _private(people, counts, shape, labels, move, name, integer=True)
+    if people.records.neighbors == "replace-one" and people.person is None and people.outside == "error":
+        private.total = int(counts.sum())  # the number of rows, which is public: all are counted
     return private
 
 

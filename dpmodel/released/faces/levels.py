@@ -7,14 +7,17 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import cvxpy as cp
 import numpy as np
 from scipy.optimize import minimize
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Floats, Integers, PrivateArray
 from dpmodel.errors import SpecificationError
 from dpmodel.kernels.direct_measurement import Kind, refuse_without_delta
+from dpmodel.marks.domain import array_of
 from dpmodel.marks.noisy import Noisy
-from dpmodel.marks.records import NEIGHBORS, Neighbors
+from dpmodel.marks.private import Private
+from dpmodel.marks.records import NEIGHBORS, Neighbors, Records
 from dpmodel.privacy import PrivacyLoss, gaussian_mu, zcdp_rho
 from dpmodel.privacy.distributions import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from dpmodel.released.faces.measure import checked_kind
@@ -98,9 +101,12 @@ class LevelSplit:
         A record moves the nodes of one path from a leaf to its root by one each (replaced: of two paths, less what they
         share). With noise of scale s / w_v at node v the loss is at most ``sum w_v / s`` (Laplace) over the
         nodes moved, and mu^2 = ``sum w_v^2 / s^2`` (Gaussian): s takes the largest of these sums over all records
-        (``most_moved``, exact on any tree). All numbers are one release of ``DirectMeasurement`` ("Weighted"). Under
-        replace-one the top of a tree with one root is the number of records, which is public; it is given as it is and
-        needs no noise. Which split is taken follows from the tree, the weights, epsilon and delta: public facts.
+        (``most_moved``, exact on any tree). Where all that is declared is that a record changes the leaves by at most m
+        in the 1-norm (``most``), its change is a sum of signed moves of single leaves of total size m: m times the
+        largest norm of a path bounds both norms, by the triangle inequality. All numbers are one release of
+        ``DirectMeasurement`` ("Weighted"). Under replace-one the top of a tree with one root is the number of records,
+        which is public; it is given as it is and needs no noise. Which split is taken follows from the tree, the
+        weights, epsilon and delta: public facts.
     Split
         Let level l have N_l nodes, f_l = N_l / N_{l-1} children to a node, p_l = 1 - 1/f_l (p = 1 at the top), and let
         a_l be the weight of the level's mean squared error. By symmetry the least-squares error of a regular tree
@@ -158,8 +164,10 @@ class LevelSplit:
         weights: Weights,
         neighbors: Neighbors,
         distribution: str,
+        most: float | None = None,
     ) -> LevelSplit:
-        """The split with the least expected error.
+        """The split with the least expected error. ``most`` : in the 1-norm, that a record moves the leaf counts, where
+        it is not sure to add one to one of them; then nothing is public.
 
         Raises
         ------
@@ -179,7 +187,7 @@ class LevelSplit:
         # Leaves higher up count as chains of only children.
         ended = np.cumsum([int(tree.is_leaf[level].sum()) for level in tree.levels])
         wide = sizes + np.concatenate([[0], ended[:-1]])
-        public = int((wide == 1).sum()) if neighbors == "replace-one" else 0
+        public = int((wide == 1).sum()) if neighbors == "replace-one" and most is None else 0
         if public == wide.size:
             raise SpecificationError(
                 "a tree with a single leaf under replace-one",
@@ -191,7 +199,7 @@ class LevelSplit:
             best = _best_shares(wide.astype(np.float64), of_levels, public, 2 if "laplace" in each else 1)
             left = np.arange(wide.size) >= public
             for shares in (best, left / left.sum(), np.arange(wide.size) == wide.size - 1):
-                arguments = (tree, levels, sizes, loss, neighbors, each, public > 0)
+                arguments = (tree, levels, sizes, loss, neighbors, each, public > 0, most)
                 found.append(_forecast(*arguments, np.asarray(shares, dtype=np.float64), of_levels))
         return min(found, key=lambda split: split.error)
 
@@ -238,13 +246,15 @@ def _forecast(
     neighbors: Neighbors,
     kind: Kind,
     total_is_public: bool,
+    most: float | None,
     shares: Floats,
     of_levels: Floats,
 ) -> LevelSplit:
     at = np.repeat(np.arange(sizes.size), sizes)
     each = np.where(tree.is_leaf, np.cumsum(shares[::-1])[::-1][at], shares[at])
     weights = each if "laplace" in kind else np.sqrt(each)
-    moved = (most_moved(tree, weights, neighbors), math.sqrt(most_moved(tree, weights**2, neighbors)))
+    paths, times = (neighbors, 1.0) if most is None else ("add-remove", most)
+    moved = (times * most_moved(tree, weights, paths), times * math.sqrt(most_moved(tree, weights**2, paths)))
     if "laplace" in kind:
         unit = moved[0] / loss.epsilon
     else:
@@ -353,6 +363,71 @@ def _laplace_shares(fan: Floats, cost: Floats) -> Floats:
     shares = min(results, key=lambda result: result[0])[1]
     shares[:-1][shares[:-1] < 1e-3] = 0.0  # they would tell less than 1e-6 of what an even share tells
     return np.asarray(shares / shares.sum())
+
+
+def private_sums(
+    tree: Tree, counts: Any, records: Records, name: str, attributes: dict[str, Any], nodes: Any = slice(None)
+) -> Private:
+    """Sums of ``counts`` (leaves,) at ``nodes`` (all), where each record adds one to one leaf.
+
+    Sensitivity: a record adds one to every node on a path from a leaf to its root. Added or removed, it moves that many
+    entries by one. Replaced, it moves the nodes of one path down and those of another up, and leaves what they share
+    (``most_moved``). Counts are whole (rounding others could move two of them by two) and cut where
+    sums of them could not be exact (beyond 2^52 / leaves), which is public policy: sums have no rounding errors, and a
+    record adds one or, where its leaf is cut, nothing. Replaced, it may then move the nodes of one of the two paths
+    alone, with those that both share: the larger of the two numbers of nodes is declared. (For the nodes that
+    ``LevelSplit`` measures, none of a level of one node, the second is never larger: another path shares none of them.)
+
+    Raises
+    ------
+    SpecificationError
+        For counts of another size or not whole; and where replacing a record changes nothing.
+    """
+    leaves = int(tree.is_leaf.sum())
+    if isinstance(counts, cp.Expression):
+        raise SpecificationError(
+            f"counts are a {type(counts).__name__}",
+            why="noise here takes each record to add one to one leaf, which a parameter or an expression does not say",
+            remedy=f"measure of Dataset.count, or of an array of {leaves} counts; of others "
+            "dpmodel.measure(tree.query(counts), epsilon=...), with one scale of noise for all levels",
+        )
+    array = numbers_of(counts)
+    if counts is not None:
+        if array is None:
+            raise SpecificationError("counts are no array of numbers", remedy=f"({leaves},) numbers")
+        if array.size != leaves:
+            raise SpecificationError(f"{array.size} counts for {leaves} leaves", remedy="one per leaf, in their order")
+        if ((array != np.rint(array)) | np.isinf(array)).any():
+            raise SpecificationError(
+                "counts that are not whole",
+                why="each record adds one to one leaf",
+                remedy="query(Private(values, ...)) for sums of other numbers",
+            )
+    each = np.zeros(tree.size)
+    each[nodes] = 1.0
+    moved = most_moved(tree, each, records.neighbors)
+    if moved:
+        moved = max(moved, most_moved(tree, each, "add-remove"))
+    else:
+        raise SpecificationError(
+            "a single node under replace-one",
+            why="replacing a record does not change the number of records, which is public",
+            remedy="use it as it is",
+        )
+    most = 2.0**52 // leaves
+    value = None if array is None else PrivateArray(tree.sums(np.clip(array, -most, most))[nodes])
+    shape = (int(each.sum()),)
+    l1, l2 = moved, math.sqrt(moved)
+    return Private(value, shape=shape, name=name, unit="all", l1=l1, l2=l2, linf=1, records=records, **attributes)
+
+
+def numbers_of(counts: Any) -> PrivateArray | None:
+    """Flat numbers, or None: an error of NumPy could show entries, also as the context of another."""
+    try:
+        array = np.asarray(None) if counts is None else array_of(counts)
+        return None if counts is None or array.dtype.kind in "mM" else PrivateArray(array.astype(np.float64).ravel())
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

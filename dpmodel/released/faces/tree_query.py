@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers, Labels, PrivateArray
+from dpmodel._types import Floats, Integers, Labels
 from dpmodel.errors import SpecificationError
-from dpmodel.marks.domain import array_of
 from dpmodel.marks.noisy import Noisy
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import Neighbors, Records
@@ -33,79 +32,13 @@ from dpmodel.released.faces.consistent import (
     refuse_contradiction,
     rounded_tree,
 )
-from dpmodel.released.faces.levels import LevelSplit, MeasuredTree, Weights, most_moved
+from dpmodel.released.faces.levels import LevelSplit, MeasuredTree, Weights, numbers_of, private_sums
 from dpmodel.released.faces.measure import planned, publish
 from dpmodel.released.faces.refits import AUTO, Setting, settled
 from dpmodel.released.form import picks
 from dpmodel.released.model import Postprocessing
 from dpmodel.released.trees import Tree, TreeProblem
 from dpmodel.solve.wall import check_budget
-
-
-def private_sums(
-    tree: Tree, counts: Any, records: Records, name: str, attributes: dict[str, Any], nodes: Any = slice(None)
-) -> Private:
-    """Sums of ``counts`` (leaves,) at ``nodes`` (all), where each record adds one to one leaf.
-
-    Sensitivity: a record adds one to every node on a path from a leaf to its root. Added or removed, it moves that many
-    entries by one. Replaced, it moves the nodes of one path down and those of another up, and leaves what they share
-    (``most_moved``). Counts are whole (rounding others could move two of them by two) and cut where
-    sums of them could not be exact (beyond 2^52 / leaves), which is public policy: sums have no rounding errors, and a
-    record adds one or, where its leaf is cut, nothing. Replaced, it may then move the nodes of one of the two paths
-    alone, with those that both share: the larger of the two numbers of nodes is declared. (For the nodes that
-    ``LevelSplit`` measures, none of a level of one node, the second is never larger: another path shares none of them.)
-
-    Raises
-    ------
-    SpecificationError
-        For counts of another size or not whole; and where replacing a record changes nothing.
-    """
-    leaves = int(tree.is_leaf.sum())
-    if isinstance(counts, cp.Expression):
-        raise SpecificationError(
-            f"counts are a {type(counts).__name__}",
-            why="noise here takes each record to add one to one leaf, which a parameter or an expression does not say",
-            remedy=f"an array of {leaves} counts; or tree.fit(dpmodel.measure(tree.query(counts), epsilon=...)), with "
-            "one scale of noise for all levels",
-        )
-    array = _numbers(counts)
-    if counts is not None:
-        if array is None:
-            raise SpecificationError("counts are no array of numbers", remedy=f"({leaves},) numbers")
-        if array.size != leaves:
-            raise SpecificationError(f"{array.size} counts for {leaves} leaves", remedy="one per leaf, in their order")
-        if ((array != np.rint(array)) | np.isinf(array)).any():
-            raise SpecificationError(
-                "counts that are not whole",
-                why="each record adds one to one leaf",
-                remedy="query(Private(values, ...)) for sums of other numbers",
-            )
-    each = np.zeros(tree.size)
-    each[nodes] = 1.0
-    moved = most_moved(tree, each, records.neighbors)
-    if moved:
-        moved = max(moved, most_moved(tree, each, "add-remove"))
-    else:
-        raise SpecificationError(
-            "a single node under replace-one",
-            why="replacing a record does not change the number of records, which is public",
-            remedy="use it as it is",
-        )
-    most = 2.0**52 // leaves
-    value = None if array is None else PrivateArray(tree.sums(np.clip(array, -most, most))[nodes])
-    shape = (int(each.sum()),)
-    l1, l2 = moved, math.sqrt(moved)
-    return Private(value, shape=shape, name=name, unit="all", l1=l1, l2=l2, linf=1, records=records, **attributes)
-
-
-def _numbers(counts: Any) -> PrivateArray | None:
-    """Flat numbers, or None: an error of NumPy could show entries, also as the context of another."""
-    try:
-        array = np.asarray(None) if counts is None else array_of(counts)
-        return None if counts is None or array.dtype.kind in "mM" else PrivateArray(array.astype(np.float64).ravel())
-    except (TypeError, ValueError, OverflowError):
-        return None
-
 
 # ------------------------------------------------------------------ sums over a known tree
 
@@ -197,9 +130,9 @@ class TreeOfSums:
         delta: float = 0.0,
         *,
         weights: Weights = "levels",
-        neighbors: Neighbors = "replace-one",
+        neighbors: Neighbors | None = None,
         distribution: str = "auto",
-        name: str = "counts",
+        name: str | None = None,
         budget: Budget | None = None,
         rng: Any = None,
     ) -> MeasuredTree:
@@ -209,13 +142,15 @@ class TreeOfSums:
 
         Parameters
         ----------
-        counts : (leaves,) whole numbers, each record adding one to one of them; by name where leaves have names.
+        counts : (leaves,) whole numbers, each record adding one to one of them; by name where leaves have names. Or
+            ``Dataset.count`` of the column of leaves, or another ``Private`` vector of integers with a bound on how far
+            a record moves it.
         epsilon, delta : as in ``dpmodel.measure``, for all levels together.
         weights : whose errors count. "levels": the mean squared error of every level alike (an even split is nearly
             best). "nodes": every node alike, so mostly the leaves. Or {level: positive number} for the mean squared
             error of each level.
         neighbors : "add-remove", or "replace-one", where the number of records is public: the top node is given as it
-            is, and ``fit`` keeps it.
+            is, and ``fit`` keeps it. None: those of a Dataset, "replace-one" of arrays.
         distribution : "auto" takes the less of the expected errors with Laplace and, with delta > 0, Gaussian noise;
             or a name, as in ``dpmodel.measure``; discrete ones keep numbers whole.
         name, budget, rng : as in ``dpmodel.measure``.
@@ -226,24 +161,53 @@ class TreeOfSums:
             Before anything is spent.
         """
         check_budget(budget)
-        split = self.split(epsilon, delta, weights=weights, neighbors=neighbors, distribution=distribution)
-        records = Records.of_table(None, neighbors, None)
-        nodes, leaves = np.flatnonzero(split.weights), self._in_order(counts)
-        whole = {"integer": True} if split.distribution.startswith("discrete") else {}
-        private = private_sums(self.tree, leaves, records, name, whole, nodes)
-        noisy = publish(
-            planned(private, name, split.loss.epsilon, split.loss.delta).weighted(split.weights[nodes], *split.moved),
-            private,
-            name,
-            split.loss,
-            split.distribution,
-            noise_source(rng),
-            budget,
-        )
-        total = None
-        if split.total_is_public:  # exactly, so that it is the same whoever is replaced
-            total = math.fsum(np.clip(np.asarray(_numbers(leaves)), -1e290, 1e290).tolist())
-        return MeasuredTree(noisy, nodes, total, split, self)
+        loss, parameter = validate_privacy(epsilon, delta), isinstance(counts, Private)
+        if parameter:
+            neighbors = self._relation(counts, neighbors)
+        said, most = neighbors or "replace-one", counts.l1 if parameter and counts.total is None else None
+        split = LevelSplit.of(self.tree, tuple(self.levels), loss, weights, said, distribution, most)
+        nodes, leaves, name = np.flatnonzero(split.weights), counts, name or (counts.name() if parameter else "counts")
+        if parameter:
+            private = self._in_place(counts, nodes)
+        else:
+            leaves = self._in_order(counts)
+            whole = {"integer": True} if split.distribution.startswith("discrete") else {}
+            private = private_sums(self.tree, leaves, Records.of_table(None, said, None), name, whole, nodes)
+        plan = planned(private, name, *loss).weighted(split.weights[nodes], *split.moved)
+        noisy = publish(plan, private, name, loss, split.distribution, noise_source(rng), budget)
+        total = counts.total if parameter else None
+        if split.total_is_public and not parameter:  # exactly, so that it is the same whoever is replaced
+            total = math.fsum(np.clip(np.asarray(numbers_of(leaves)), -1e290, 1e290).tolist())
+        return MeasuredTree(noisy, nodes, total if split.total_is_public else None, split, self)
+
+    def _relation(self, counts: Private, neighbors: Neighbors | None) -> Neighbors:
+        """The relation of ``counts``, which are whole numbers of the leaves."""
+        if counts.size != self.tree.leaves.size and not counts.labels:
+            raise SpecificationError(
+                f"{counts.size} counts for {self.tree.leaves.size} leaves", remedy="one per leaf, in their order"
+            )
+        if not counts.attributes["integer"] or not math.isfinite(counts.l1):
+            raise SpecificationError(
+                f"{counts.name()} is not declared whole, or has no bound l1",
+                why="how far a record moves the sums of leaves follows from it",
+                remedy="Dataset.count(by=...), or Private(counts, unit='entry', linf=1, integer=True)",
+            )
+        if neighbors not in (None, counts.records.neighbors):
+            raise SpecificationError(
+                f"neighbors={neighbors!r}, and {counts.records.neighbors!r} of {counts.name()}",
+                why="what a record may change is said once, where the counts are declared",
+                remedy="no neighbors= here",
+            )
+        return counts.records.neighbors
+
+    def _in_place(self, counts: Private, nodes: Integers) -> cp.Expression:
+        """The sums at ``nodes`` of ``counts``, matched by name where both have names."""
+        matrix = self.matrix[nodes]
+        if counts.labels and getattr(self, "leaves", ()):
+            each = [axis for _, axis in counts.labels]
+            names = each[0] if len(each) == 1 else itertools.product(*each)
+            matrix = matrix[:, np.argsort(self._in_order({name: place for place, name in enumerate(names)}))]
+        return cp.Constant(sp.csr_array(matrix), name="tree of sums") @ cp.vec(counts, order="C")
 
     def _taken(self, measured: MeasuredTree) -> tuple[Noisy, Integers]:
         """The numbers and their nodes, if they were measured on this tree."""
