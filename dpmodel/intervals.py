@@ -49,13 +49,13 @@ from dpmodel._types import Floats, Labels, Mask
 from dpmodel.errors import SpecificationError
 from dpmodel.figures import entry_names
 from dpmodel.marks.measured import Moments
-from dpmodel.text import TextTable, long_frame, plain_fields, rounded, screenful
+from dpmodel.text import PlainData, TextTable, long_frame, rounded, screenful
 
 _SHOWN = 25  # printed rows of a table
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class IntervalTable:
+class IntervalTable(PlainData):
     """Estimates with intervals, (k,) each; it unpacks as the pair ``low, high``. All is computed from released numbers.
 
     ``names`` : of the k numbers. ``released`` : what the release has there, nan for what it does not hold.
@@ -79,10 +79,6 @@ class IntervalTable:
 
     def __iter__(self) -> Iterator[Floats]:
         return iter((self.low, self.high))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields in JSON types."""
-        return plain_fields(self)
 
     def to_frame(self, *, backend: str = "pandas") -> Any:
         """A data frame with a row for each number. ``backend`` : "pandas", "polars" or "pyarrow"."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import math
 import os
 import weakref
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, cast, get_type_hints
+from typing import Any, ClassVar, Self, cast, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,19 +26,7 @@ from dpmodel.errors import DPModelError, SpecificationError
 from dpmodel.figures import entry_names, moved_constraints, released_values
 from dpmodel.intervals import IntervalTable, table_of, table_without
 from dpmodel.marks.measured import Measured, Moments
-from dpmodel.text import (
-    Misfit,
-    TextTable,
-    built,
-    long_frame,
-    named_text,
-    number,
-    part,
-    plain_fields,
-    printable,
-    read,
-    screenful,
-)
+from dpmodel.text import Misfit, PlainData, TextTable, long_frame, named_text, number, part, printable, screenful
 
 # Printed cells of a classification, and variables and multipliers; all of them are data.
 _MOST_CELLS, _MOST_ARRAYS = 5, 6
@@ -48,7 +35,7 @@ _BINDS = 1e-6
 
 
 @dataclass(frozen=True)
-class Guarantee:
+class Guarantee(PlainData):
     """Differential privacy that a release satisfies.
 
     Parameters
@@ -80,13 +67,9 @@ class Guarantee:
         text = f"differential privacy with {amount}, neighbors: {self.neighbors}"
         return printable(f"{text}; {self.record}" if self.record else text)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields in JSON types."""
-        return plain_fields(self)
-
 
 @dataclass(frozen=True)
-class Accuracy:
+class Accuracy(PlainData):
     """How far the released solution may be from a solution of the private program.
 
     Parameters
@@ -125,13 +108,9 @@ class Accuracy:
                 text += f", {self.slack_rows} constraints left out"
         return text if self.vacuous else f"{text} ({'proved' if self.proved else 'forecast'})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields in JSON types."""
-        return plain_fields(self)
-
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(PlainData):
     """What a part of the budget measured of the released answer: ``solve(certify=)``.
 
     ``what`` was measured; ``estimate``, with noise; with probability ``level`` the true number lies between ``lower``
@@ -150,13 +129,9 @@ class Certificate:
     def __str__(self) -> str:
         return self.statement
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields in JSON types."""
-        return plain_fields(self)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Release:
+class Release(PlainData):
     """All that leaves the private world.
 
     Arrays are copied and made read-only, mappings become read-only views, lists tuples. Pickling and copying
@@ -551,37 +526,13 @@ class Release:
     def _repr_html_(self) -> str:
         return TextTable(("", ""), self._rows(), title=self.title)._repr_html_()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields in JSON types: arrays as nested lists, inf and nan as strings."""
-        return plain_fields(self)
-
-    def to_json(self, indent: int | None = None) -> str:
-        """Return `to_dict` as strict JSON (no NaN or Infinity literals)."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Release:
-        """Rebuild a release from `to_dict`, for example after ``json.loads``; arrays become float arrays.
-
-        Raises
-        ------
-        SpecificationError
-            For what no release wrote; it says where.
-        """
-        return built(cls, data, cls._of)
-
-    @classmethod
-    def _of(cls, data: Mapping[str, Any]) -> Release:
+    def _of(cls, data: Mapping[str, Any]) -> Self:
         hints = get_type_hints(cls)
         unknown = [name for name in data if name not in hints]
         if unknown:
             raise Misfit("no release has that", unknown[0])
         return cls(**{name: part(hints[name], data, name) for name in data})
-
-    @classmethod
-    def from_json(cls, text: str) -> Release:
-        """Rebuild a release from `to_json`; see `from_dict`."""
-        return read(cls, text, cls._of)
 
 
 def _frozen_array(array: NDArray[Any]) -> NDArray[Any]:

@@ -16,12 +16,12 @@ import sys
 import textwrap
 import types
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from importlib import import_module
 from numbers import Integral, Real
-from typing import Any, Literal, SupportsFloat, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, SupportsFloat, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -356,9 +356,6 @@ def _widths(columns: Sequence[str], content: Sequence[Sequence[object]], total: 
 
 
 # ------------------------------------------------------------------------------------ plain values for JSON and back
-T = TypeVar("T")
-
-
 def plain_fields(item: Any) -> dict[str, Any]:
     """The fields of a dataclass in JSON types; see ``plain``."""
     return {entry.name: plain(getattr(item, entry.name)) for entry in fields(item)}
@@ -394,32 +391,49 @@ class Misfit(Exception):
         self.what, self.where = what, where
 
 
-def read(cls: type[T], text: str, build: Callable[[Mapping[str, Any]], T]) -> T:
-    """``build`` of the JSON in ``text``, which ``cls`` wrote.
+class PlainData:
+    """A dataclass as plain data, as JSON, and back."""
 
-    Raises
-    ------
-    SpecificationError
-        For anything else; it says where.
-    """
-    try:
-        data = json.loads(text)
-    except (TypeError, ValueError, RecursionError) as error:
-        where = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise _not_written(cls, "it is no JSON", where) from None
-    return built(cls, data, build)
+    def to_dict(self) -> dict[str, Any]:
+        """The fields in JSON types: arrays as nested lists, inf and nan as strings."""
+        return plain_fields(self)
 
+    def to_json(self, indent: int | None = None) -> str:
+        """`to_dict` as strict JSON (no NaN or Infinity literals)."""
+        return json.dumps(plain(self.to_dict()), indent=indent, allow_nan=False)
 
-def built(cls: type[T], data: Any, build: Callable[[Mapping[str, Any]], T]) -> T:
-    """`read`, of what the text holds."""
-    if not isinstance(data, Mapping):
-        raise _not_written(cls, f"it is a {type(data).__name__}, not fields by name", "")
-    try:
-        return build(data)
-    except Misfit as error:
-        raise _not_written(cls, error.what, ".".join(error.where)) from None
-    except Exception as error:  # of the constructor: fields that are missing, unknown, or contradict each other
-        raise _not_written(cls, str(error) or type(error).__name__, "") from None
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """What `to_json` wrote.
+
+        Raises
+        ------
+        SpecificationError
+            For anything else; it says where.
+        """
+        try:
+            data = json.loads(text)
+        except (TypeError, ValueError, RecursionError) as error:
+            where = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+            raise _not_written(cls, "it is no JSON", where) from None
+        return cls.from_dict(data)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Self:
+        """What `to_dict` gave, for example after ``json.loads``; errors as `from_json`."""
+        if not isinstance(data, Mapping):
+            raise _not_written(cls, f"it is a {type(data).__name__}, not fields by name", "")
+        try:
+            return cls._of(data)
+        except Misfit as error:
+            raise _not_written(cls, error.what, ".".join(error.where)) from None
+        except Exception as error:  # of the constructor: fields that are missing, unknown, or contradict each other
+            raise _not_written(cls, str(error) or type(error).__name__, "") from None
+
+    @classmethod
+    def _of(cls, data: Mapping[str, Any]) -> Self:
+        found: Self = revived(cls, data)
+        return found
 
 
 def _not_written(cls: type, why: str, where: str) -> SpecificationError:

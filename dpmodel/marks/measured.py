@@ -13,13 +13,13 @@ from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.noisy import Noisy
 from dpmodel.privacy.distributions import Gaussian, Laplace, Truncated, TruncatedGaussian, TruncatedLaplace
-from dpmodel.text import plain_fields
+from dpmodel.text import PlainData
 
 Law = Literal["laplace", "gaussian", "truncated laplace", "truncated gaussian", "none"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Measured:
+class Measured(PlainData):
     """k released numbers, ``S theta`` plus independent noise, where theta are the private parameters of a program.
 
     Whatever is computed from them is free: ``Problem.resolve`` answers again from them.
@@ -118,10 +118,6 @@ class Measured:
             values, scale = values / factor, self.scale / np.abs(factor)
         noise = type(self.distribution)(scale)
         return Noisy(values, noise, name=", ".join(self.parameters), epsilon=self.epsilon, delta=self.delta)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields in JSON types."""
-        return plain_fields(self)
 
     def __repr__(self) -> str:
         return f"Measured({self.values.size} numbers of {', '.join(self.parameters)}, {self.law} noise)"

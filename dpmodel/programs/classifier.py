@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from html import escape
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from dpmodel.marks.records import listed, record_words
 from dpmodel.programs.taxonomy import Level, Part, TaxonomyCell, squares
 from dpmodel.programs.taxonomy import cell as taxonomy_cell
 from dpmodel.programs.theorems import LowerBound, lower_bound
-from dpmodel.text import TextTable, number, plain, printable, read, revived, screenful, wrapped
+from dpmodel.text import PlainData, TextTable, number, printable, screenful, wrapped
 
 # Texts name no more parameters than this at once, and tables show no more rows of one kind.
 _MOST_NAMES = 5
@@ -134,7 +133,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Classification:
+class Classification(PlainData):
     """The cells of a problem; empty when nothing is private.
 
     ``words`` : what it is when it is in no cell, such as a post-processing of published numbers.
@@ -155,24 +154,9 @@ class Classification:
     def to_dict(self) -> dict[str, Any]:
         return {"solvable": self.solvable, "cells": [cell.to_dict() for cell in self.cells], "words": self.words}
 
-    def to_json(self, indent: int | None = None) -> str:
-        """`to_dict` as strict JSON: inf and nan are strings."""
-        return json.dumps(plain(self.to_dict()), indent=indent, allow_nan=False)
-
     @classmethod
-    def from_json(cls, text: str) -> Classification:
-        """The classification that `to_json` wrote.
-
-        Raises
-        ------
-        SpecificationError
-            For text that no classification wrote; it says where.
-        """
-        return read(cls, text, cls._of)
-
-    @classmethod
-    def _of(cls, data: Mapping[str, Any]) -> Classification:
-        found: Classification = revived(cls, data)
+    def _of(cls, data: Mapping[str, Any]) -> Self:
+        found = super()._of(data)
         str(found)  # parts, levels and sensitivities that Table 1 does not have
         return found
 

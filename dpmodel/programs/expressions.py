@@ -16,7 +16,7 @@ from dpmodel.compile.written import passed_over, written
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
-from dpmodel.text import WIDTH, TextTable, line_width, number, plain_fields, screenful, shortened, wrapped
+from dpmodel.text import WIDTH, PlainData, TextTable, line_width, number, screenful, shortened, wrapped
 
 _MOST_NODES = 24  # nodes that are printed
 _ALL_NODES = "problem.explain(tree=True).nodes"
@@ -25,7 +25,7 @@ _COLUMNS = ("expression", "shape", "sign", "curvature", "one record moves it by"
 
 
 @dataclass(frozen=True)
-class ExpressionSensitivity:
+class ExpressionSensitivity(PlainData):
     """How far one record moves an expression.
 
     Parameters
@@ -44,10 +44,6 @@ class ExpressionSensitivity:
     entry: tuple[int, ...]
     record: str
     neighbors: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return plain_fields(self)
 
     def __str__(self) -> str:
         kind = "attained" if self.exact else "upper bounds"
@@ -123,14 +119,10 @@ class TreeNode:
 
 
 @dataclass(frozen=True)
-class ExpressionTree:
+class ExpressionTree(PlainData):
     """What CVXPY and this package know of every node of a model; prints as a table, the first broken rule marked."""
 
     nodes: tuple[TreeNode, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return plain_fields(self)
 
     def _shown(self) -> list[TreeNode]:
         """The first nodes, and the one that breaks a rule."""

@@ -333,12 +333,6 @@ class LeavesRowsOut(NearlyFeasible):
     def excess_sensitivity(self, task: Task) -> float:
         return float(private_rows(task.model).per_record)
 
-    def event(self, task: Task) -> Cost:
-        """What all runs and tests on ``task`` cost together; by ``gaussian_only`` and ``own_composition``."""
-        if self.own_composition:
-            return Cost.approximate(task.epsilon, task.delta)
-        return (Cost.all_gaussian if self.gaussian_only else Cost.all_zcdp)(task.epsilon, task.delta)
-
     def excess_limit(self, promise: Promise) -> float:
         return float(promise.slack_rows)
 

@@ -194,20 +194,15 @@ def _stacked(maps: Sequence[LinearMap]) -> LinearMap:
     return LinearMap(row, column, coefficient, int(above[-1]))
 
 
-def best_measurement(model: Program, part: str, kind: Kind) -> Measurement:
-    """The choice with the least noise of this kind."""
-    return _best(model, (part,), kind)[part]
-
-
 def choices(model: Program, parts: tuple[str, ...], kind: Kind) -> tuple[Mapping[str, Measurement], ...]:
     """What may be measured of several parts together under noise of this kind."""
     third = factored_measurement(model, parts) if kind == "gaussian" else None
     return (*joint_measurements(model, parts), *([] if third is None else [third]))
 
 
-def _best(model: Program, parts: tuple[str, ...], kind: Kind) -> Mapping[str, Measurement]:
-    """The same for several parts together: the least product of their largest standard deviations (of noise with a
-    bound: of their largest bounds), and of these the least product of their means."""
+def best_measurements(model: Program, parts: tuple[str, ...], kind: Kind) -> Mapping[str, Measurement]:
+    """The choice with the least noise of this kind: the least product of the parts' largest standard deviations (of
+    noise with a bound: of their largest bounds), and of these the least product of their means."""
 
     def noise(choice: Mapping[str, Measurement]) -> tuple[float, float]:
         sensitivity = [m.l2 if "gaussian" in kind else m.l1 for m in choice.values()]
@@ -420,7 +415,7 @@ def _grouped(
     gaussian = all("gaussian" in kind for kind in kinds.values())
     # Noise that has a bound serves parts that can do without one.
     kind_of = {group: max((kinds[part] for part in group), key=lambda kind: "truncated" in kind) for group in groups}
-    chosen = {group: _best(model, group, kind_of[group]) for group in groups}
+    chosen = {group: best_measurements(model, group, kind_of[group]) for group in groups}
     shares = _shares(model, chosen, gaussian)
     cut = sum(chosen[g][g[0]].count for g in groups if kind_of[g] == "truncated gaussian")
     beta = options.beta / max(1, len(kinds))

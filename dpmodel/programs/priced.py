@@ -127,14 +127,6 @@ def solve_priced(
     return Outcome(status or solution.status, x, dual, value, solution.seconds, extra, (*notes, *told))
 
 
-def priced_program(
-    model: Program, design: NoiseDesign, prices: Prices, c: Floats | None, b: Floats | None, entries: Floats | None
-) -> ConeProgram:
-    """The program of the module's docstring: columns of the model first, rows of the model first. Its objective leaves
-    out a constant."""
-    return _wide(model, design, prices, _released(model, prices, c, b, entries), _laws(model, design, prices, b))
-
-
 def _private_a(model: Program) -> Mask:
     """(m,) rows with private coefficients."""
     mask = np.zeros(model.affine.rows, dtype=bool)

@@ -23,6 +23,7 @@ from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.numerics.polyhedron import sides
 from dpmodel.numerics.solvers import ask
 from dpmodel.privacy import Cost, Laplace, NoiseSource
+from dpmodel.programs.feasibility import has_integers
 from dpmodel.programs.goals import Point, Promise, Task
 from dpmodel.programs.model import PrivateNumbers, Program
 from dpmodel.programs.nearly_feasible import LeavesRowsOut
@@ -119,7 +120,7 @@ class SplitVotes(LeavesRowsOut):
                 False,
                 "it serves covering rows, A x >= b with A >= 0 (declared: bounds=[0, 1], say)",
             )
-        if _integers(model) and (options.goal in ("target", "search") or options.target is not None):
+        if has_integers(model) and (options.goal in ("target", "search") or options.target is not None):
             return Verdict(False, "with integers it needs no target and no search")
         return YES
 
@@ -143,7 +144,7 @@ class SplitVotes(LeavesRowsOut):
             rows=rows.count,
             width=width,
             work=f"{rounds} of the rows' votes, and {plan.steps + 1} programs over the public set",
-            proved=not _integers(task.model),
+            proved=not has_integers(task.model),
             noise={
                 "steps": plan.steps,
                 "kind": "laplace",
@@ -187,7 +188,7 @@ class SplitVotes(LeavesRowsOut):
             gains = _gains(promise, live, scores, upper - points[1])
             points.append(_best(task, task.tilt - gains, points[1])[0])
         x = points[-1]
-        if not _integers(task.model):
+        if not has_integers(task.model):
             x = points[-1] = task.polytope.nearest(x)
         return Point(x, notes=_stated(task, promise, live, sums, points))
 
@@ -205,10 +206,6 @@ SPLIT_VOTES = SplitVotes()
 
 
 # ---------------------------------------------------------------------- public facts
-def _integers(model: Program) -> bool:
-    return bool(model.affine.boolean.size or model.affine.integer.size)
-
-
 def voted_columns(task: Task) -> Integers:
     """(d,) columns that can have a private entry in some row and are not fixed in the public set."""
     lower, upper = task.polytope.box
@@ -286,7 +283,7 @@ def _best(task: Task, cost: Floats, start: Floats, *, relaxed: bool = False) -> 
     answer = ask(program, cp.HIGHS, {})
     if answer.x is None:
         # It may be below ``start``, of which ``_stated`` says nothing then.
-        x = task.model.public.cheapest(cost) if _integers(task.model) else polytope.minimise(cost)
+        x = task.model.public.cheapest(cost) if has_integers(task.model) else polytope.minimise(cost)
         if x is None:
             raise SolverFailure("no point of the public set was found", remedy="check the public constraints")
         return x, np.zeros(n)

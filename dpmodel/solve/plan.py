@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from dpmodel.contract import Candidate, Options
 from dpmodel.errors import SpecificationError
 from dpmodel.forecast import Forecast, Violation
-from dpmodel.text import Misfit, TextTable, number, part, plain, plain_fields, read, screenful, wrapped
+from dpmodel.text import Misfit, PlainData, TextTable, number, part, plain_fields, screenful, wrapped
 
 if TYPE_CHECKING:
     from dpmodel.show.explain import PlanExplained
@@ -101,7 +100,7 @@ def _spends(forecast: Forecast) -> str:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(PlainData):
     """The mechanisms compared (``candidates``) and the one ``chosen``, each with its forecast.
 
     ``options`` : of the request. ``runner_up`` : the name of the best of the others, or "". ``lower_bounds`` : what no
@@ -186,23 +185,9 @@ class Plan:
             "request": plain_fields(self.options),
         }
 
-    def to_json(self, indent: int | None = None) -> str:
-        """`to_dict` as strict JSON: inf and nan are strings."""
-        return json.dumps(plain(self.to_dict()), indent=indent, allow_nan=False)
-
     @classmethod
-    def from_json(cls, text: str) -> Plan:
-        """The plan that `to_json` wrote. It prints and compares.
-
-        Raises
-        ------
-        SpecificationError
-            For text that no plan wrote; it says where.
-        """
-        return read(cls, text, cls._of)
-
-    @classmethod
-    def _of(cls, data: Mapping[str, Any]) -> Plan:
+    def _of(cls, data: Mapping[str, Any]) -> Self:
+        """It prints and compares."""
         candidates = part(tuple[Candidate, ...], data, "candidates")
         name = part(str, data, "chosen")
         chosen = [each for each in candidates if each.mechanism == name and each.forecast is not None]

@@ -24,7 +24,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.kernels.direct_measurement import exact_rows
 from dpmodel.marks import DEFAULT_RECORDS, Private, Records
 from dpmodel.programs.model import Program, compiled
-from dpmodel.programs.noise_design import Measurement, best_measurement, measurements
+from dpmodel.programs.noise_design import Measurement, best_measurements, measurements
 
 Declared = dict[str, dict[str, Any]]
 
@@ -101,7 +101,7 @@ def test_strategies_and_what_is_measured_once() -> None:
     assert [measurements(each._model(None), "scalar")[0].count for each in (alike, apart)] == [2, 3]
     # At their largest entries and inputs are as good under noise with a bound, and inputs less on average.
     kinds = {"truncated": "inputs", "laplace": "inputs", "gaussian": "factor"}
-    assert {kind: best_measurement(totals, "scalar", kind).strategy for kind in kinds} == kinds  # type: ignore[arg-type]
+    assert {kind: best_measurements(totals, ("scalar",), kind)["scalar"].strategy for kind in kinds} == kinds  # type: ignore[arg-type]
 
 
 def test_a_symmetric_matrix_is_measured_once_per_pair() -> None:

@@ -26,9 +26,11 @@ from dpmodel.programs.feasibility import LEAST_VIOLATION, relaxed_program
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign, design_noise
 from dpmodel.programs.priced import (
+    _laws,
+    _released,
+    _wide,
     can_price,
     expected_cost,
-    priced_program,
     shortage,
     solve_priced,
 )
@@ -345,7 +347,7 @@ def test_equalities_cost_what_they_are_missed_by_on_either_side() -> None:
     model = flow()
     noise, prices = designed(model), at(model, 60.0, 3.0)
     parts = drawn(model, noise, 1)
-    wide = priced_program(model, noise, prices, *parts)
+    wide = _wide(model, noise, prices, _released(model, prices, *parts), _laws(model, noise, prices, parts[1]))
     n = model.affine.variables
     rows = np.flatnonzero(priced_rows(model))
     law = laws_of(model, noise, rows)
@@ -424,7 +426,7 @@ def test_private_coefficients_with_integers_are_a_mean_over_draws() -> None:
     model = diet(integer=True)
     noise, prices = designed(model), at(model, 20.0)
     parts = drawn(model, noise, 0)
-    wide = priced_program(model, noise, prices, *parts)
+    wide = _wide(model, noise, prices, _released(model, prices, *parts), _laws(model, noise, prices, parts[1]))
     assert {block.kind for block in wide.cones} <= {"zero", "nonneg"}
     out = solve_priced(model, options(prices), noise, *parts)
     relaxed = solve_priced(diet(), options(prices), noise, *parts)

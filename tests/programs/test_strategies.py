@@ -20,7 +20,7 @@ from dpmodel.contract import no_progress
 from dpmodel.marks import Private, Records
 from dpmodel.privacy import SeededSource, gaussian_mu
 from dpmodel.programs.model import Program
-from dpmodel.programs.noise_design import best_measurement, design_noise, joint_measurements, measurements
+from dpmodel.programs.noise_design import best_measurements, design_noise, joint_measurements, measurements
 from dpmodel.programs.noise_once import released_parts
 
 KINDS = ("laplace", "gaussian", "truncated")
@@ -146,7 +146,7 @@ def stocked(name: str) -> tuple[Program, list[Private], dict[str, dict[str, Any]
 @pytest.mark.parametrize("name", NAMES)
 def test_factors_rebuild_the_rows_with_less_noise(name: str) -> None:
     model = stocked(name)[0]
-    m = best_measurement(model, "scalar", "gaussian")
+    m = best_measurements(model, ("scalar",), "gaussian")["scalar"]
     assert m.strategy == "factor"
     width = model.affine.theta_size
     exact = model.form.scalar.compact().tocsr(width).toarray()
@@ -158,7 +158,7 @@ def test_factors_rebuild_the_rows_with_less_noise(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_neighbour_moves_a_factor_further(name: str) -> None:
     model, private, declared = stocked(name)
-    m = best_measurement(model, "scalar", "gaussian")
+    m = best_measurements(model, ("scalar",), "gaussian")["scalar"]
     assert brute_force(model, private, declared, [m], draws=60) > 0.5, "the bound is nearly attained"
     # A record's entry stands in many rows of S.
     with pytest.raises(ExceededError):
@@ -180,7 +180,7 @@ def test_values_beyond_their_bounds_move_no_measured_number_further(kind: str) -
         return made
 
     first, last, seen = np.append(odd, 1.0), np.array([-3.0, 2.0, 1e9]), 0.0
-    m = best_measurement(model(first, last), "scalar", kind)  # type: ignore[arg-type]
+    m = best_measurements(model(first, last), ("scalar",), kind)["scalar"]  # type: ignore[arg-type]
     assert (m.strategy == "factor") == (kind == "gaussian")
     order, most = (2, m.l2) if kind == "gaussian" else (1, m.l1)
     for i, j, low, high in itertools.product(range(8), range(3), (-1e9, 2.0), odd[3:]):
@@ -198,7 +198,7 @@ def test_running_sums_have_the_square_root(T: int, noise: float) -> None:
     x = cp.Variable(T, nonneg=True)
     stock = cp.cumsum(x) - cp.cumsum(d)
     model = dpm.Problem(cp.Minimize(cp.sum(x)), [stock >= 0, stock <= 9])._model(None)
-    m = best_measurement(model, "scalar", "gaussian")
+    m = best_measurements(model, ("scalar",), "gaussian")["scalar"]
     assert m.l2 * m.gain(2).max() == pytest.approx(noise, rel=2e-3)
     assert m.count == T, "both sides are rebuilt from the same numbers"
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from dpmodel._types import Floats, Labels
 from dpmodel.errors import SpecificationError
-from dpmodel.text import TextTable, built, interval_ends, long_frame, number, part, plain_fields, read, rounded, wrapped
+from dpmodel.text import PlainData, TextTable, interval_ends, long_frame, number, part, rounded, wrapped
 
 _ROWS = 20  # that are printed
 
@@ -29,7 +28,7 @@ def check_level(level: Any, where: str = "intervals", least: float = 0.0) -> flo
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Estimates:
+class Estimates(PlainData):
     """Released numbers: public data, which costs nothing more. It works as an array in NumPy, one number as a float.
 
     ``value``, ``lower``, ``upper`` : (shape) the numbers and the ends of an interval for each; an end is infinite where
@@ -95,26 +94,8 @@ class Estimates:
         """A data frame with a row per number: ``value``, ``lower``, ``upper``; errors as ``Noisy.to_frame``."""
         return long_frame({"value": self.value, "lower": self.lower, "upper": self.upper}, self.labels, backend)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields in JSON types."""
-        return plain_fields(self)
-
-    def to_json(self) -> str:
-        """``to_dict`` as text."""
-        return json.dumps(self.to_dict())
-
     @classmethod
-    def from_json(cls, text: str) -> Estimates:
-        """What ``to_json`` wrote."""
-        return read(cls, text, cls._of)
-
-    @classmethod
-    def from_dict(cls, data: Any) -> Estimates:
-        """What ``to_dict`` gave."""
-        return built(cls, data, cls._of)
-
-    @classmethod
-    def _of(cls, data: Any) -> Estimates:
+    def _of(cls, data: Any) -> Self:
         kinds: dict[str, Any] = {"level": float, "epsilon": float, "delta": float}
         kinds |= dict.fromkeys(("name", "statement", "neighbors", "record"), str)
         found = {name: part(kind, data, name) for name, kind in kinds.items()}

@@ -177,9 +177,6 @@ class Tables:
             smaller = [s for s in self.offset if set(s) < set(table)]
             yield from ((table, s) for s in smaller if not any(set(s) < set(other) for other in smaller))
 
-    def consistency_rows(self) -> int:
-        return sum(self.domain.size(inner) for _, inner in self._steps_down())
-
     def consistency(self) -> sp.csr_array:
         """(rows, size) matrix C: C x = 0 says that every table sums to the next smaller ones among its columns."""
         blocks = []
