@@ -20,21 +20,9 @@ from dpmodel.privacy._checks import count_of, finite_array, fraction, positive, 
 from dpmodel.privacy.noise import NoiseSource, SelectionKind
 
 
-def _pure_epsilon(epsilon: float | None, rho: float | None, per_epsilon_squared: float) -> float:
-    """Epsilon of one selection when either epsilon or rho = per_epsilon_squared * epsilon^2 is given."""
-    if (epsilon is None) == (rho is None):
-        raise SpecificationError(
-            "give exactly one of epsilon and rho",
-            why="a selection is charged in one currency",
-            remedy="epsilon=... for a pure guarantee, rho=... inside a zCDP composition",
-        )
-    if rho is None:
-        return positive(epsilon, "epsilon")
-    return math.sqrt(positive(rho, "rho") / per_epsilon_squared)
-
-
-def _select(scores: object, range_bound: float, epsilon: float, source: NoiseSource, kind: SelectionKind) -> int:
-    return source.noisy_max(score_vector(scores), positive(range_bound, "range_bound") / epsilon, kind=kind)
+def _select(scores: object, range_bound: float, epsilon: float | None, source: NoiseSource, kind: SelectionKind) -> int:
+    scale = positive(range_bound, "range_bound") / positive(epsilon, "epsilon")
+    return source.noisy_max(score_vector(scores), scale, kind=kind)
 
 
 def exponential_mechanism(
@@ -67,17 +55,17 @@ def exponential_mechanism(
     -------
     index : int in [0, count).
     """
-    return _select(scores, range_bound, _pure_epsilon(epsilon, rho, 1 / 8), source, "exponential")
+    if (epsilon is None) == (rho is None):
+        raise SpecificationError(
+            "give exactly one of epsilon and rho",
+            why="a selection is charged in one currency",
+            remedy="epsilon=... for a pure guarantee, rho=... inside a zCDP composition",
+        )
+    pure = epsilon if rho is None else math.sqrt(8 * positive(rho, "rho"))
+    return _select(scores, range_bound, pure, source, "exponential")
 
 
-def permute_and_flip(
-    scores: object,
-    range_bound: float,
-    *,
-    epsilon: float | None = None,
-    rho: float | None = None,
-    source: NoiseSource,
-) -> int:
+def permute_and_flip(scores: object, range_bound: float, *, epsilon: float, source: NoiseSource) -> int:
     """Visit the indices in random order and take r with probability exp((scores[r] - max) / scale).
 
     Source: McKenna and Sheldon 2020; equal to report-noisy-max with exponential noise (Ding et al. 2021),
@@ -90,9 +78,9 @@ def permute_and_flip(
     Utility. Never worse than the exponential mechanism with the same scale (stochastic dominance), and
     up to a factor 2 better: error <= scale ln(count/beta) with probability at least 1 - beta.
 
-    Parameters and errors are those of `exponential_mechanism`; rho buys epsilon = sqrt(2 rho).
+    Parameters and errors are those of `exponential_mechanism`, but for rho.
     """
-    return _select(scores, range_bound, _pure_epsilon(epsilon, rho, 1 / 2), source, "permute_and_flip")
+    return _select(scores, range_bound, epsilon, source, "permute_and_flip")
 
 
 def exponential_mechanism_error(count: int, range_bound: float, epsilon: float, beta: float) -> float:
@@ -116,36 +104,36 @@ def exponential_mechanism_error(count: int, range_bound: float, epsilon: float, 
 permute_and_flip_error = exponential_mechanism_error  # never worse at the same scale
 
 
-def _split(sensitivity: float, range_bound: float | None, epsilon: float, count: int) -> tuple[float, float]:
+def _split(sensitivity: float, range_bound: float | None, epsilon: float) -> tuple[float, float]:
     """Scales of threshold noise and query noise, by the split that minimises the variance of their sum."""
-    sensitivity = positive(sensitivity, "sensitivity")
-    reach = count * (2.0 * sensitivity if range_bound is None else positive(range_bound, "range_bound"))
+    sensitivity, epsilon = positive(sensitivity, "sensitivity"), positive(epsilon, "epsilon")
+    reach = 2.0 * sensitivity if range_bound is None else positive(range_bound, "range_bound")
     # Least (sensitivity/e1)^2 + (reach/e2)^2 on e1 + e2 = epsilon is at e1/e2 = (sensitivity/reach)^(2/3).
     share = 1.0 / (1.0 + (reach / sensitivity) ** (2.0 / 3.0))
     return sensitivity / (epsilon * share), reach / (epsilon * (1.0 - share))
 
 
 class AboveThreshold:
-    """Sparse vector technique: which of a stream of queries pass a threshold, paying for the passes only.
+    """Sparse vector technique: which of a stream of queries passes a threshold first, paying for that one only.
 
     Source: Lyu, Su and Li 2017, "Understanding the Sparse Vector Technique", algorithm 7 and its
-    optimal split of the budget (their 1 : (2c)^(2/3), here with the range bound R in the place of 2
-    Delta). Six published variants of this algorithm are not private; this is the one that is.
+    optimal split of the budget (their 1 : (2c)^(2/3) with c = 1, here with the range bound R in the place
+    of 2 Delta). Six published variants of this algorithm are not private; this is the one that is.
 
     Algorithm. rho ~ Laplace(Delta/eps1) is drawn once; query i is positive if q_i + nu_i >= T + rho with
-    fresh nu_i ~ Laplace(count R/eps2); after ``count`` positives it stops for good. eps1 + eps2 =
-    epsilon. No noisy value is ever shown.
+    fresh nu_i ~ Laplace(R/eps2); after the first positive it stops for good. eps1 + eps2 = epsilon. No
+    noisy value is ever shown.
 
     Privacy: (pure) epsilon-DP, for adaptively chosen queries, however many negatives there are. Proof.
-    Fix neighbours D, D', an answer vector a with at most ``count`` positives, and let the changes
-    q_i(D') - q_i(D) lie in [lo, hi] with hi - lo <= R and |hi| <= Delta. Write the probability of a as an
-    integral over rho of (product over negatives of P[q_i + nu < T + rho]) times (product over positives
-    of P[q_i + nu >= T + rho]). On the side of D' substitute rho -> rho + hi. The density of rho changes
-    by at most exp(eps1), since |hi| <= Delta. Every negative factor only grows: q_i(D') - hi <= q_i(D).
-    A positive factor asks nu to be larger by hi - (q_i(D') - q_i(D)) <= R, which costs at most exp(R
-    eps2/(count R)) = exp(eps2/count); there are at most ``count`` of them. The product is at most
-    exp(eps1 + eps2). The negatives share one rho and cost nothing, which is why rho must be noisy and
-    never drawn again. R must bound the range of changes over all queries ever asked, not vector by vector.
+    Fix neighbours D, D', an answer vector a with one positive at most, and let the changes q_i(D') -
+    q_i(D) lie in [lo, hi] with hi - lo <= R and |hi| <= Delta. Write the probability of a as an integral
+    over rho of (product over negatives of P[q_i + nu < T + rho]) times P[q_i + nu >= T + rho] of the
+    positive. On the side of D' substitute rho -> rho + hi. The density of rho changes by at most
+    exp(eps1), since |hi| <= Delta. Every negative factor only grows: q_i(D') - hi <= q_i(D). The positive
+    factor asks nu to be larger by hi - (q_i(D') - q_i(D)) <= R, which costs at most exp(R eps2/R) =
+    exp(eps2). The product is at most exp(eps1 + eps2). The negatives share one rho and cost nothing,
+    which is why rho must be noisy and never drawn again. R must bound the range of changes over all
+    queries ever asked, not vector by vector.
 
     Rounding. The proof shifts noise by real numbers. The grid of the noise makes that an excess below 2^-78, but
     floats of size |q| round by |q| 2^-53 before they are compared: include that in ``sensitivity``.
@@ -157,7 +145,6 @@ class AboveThreshold:
     threshold : T, public, in the unit of the queries.
     sensitivity : Delta > 0, the most that one record moves any query.
     epsilon : the whole price, due when the object is built (charge it before).
-    count : number of positives after which it stops.
     range_bound : R, at most 2 Delta (the default); R = Delta if all queries move the same way.
     source : where randomness comes from.
     """
@@ -168,11 +155,9 @@ class AboveThreshold:
         *,
         sensitivity: float,
         epsilon: float,
-        count: int = 1,
         range_bound: float | None = None,
         source: NoiseSource,
     ) -> None:
-        self._count = count_of(count, "count")
         self._source = source
         public = finite_array(threshold, "threshold")
         if public.ndim != 0:
@@ -181,14 +166,9 @@ class AboveThreshold:
                 why="one noisy threshold serves all queries",
                 remedy="subtract differing thresholds from the queries and pass threshold=0.0",
             )
-        threshold_scale, self._query_scale = _split(sensitivity, range_bound, positive(epsilon, "epsilon"), self._count)
+        threshold_scale, self._query_scale = _split(sensitivity, range_bound, epsilon)
         self._noisy_threshold = float(source.laplace(public, threshold_scale))
-        self._positives = 0
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether all positive answers are used up; a further query raises."""
-        return self._positives >= self._count
+        self._passed = False
 
     def test(self, value: float) -> bool:
         """Answer whether one query value (a finite number) passes the threshold, noisily."""
@@ -205,17 +185,17 @@ class AboveThreshold:
         -------
         index : of the first positive, or None if all are negative. Later entries count as not asked.
         """
-        if self.exhausted:
+        if self._passed:
             raise SpecificationError(
-                f"this AboveThreshold has given its {self._count} positive answers",
-                why="the privacy proof pays for that many and no more",
-                remedy="build a new AboveThreshold, with its own budget, or ask for a larger count",
+                "this AboveThreshold has given its positive answer",
+                why="the privacy proof pays for one and no more",
+                remedy="build a new AboveThreshold, with its own budget",
             )
         vector = score_vector(values, "values")
         above = self._source.laplace(vector, self._query_scale) >= self._noisy_threshold
         if not above.any():
             return None
-        self._positives += 1
+        self._passed = True
         return int(np.argmax(above))
 
 
@@ -225,7 +205,6 @@ def above_threshold_error(
     epsilon: float,
     beta: float,
     *,
-    count: int = 1,
     range_bound: float | None = None,
 ) -> float:
     """Forecast: with probability at least 1 - beta no answer of `AboveThreshold` is off by more than this.
@@ -234,7 +213,5 @@ def above_threshold_error(
     queries: alpha = scale_rho ln(2/beta) + scale_nu ln(2 queries/beta), half of beta for each.
     """
     queries, beta = count_of(queries, "queries"), fraction(beta, "beta")
-    threshold_scale, query_scale = _split(
-        sensitivity, range_bound, positive(epsilon, "epsilon"), count_of(count, "count")
-    )
+    threshold_scale, query_scale = _split(sensitivity, range_bound, epsilon)
     return threshold_scale * math.log(2.0 / beta) + query_scale * math.log(2.0 * queries / beta)

@@ -48,7 +48,6 @@ SELECTIONS = [  # private sources draw both kinds; the budgets are the same arit
     (permute_and_flip, {"epsilon": EPSILON}, permute_and_flip_distribution, OpenDPSource()),
     (exponential_mechanism, {"epsilon": EPSILON}, exponential_distribution, SeededSource(21)),
     (exponential_mechanism, {"rho": EPSILON**2 / 8}, exponential_distribution, SeededSource(22)),
-    (permute_and_flip, {"rho": EPSILON**2 / 2}, permute_and_flip_distribution, SeededSource(23)),
 ]
 
 
@@ -108,7 +107,8 @@ def test_bad_scores(select, scores):
 @pytest.mark.parametrize("select", [exponential_mechanism, permute_and_flip])
 def test_bad_budget(select):
     source = SeededSource(0)
-    for budget in ({}, {"epsilon": 1.0, "rho": 1.0}, {"epsilon": 0.0}, {"rho": math.nan}, {"epsilon": True}):
+    both = ({}, {"epsilon": 1.0, "rho": 1.0}, {"rho": math.nan}) if select is exponential_mechanism else ()
+    for budget in (*both, {"epsilon": 0.0}, {"epsilon": True}):
         with pytest.raises(SpecificationError):
             select([1.0], 1.0, source=source, **budget)
     for bound in (0.0, -1.0, math.inf, math.nan):
@@ -147,12 +147,11 @@ def test_many_negatives_cost_nothing_but_only_with_a_noisy_threshold():
 
 
 def test_sparse_vector_halts():
-    svt = AboveThreshold(0.0, sensitivity=1e-9, epsilon=1.0, count=2, source=ExactSource())
+    svt = AboveThreshold(0.0, sensitivity=1e-9, epsilon=1.0, source=ExactSource())
+    assert not svt.test(-1.0)
     assert svt.first_above([-1.0, -1.0, 1.0, 1.0]) == 2
-    assert not svt.test(-1.0) and not svt.exhausted
-    assert svt.test(1.0) and svt.exhausted
     for _ in range(2):
-        with pytest.raises(SpecificationError, match="2 positive"):
+        with pytest.raises(SpecificationError, match="its positive answer"):
             svt.test(1.0)
     with pytest.raises(SpecificationError):
         svt.first_above([])
@@ -160,10 +159,10 @@ def test_sparse_vector_halts():
 
 def test_sparse_vector_scales_are_the_optimal_split():
     source = SeededSource(0)
-    svt = AboveThreshold(0.0, sensitivity=2.0, epsilon=0.5, count=3, source=source)
-    eps1 = 0.5 / (1 + 6 ** (2 / 3))
-    assert svt._query_scale == pytest.approx(3 * 2 * 2.0 / (0.5 - eps1))
-    monotone = AboveThreshold(0.0, sensitivity=2.0, range_bound=2.0, epsilon=0.5, count=3, source=source)
+    svt = AboveThreshold(0.0, sensitivity=2.0, epsilon=0.5, source=source)
+    eps1 = 0.5 / (1 + 2 ** (2 / 3))
+    assert svt._query_scale == pytest.approx(2 * 2.0 / (0.5 - eps1))
+    monotone = AboveThreshold(0.0, sensitivity=2.0, range_bound=2.0, epsilon=0.5, source=source)
     assert monotone._query_scale < svt._query_scale
 
 
@@ -181,7 +180,7 @@ def test_sparse_vector_forecast():
 
 @pytest.mark.parametrize(
     "options",
-    [{"sensitivity": 0.0}, {"epsilon": math.nan}, {"count": 0}, {"count": 1.5}, {"range_bound": -1.0}],
+    [{"sensitivity": 0.0}, {"epsilon": math.nan}, {"range_bound": -1.0}],
 )
 def test_sparse_vector_bad_arguments(options):
     arguments = {"sensitivity": 1.0, "epsilon": 1.0, "source": SeededSource(0)} | options
