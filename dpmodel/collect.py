@@ -37,11 +37,7 @@ def checked_point(outcome: Any, size: int, rows: int = 0) -> Outcome:
     """``outcome`` with its point as an array of ``size`` numbers; mechanisms from elsewhere may hand back anything.
 
     ``rows`` : how many multipliers there are, if any.
-
-    Raises
-    ------
-    WrongOutcome
-        In words without numbers.
+    Errors: WrongOutcome, in words without numbers.
     """
     if not isinstance(outcome, Outcome):
         raise WrongOutcome(f"{type(outcome).__name__} instead of Outcome")

@@ -38,12 +38,7 @@ class DPModelError(Exception):
 
 def unsaid(work: Callable[[], T], told: Callable[[str], DPModelError]) -> T:
     """``work()``; where that fails, ``told`` of the type of the error alone: its words may hold private values.
-
-    Raises
-    ------
-    DPModelError
-        That of ``work`` itself, or what ``told`` returns, without a chained one.
-    """
+    Errors: DPModelError, that of ``work`` itself, or what ``told`` returns, without a chained one."""
     try:
         return work()
     except DPModelError:

@@ -72,12 +72,7 @@ def _filled(text: str, width: int) -> str:
 
 def canvas(ax: Any = None, *, panels: int = 1, size: tuple[float, float] = (7.0, 4.6), instead: str = "") -> Canvas:
     """A figure with ``panels`` axes side by side, or ``ax`` and its figure.
-
-    Raises
-    ------
-    MissingExtraError, SpecificationError
-        Without matplotlib; for an ``ax`` that is none.
-    """
+    Errors: MissingExtraError, SpecificationError, without matplotlib; for an ``ax`` that is none."""
     require_matplotlib(instead)
     if ax is None:
         figure = _picture()(figsize=(size[0] * (1 + 0.7 * (panels - 1)), size[1]), layout="constrained")
@@ -323,12 +318,7 @@ def released_values(
     ax: Any = None,
 ) -> Any:
     """Draw ``numbers`` (any shape) as points; ``names`` : of all of them, or empty.
-
-    Raises
-    ------
-    SpecificationError
-        For intervals of another shape.
-    """
+    Errors: SpecificationError, for intervals of another shape."""
     flat, count = np.asarray(numbers, dtype=float).ravel(), int(np.size(numbers))
     drawn = canvas(ax, size=(7.0, max(2.8, 1.8 + 0.26 * min(count, _NAMED)) if count <= _NAMED else 4.6))
     axes = drawn.axes[0]

@@ -30,12 +30,7 @@ def basic_options(
     solver_options: Mapping[str, Any] | None = None,
 ) -> Options:
     """Checked options, without what belongs to one family of problems.
-
-    Raises
-    ------
-    SpecificationError
-        For a missing or invalid epsilon, delta, beta, feasibility, solver or solver_options.
-    """
+    Errors: SpecificationError, for a missing or invalid epsilon, delta, beta, feasibility, solver or solver_options."""
     if epsilon is None:
         raise SpecificationError(
             "without epsilon nothing private can be solved",
@@ -99,11 +94,8 @@ def public_options(given: Options, what: str) -> Options:
     """Checked options of a family whose constraints are all public: nothing gives way, and nothing can be traded.
 
     ``what`` : the family, for messages.
-
-    Raises
-    ------
-    SpecificationError
-        As ``basic_options``, and for what makes sense with private constraints or linear objectives only.
+    Errors: SpecificationError, as ``basic_options``, and for what makes sense with private constraints or linear
+    objectives only.
     """
     feasibility, goal = given.feasibility, given.goal
     names = [type(each).__name__ for each in (feasibility, goal) if not isinstance(each, str)]
@@ -148,12 +140,8 @@ def finite_number(name: str, value: Any) -> float | None:
 
 def checked_clip(clip: Any) -> float:
     """``clip`` as a positive number, inf for None.
-
-    Raises
-    ------
-    SpecificationError
-        For anything that is not a positive number between 1e-100 and 1e100: noise to hide others cannot be drawn.
-    """
+    Errors: SpecificationError, for anything that is not a positive number between 1e-100 and 1e100: noise to hide
+    others cannot be drawn."""
     value = finite_number("clip", clip)
     if value is not None and not 1e-100 <= value <= 1e100:
         why = "derivatives are cut to [-clip, clip], and noise is drawn for sizes from 1e-100 to 1e100"

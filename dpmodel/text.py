@@ -461,11 +461,7 @@ def revived(kind: Any, value: Any) -> Any:
 
     A float that is None is nan. Of several dataclasses the one is taken whose ``kind`` is the value's. Keys that are no
     fields are left out; missing ones take their defaults.
-
-    Raises
-    ------
-    Misfit
-        For values that do not fit the type.
+    Errors: Misfit, for values that do not fit the type.
     """
     origin, inner = get_origin(kind), get_args(kind)
     if kind is float:

@@ -237,12 +237,7 @@ def _fitting(p: Private, value: Floats) -> Any:
 
 def opened(model: Any) -> Data | System:
     """What is audited, as the checks take it: a function of ``private``, ``Data`` or a ``System``.
-
-    Raises
-    ------
-    SpecificationError
-        For anything else, such as a problem whose numbers are sealed.
-    """
+    Errors: SpecificationError, for anything else, such as a problem whose numbers are sealed."""
     if isinstance(model, (Data, System)):
         return model
     if not callable(model) or isinstance(model, Problem):

@@ -66,12 +66,7 @@ PAGE = Path(dpmodel.__file__).parent / "explorer" / "index.html"
 
 def show_explorer(chosen: argparse.Namespace) -> None:
     """Open the page; with ``--path`` or ``--json`` only say where it is.
-
-    Raises
-    ------
-    SpecificationError
-        If there is no browser to open it in.
-    """
+    Errors: SpecificationError, if there is no browser to open it in."""
     if chosen.json:
         print(json.dumps({"path": str(PAGE), "url": PAGE.as_uri()}, indent=2))
     elif chosen.path:
@@ -87,12 +82,7 @@ def show_explorer(chosen: argparse.Namespace) -> None:
 
 def audit_mechanism(chosen: argparse.Namespace) -> int:
     """Print the report, or it as JSON; 1 where something is wrong or nothing was tried.
-
-    Raises
-    ------
-    SpecificationError
-        If there is no such package or name in it.
-    """
+    Errors: SpecificationError, if there is no such package or name in it."""
     from dpmodel import audit
 
     mechanism = _imported(chosen.mechanism) if ":" in chosen.mechanism else chosen.mechanism
@@ -125,12 +115,8 @@ def _imported(path: str) -> Any:
 
 def show_ledger(chosen: argparse.Namespace) -> None:
     """Print the charges; ``verify`` says one line, or raises what is wrong.
-
-    Raises
-    ------
-    SpecificationError
-        For files that are not there or no ledger, and where one was changed: it says which charge.
-    """
+    Errors: SpecificationError, for files that are not there or no ledger, and where one was changed: it says which
+    charge."""
     budget = Budget.open(chosen.file)
     told = budget.to_dict()
     spent = budget.spent
@@ -166,12 +152,8 @@ def plan_file(chosen: argparse.Namespace) -> None:
 def problem_in(file: str) -> Problem:
     """The problem of ``FILE.py`` or ``FILE.py:name``; the file runs up to the first charge, and not what stands under
     ``__main__``.
-
-    Raises
-    ------
-    SpecificationError
-        For files that are not there or do not run, and where it is not clear which problem is meant.
-    """
+    Errors: SpecificationError, for files that are not there or do not run, and where it is not clear which problem is
+    meant."""
     named = re.fullmatch(r"(.+\.py):(\w+)", file)
     path, name = (named[1], named[2]) if named else (file, None)
     if not Path(path).is_file():

@@ -81,12 +81,8 @@ def is_number(expression: Any) -> bool:
 
 def number_of(expression: Any) -> Any:
     """Value of a public expression without variables: dense, or CSR where it is sparse.
-
-    Raises
-    ------
-    MissingValueError, SpecificationError
-        For a public parameter without a value; for NaN, infinite entries and points outside an atom's domain.
-    """
+    Errors: MissingValueError, SpecificationError, for a public parameter without a value; for NaN, infinite entries and
+    points outside an atom's domain."""
     require_values(expression.parameters())
     if kind(expression) == "diag" and expression.k == 0:  # dense, it would have n x n entries for n records
         return sp.dia_array((np.atleast_2d(number_of(expression.args[0])), [0]), shape=expression.shape).tocsr()

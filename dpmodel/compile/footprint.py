@@ -414,11 +414,7 @@ def record_blocks(affine: AffineMap) -> tuple[Blocks, ...]:
     Vectors of which a record owns an entry are paired with rows or columns of a table, and with each other when
     the user gave them ``Records``. Two vectors that nobody said anything about may well be tables of counts in
     which one record sits in different places; they are not paired, which can only enlarge the bounds.
-
-    Raises
-    ------
-    SpecificationError
-        For different people without a name of their own (``refuse_unnamed``).
+    Errors: SpecificationError, for different people without a name of their own (``refuse_unnamed``).
     """
     refuse_unnamed(block.parameter for block in affine.private_blocks)
     by_records: dict[Records, dict[Any, list[ThetaBlock]]] = {}

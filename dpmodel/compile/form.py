@@ -120,12 +120,8 @@ class StandardForm:
 
 def public_theta(affine: AffineMap) -> Floats:
     """(P,) theta with the public parameters' values, the final 1, and 0 at private entries.
-
-    Raises
-    ------
-    MissingValueError, SpecificationError
-        For a public parameter without a value, or with NaN or infinite entries.
-    """
+    Errors: MissingValueError, SpecificationError, for a public parameter without a value, or with NaN or infinite
+    entries."""
     theta = np.zeros(affine.theta_size)
     theta[-1] = 1.0
     for block in affine.parameters:

@@ -150,12 +150,7 @@ _SHAPED = ("promote", "broadcast", "reshape")
 
 def rows_of_one_source(private: Sequence[Private]) -> int:
     """How many rows all of ``private`` have, some of which have them in blocks.
-
-    Raises
-    ------
-    SpecificationError
-        Where they lie in different places, or are not as many.
-    """
+    Errors: SpecificationError, where they lie in different places, or are not as many."""
     rows = {p.shape[0] if p.ndim else 0 for p in private}
     sources = [vault.source_of(p) for p in private if p.has_value or not p.in_blocks]
     if any(source is not sources[0] for source in sources) or not all(p.in_blocks for p in private) or len(rows) != 1:
@@ -303,12 +298,7 @@ class FewRows:
 
 def few_rows(problem: cp.Problem) -> FewRows | None:
     """The problem with few rows, where its private rows lie in blocks, or in one large sparse table; None for others.
-
-    Raises
-    ------
-    UnsupportedModelError, SpecificationError
-        For rows in blocks that are not read alike.
-    """
+    Errors: UnsupportedModelError, SpecificationError, for rows in blocks that are not read alike."""
     private = [p for p in problem.parameters() if isinstance(p, Private)]
     in_blocks = any(p.in_blocks for p in private)
     if not in_blocks and not _one_large_table(private):
@@ -477,12 +467,8 @@ def _coefficients(affine: AffineMap, few: int) -> list[Any]:
 
 def _alike(affine: AffineMap, few: int) -> Integers:
     """(few, r) the private rows of every record, in order.
-
-    Raises
-    ------
-    UnsupportedModelError
-        Where rows hold numbers of several records, or the rows of one record are not those of another.
-    """
+    Errors: UnsupportedModelError, where rows hold numbers of several records, or the rows of one record are not those
+    of another."""
     rows, record, which, number, columns, sizes = _coefficients(affine, few)
     owner = np.full(affine.rows, -1)
     owner[rows[which >= 0]] = record[which >= 0]

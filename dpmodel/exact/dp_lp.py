@@ -349,12 +349,7 @@ def _bounded(G: Floats, h: Floats, side: Floats) -> bool:
 
 def first_region(model: PrivateInequalities) -> Region:
     """Where the search begins: the public constraints.
-
-    Raises
-    ------
-    InfeasibleError
-        If they have no common point (or one that doubles cannot find).
-    """
+    Errors: InfeasibleError, if they have no common point (or one that doubles cannot find)."""
 
     def build() -> Region | None:
         rows = public_rows(model)

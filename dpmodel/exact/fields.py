@@ -71,11 +71,8 @@ class _Finite(Field):
         """(n, d) int64 elements of ``data``, a matrix of integers or of elements of this field in python-flint.
 
         ``ones`` appends a column of ones.
-
-        Raises
-        ------
-        SpecificationError
-            For floats, fractions, text, elements of other fields, integers out of range. No value is shown.
+        Errors: SpecificationError, for floats, fractions, text, elements of other fields, integers out of range. No
+        value is shown.
         """
         if grid is not None:
             raise SpecificationError(
@@ -331,11 +328,8 @@ class Rationals:
         ``data``: a matrix (lists, NumPy, SciPy sparse, pandas) of integers, Fractions, Decimals or strings ("1/3",
         "0.25"). Floats are refused unless ``grid`` is given, a positive exact number: floats and integers (which one
         float beside them may turn into floats) are rounded to its nearest multiples, fractions and text are not.
-
-        Raises
-        ------
-        SpecificationError
-            For floats without a grid, NaN, complex numbers, text that is no number, ragged rows. No value is shown.
+        Errors: SpecificationError, for floats without a grid, NaN, complex numbers, text that is no number, ragged
+        rows. No value is shown.
         """
         step = None if grid is None else grid_step(grid)
         array = matrix(data, what, self)

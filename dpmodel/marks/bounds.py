@@ -126,11 +126,7 @@ def column_bounds(bounds: Any, shape: tuple[int, ...], where: str) -> tuple[Any,
     A bound of shape (p,) or (1, p), or repeated down the rows without memory (``np.broadcast_to``), holds per column;
     the other one may be a number or None. CVXPY wants numbers or full matrices, and is told the hull of the
     intervals, which is true and takes no memory. Anything else is left to CVXPY.
-
-    Raises
-    ------
-    SpecificationError
-        For NaN, crossed or impossible bounds per column, or a vector of another length.
+    Errors: SpecificationError, for NaN, crossed or impossible bounds per column, or a vector of another length.
     """
     if len(shape) != 2 or not isinstance(bounds, (list, tuple)) or len(bounds) != 2:
         return bounds, None
@@ -184,12 +180,8 @@ def declared_range(
     bounds: Any, per_column: Range | None, parameter: Any, layout: Layout, magnitude: Mapping[str, float], where: str
 ) -> Range:
     """What entries are clipped to: ``bounds``, the sign attributes and ``max_linf``.
-
-    Raises
-    ------
-    SpecificationError
-        When these do not meet, or would be broken by scaling units to ``max_l1`` or ``max_l2``.
-    """
+    Errors: SpecificationError, when these do not meet, or would be broken by scaling units to ``max_l1`` or
+    ``max_l2``."""
     attributes = parameter.attributes
     lower, upper = np.asarray(-np.inf), np.asarray(np.inf)
     if per_column is not None:
@@ -279,12 +271,9 @@ def read_bounds(bounds: Any, width: int | None, names: Sequence[Any] | None, whe
 
     ``bounds`` : such a pair, a mapping from columns to pairs of numbers, or one pair of numbers for each column, in
     their order.
-
-    Raises
-    ------
-    SpecificationError
-        For what is no pair; mappings that miss a column or name an unknown one; pairs of pairs that could be read as
-        lows and highs and as one pair per column; and ranges of one value, which leave nothing private.
+    Errors: SpecificationError, for what is no pair; mappings that miss a column or name an unknown one; pairs of pairs
+    that could be read as lows and highs and as one pair per column; and ranges of one value, which leave nothing
+    private.
     """
     if isinstance(bounds, Mapping):
         lo, hi = _by_column(bounds, width, names, where)

@@ -86,12 +86,7 @@ def _time(value: Any) -> Hashable:
 
 def of_own_types(data: Any) -> Array:
     """An array of nested lists: of numbers, where that changes none of them, otherwise of objects.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For rows of different lengths.
-    """
+    Errors: ValueError, TypeError, for rows of different lengths."""
     array = None
     with contextlib.suppress(ValueError, TypeError, OverflowError):  # ragged, or mixed
         array = np.asarray(data)
@@ -122,12 +117,7 @@ def frame_columns(frame: Any) -> list[Array]:
 
 def array_of(data: Any) -> Array:
     """Lists, frames and arrays as an array whose elements are as they were given, of objects where types differ.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For rows of different lengths.
-    """
+    Errors: ValueError, TypeError, for rows of different lengths."""
     if isinstance(data, np.ndarray):
         return data
     if is_frame(data):
@@ -140,13 +130,8 @@ def array_of(data: Any) -> Array:
 
 def refuse_united(column: Any, categories: Any, what: str) -> None:
     """Refuse an array whose one type cannot hold all ``categories``: it may have changed elements on their way in.
-
-    Raises
-    ------
-    SpecificationError
-        For text where not all categories are text, times where not all are times, numbers where none is a number, and
-        floats where some are integers beyond 2^53. No element is looked at.
-    """
+    Errors: SpecificationError, for text where not all categories are text, times where not all are times, numbers where
+    none is a number, and floats where some are integers beyond 2^53. No element is looked at."""
     dtype = np.asarray(column[:0]).dtype if hasattr(column, "dtype") else np.dtype(object)
     refuse_types(dtype.kind, categories, what, dtype)
 

@@ -132,12 +132,7 @@ class Layout:
 
 def layout_of(parameter: Any, unit: Unit, where: str) -> Layout:
     """The layout of a cvxpy leaf under ``unit``.
-
-    Raises
-    ------
-    SpecificationError
-        When the shape has no such unit.
-    """
+    Errors: SpecificationError, when the shape has no such unit."""
     shape = parameter.shape
     attributes = parameter.attributes
     symmetric = any(attributes[key] for key in ("symmetric", "PSD", "NSD"))

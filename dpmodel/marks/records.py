@@ -130,11 +130,7 @@ def refuse_unnamed(parameters: Iterable[Any]) -> None:
 
     A record moves the parameters of one people only, so two that are the same people by an oversight would each be
     protected as if the other did not exist.
-
-    Raises
-    ------
-    SpecificationError
-        Which says how to tell them apart and how to join them.
+    Errors: SpecificationError, which says how to tell them apart and how to join them.
     """
     people: dict[Records, str] = {}
     for parameter in parameters:

@@ -194,13 +194,8 @@ class Handed(np.ndarray[Any, Any]):
 
 def checked_entries(parameter: Any, value: Any, where: str) -> PrivateArray:
     """(size,) the free entries of ``value``, in memory of their own, or in that of a ``Handed`` one.
-
-    Raises
-    ------
-    SpecificationError
-        For what is no real numeric array of the declared shape, NaN and infinite entries, integers beyond 2^53,
-        extended precision, and values that contradict the attributes.
-    """
+    Errors: SpecificationError, for what is no real numeric array of the declared shape, NaN and infinite entries,
+    integers beyond 2^53, extended precision, and values that contradict the attributes."""
     array = _numbers(parameter, value, where)
     attributes = parameter.attributes
     halves = attributes["diag"] or any(attributes[key] for key in ("symmetric", "PSD", "NSD"))

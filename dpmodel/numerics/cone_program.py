@@ -163,12 +163,7 @@ _probed: set[tuple[frozenset[str], bool, str | None, str]] = set()
 
 def probe_solver(kinds: frozenset[ConeKind], integer: bool, solver: str | None, options: Mapping[str, Any]) -> None:
     """Solve a tiny program with the same kinds of cones, so that a wrong solver or option shows before any spend.
-
-    Raises
-    ------
-    SpecificationError
-        When the solver cannot handle these cones or does not know an option.
-    """
+    Errors: SpecificationError, when the solver cannot handle these cones or does not know an option."""
     if solver is None and not options and not integer and kinds <= {"zero", "nonneg"}:
         return
     key = (kinds, integer, solver, repr(sorted(options.items())))

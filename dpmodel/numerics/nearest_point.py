@@ -125,11 +125,7 @@ def onto_row(x: Floats, a: Floats, b: float, lower: Floats, upper: Floats, *, eq
 
     The answer is ``clip(x - t a)`` with t = 0 or the root of the piecewise linear, non-increasing
     ``a'clip(x - t a) = b``, found from its sorted breakpoints in O(n log n).
-
-    Raises
-    ------
-    SolverFailure
-        When no point has ``a'y`` small enough.
+    Errors: SolverFailure, when no point has ``a'y`` small enough.
     """
     start = np.clip(x, lower, upper)
     if not equality and a @ start <= b:

@@ -204,12 +204,7 @@ def subsampled_epsilon(multiplier: float, rate: float, steps: int, delta: float,
 @lru_cache(maxsize=256)
 def subsampled_multiplier(epsilon: float, delta: float, rate: float, steps: int, *, replace: bool) -> float:
     """Least noise multiplier (to 1 %, rounded up) with which ``steps`` subsampled releases are (epsilon, delta)-DP.
-
-    Raises
-    ------
-    SpecificationError
-        For delta below ``LEAST_DELTA``.
-    """
+    Errors: SpecificationError, for delta below ``LEAST_DELTA``."""
     epsilon, delta = validate_privacy(epsilon, delta).epsilon, _delta(delta)
     rate, steps = _rate(rate), count_of(steps, "steps")
 

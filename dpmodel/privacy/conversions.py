@@ -35,13 +35,8 @@ class PrivacyLoss(NamedTuple):
 
 def validate_privacy(epsilon: object, delta: object = 0.0) -> PrivacyLoss:
     """Return (epsilon, delta) as floats with 0 < epsilon < inf and 0 <= delta < 1.
-
-    Raises
-    ------
-    SpecificationError
-        For anything else: negative, zero, infinite or NaN epsilon, delta outside [0, 1), a bool, a
-        string, an array; also for 0 < delta < 1e-200, below which floats underflow.
-    """
+    Errors: SpecificationError, for anything else: negative, zero, infinite or NaN epsilon, delta outside [0, 1), a
+    bool, a string, an array; also for 0 < delta < 1e-200, below which floats underflow."""
     loss = PrivacyLoss(positive(epsilon, "epsilon"), fraction(delta, "delta", zero=True))
     if 0.0 < loss.delta < _LEAST_DELTA:
         raise SpecificationError(

@@ -87,12 +87,8 @@ def namesakes(model: Program) -> list[str]:
 
 def design_of(model: Program, options: Options, found: tuple[Measured, ...]) -> tuple[NoiseDesign, dict[str, Floats]]:
     """The noise of every private part of ``model`` under released numbers, and these numbers, part by part.
-
-    Raises
-    ------
-    SpecificationError
-        Where a part is not linear in what was measured, or a name does not say which parameter was.
-    """
+    Errors: SpecificationError, where a part is not linear in what was measured, or a name does not say which parameter
+    was."""
     if shared := namesakes(model):
         raise SpecificationError(
             f"resolve: more than one private parameter with the name {shared[0]!r}",

@@ -45,11 +45,7 @@ def interval_of(
     those at the released numbers. These depend on the noise, as given ones may where somebody ``looked`` at the numbers
     before, and a program other than the one that the numbers were measured for: so only box is left of the forms. Its
     event is about the noise alone, and holds for all prices at once.
-
-    Raises
-    ------
-    SpecificationError
-        Where a private number of ``model`` was not measured.
+    Errors: SpecificationError, where a private number of ``model`` was not measured.
     """
     design, numbers = design_of(model, options, measured)
     released, at = rebuilt(model, design, numbers, raw=True), level(model)

@@ -33,16 +33,9 @@ from dpmodel.text import number
 
 def program_options(problem: cp.Problem, model: Program, given: Options) -> Options:
     """A checked request.
-
-    Raises
-    ------
-    SpecificationError
-        As ``basic_options``; for listed points that are not public feasible points of the right shape; for rows without
-        private constraints or outside 1 .. their count, alpha not positive or beyond the width, a goal that is none, a
-        penalty that is not positive.
-    InfeasibleError
-        When no public point reaches the target.
-    """
+    Errors: SpecificationError, as ``basic_options``; for listed points that are not public feasible points of the right
+    shape; for rows without private constraints or outside 1 .. their count, alpha not positive or beyond the width, a
+    goal that is none, a penalty that is not positive; InfeasibleError, when no public point reaches the target."""
     feasibility: Any = given.feasibility
     points = listed(given.mechanism)
     options = basic_options(
@@ -283,12 +276,8 @@ _FEASIBLE = 1e-6
 
 def listed_points(problem: cp.Problem, model: Program, vertices: Any) -> Floats:
     """(k, n) public points in standard-form columns, from (k, N) rows of stacked variables or dicts.
-
-    Raises
-    ------
-    SpecificationError
-        For points of another shape, with fractions in integer variables, or that violate a public constraint.
-    """
+    Errors: SpecificationError, for points of another shape, with fractions in integer variables, or that violate a
+    public constraint."""
     affine = model.affine
     variables = problem.variables()
     total = sum(variable.size for variable in variables)
@@ -401,12 +390,8 @@ _MOST_TOLD = 20
 def exact_rows(model: Program, options: Options, given: Options) -> ExactRows | None:
     """What ``feasibility=Exact(...)`` makes of a program; None where all private rows are equalities, which its own
     mechanisms satisfy exactly.
-
-    Raises
-    ------
-    SpecificationError
-        For a problem without private constraints, a margin for equalities, and as ``_exact_system``.
-    """
+    Errors: SpecificationError, for a problem without private constraints, a margin for equalities, and as
+    ``_exact_system``."""
     if not model.form.private_rows.any():
         raise SpecificationError(
             "feasibility=Exact() for a problem without private constraints",
@@ -427,16 +412,9 @@ def exact_rows(model: Program, options: Options, given: Options) -> ExactRows | 
 
 def _exact_system(model: Program, options: Options, given: Options) -> PrivateInequalities:
     """The private inequalities beside the public constraints (and the target, if there is one).
-
-    Raises
-    ------
-    SpecificationError
-        For a margin outside (0, 1], an objective without a target, and arguments that trade violations.
-    UnsupportedModelError
-        For rows that cannot be satisfied one by one.
-    InfeasibleError
-        When the public constraints and the target contradict each other.
-    """
+    Errors: SpecificationError, for a margin outside (0, 1], an objective without a target, and arguments that trade
+    violations; UnsupportedModelError, for rows that cannot be satisfied one by one; InfeasibleError, when the public
+    constraints and the target contradict each other."""
     verdict = why_not_inequalities(model)
     if not verdict.eligible:
         raise UnsupportedModelError(

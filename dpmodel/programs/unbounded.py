@@ -30,15 +30,9 @@ _GAIN, _MISS = 1e-6, 1e-9
 
 def refuse_unsolvable(model: Program, chosen: Candidate, over_all: bool) -> None:
     """Nothing, or a refusal before the charge. ``over_all`` : as ``Serves``.
-
-    Raises
-    ------
-    SpecificationError
-        When public numbers or the noise are so large that solvers fail on them.
-    UnsupportedModelError
-        When the objective is unbounded below in every program that can be released, or in some that the declared bounds
-        of a private objective allow.
-    """
+    Errors: SpecificationError, when public numbers or the noise are so large that solvers fail on them;
+    UnsupportedModelError, when the objective is unbounded below in every program that can be released, or in some that
+    the declared bounds of a private objective allow."""
     _refuse_large(model, chosen)
     if over_all:
         told = None if chosen.forecast is None else chosen.forecast.error.stated()[0]

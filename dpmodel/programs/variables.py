@@ -65,12 +65,8 @@ _SLOPES, _COLUMNS, _SUMS, _DRAWN = 20_000_000, 3000, 20_000, 4_000_000
 
 def variable_intervals(model: Program, release: Release, options: Options, level: float) -> IntervalTable:
     """Intervals for the entries of the variables of ``release`` (proof: the module's docstring).
-
-    Raises
-    ------
-    SpecificationError
-        For integers, cones, too many columns, and where the noise leaves the program no point.
-    """
+    Errors: SpecificationError, for integers, cones, too many columns, and where the noise leaves the program no
+    point."""
     if has_integers(model):
         raise _refused("an integer jumps where a number passes a threshold: its range takes an integer program an end")
     if not model.affine.is_linear():

@@ -43,14 +43,9 @@ def private_regression(recognised: Recognised, clip: float = math.inf) -> Privat
     """The model of ``recognised``, with derivatives of the loss cut to [-clip, clip].
 
     Needs no private values. Public parameters of the constraints are read now.
-
-    Raises
-    ------
-    SpecificationError
-        For rows or labels without a bound, labels outside the range of their loss, parameters of different Records,
-        and parameters of which a record owns no single row or entry.
-    InfeasibleError, MissingValueError
-        For public constraints without a common point, and public parameters without a value.
+    Errors: SpecificationError, for rows or labels without a bound, labels outside the range of their loss, parameters
+    of different Records, and parameters of which a record owns no single row or entry; InfeasibleError,
+    MissingValueError, for public constraints without a common point, and public parameters without a value.
     """
     _refuse_unpaired(recognised)
     row = row_bounds(recognised)
@@ -183,11 +178,8 @@ def row_bounds(recognised: Recognised) -> RowBounds:
     change, ranges that hold zero), labels are multiples of them, and the public features are constant columns, which
     stay. Otherwise the bounds are those of replace-one: both databases' rows lie within them (values are clipped), so
     they hold, and are larger.
-
-    Raises
-    ------
-    SpecificationError
-        For private features or labels without a bound, and labels outside the range of the loss.
+    Errors: SpecificationError, for private features or labels without a bound, and labels outside the range of the
+    loss.
     """
     size, constant = recognised.size, recognised.constant
     lower, upper = np.zeros(size), np.zeros(size)
@@ -229,12 +221,7 @@ def row_bounds(recognised: Recognised) -> RowBounds:
 
 def _bounded_norms(features: Features) -> tuple[float, float, float]:
     """Largest norms of one record's part of ``features``.
-
-    Raises
-    ------
-    SpecificationError
-        When neither columns nor norms are bounded.
-    """
+    Errors: SpecificationError, when neither columns nor norms are bounded."""
     if not math.isfinite(features.norms[2]):
         low, high = features.owned_range
         largest = np.maximum(np.abs(low), np.abs(high))

@@ -42,12 +42,7 @@ class Match:
 
 def match(reads: list[Read], label: Features | None) -> Match:
     """The loss whose sum the terms are.
-
-    Raises
-    ------
-    UnsupportedModelError
-        Naming the first term that does not fit.
-    """
+    Errors: UnsupportedModelError, naming the first term that does not fit."""
     reads = _joined(reads)
     names = {_family(read) for read in reads}
     if "logistic" in names:

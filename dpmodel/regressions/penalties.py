@@ -83,12 +83,7 @@ class Penalty:
 
 def whole_penalty(public: list[tuple[float, cp.Expression]]) -> cp.Expression | None:
     """The public terms added up, or None.
-
-    Raises
-    ------
-    UnsupportedModelError
-        Naming a term that is not convex.
-    """
+    Errors: UnsupportedModelError, naming a term that is not convex."""
     for factor, expression in public:
         term = expression if factor == 1 else factor * expression
         if not term.is_convex():

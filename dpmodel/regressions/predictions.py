@@ -64,12 +64,7 @@ def close(a: Any, b: Any, size: float = 0.0) -> bool:
 
 def read_predictions(objective: Objective) -> tuple[list[Read], Prediction, Features | None]:
     """Read all parts as functions of one prediction and at most one private label.
-
-    Raises
-    ------
-    UnsupportedModelError
-        When there are two labels, two predictions, or no prediction.
-    """
+    Errors: UnsupportedModelError, when there are two labels, two predictions, or no prediction."""
     terms, reader = objective.terms, objective.reader
     if not terms:
         unfit(objective.expression, "no variable stands in a prediction", "X @ w with w a variable")

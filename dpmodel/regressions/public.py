@@ -390,11 +390,7 @@ class PublicPart(PublicFacts):
 
         ``P`` : (p, p) symmetric; eigenvalues below zero count as zero. Solved directly where nothing constrains w and
         the penalty is quadratic, else by a solver.
-
-        Raises
-        ------
-        UnsupportedModelError
-            When there is no minimum.
+        Errors: UnsupportedModelError, when there is no minimum.
         """
         P, q = positive_part(np.asarray(P, dtype=np.float64)), np.asarray(q, dtype=np.float64)
         penalty = self.twin.penalty if with_penalty else None

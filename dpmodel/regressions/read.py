@@ -401,12 +401,7 @@ F = TypeVar("F", Recognised, Outputs)
 
 def _certified(problem: cp.Problem, claimed: F) -> F:
     """``claimed``, if the user's objective has its values at random points.
-
-    Raises
-    ------
-    UnsupportedModelError
-        When they differ: the model is then not what it was taken for.
-    """
+    Errors: UnsupportedModelError, when they differ: the model is then not what it was taken for."""
     objective = problem.objective.args[0]
     missing = {id(p) for p in objective.parameters() if isinstance(p, Private)} - {id(p) for p in claimed.private}
     if missing:
@@ -481,12 +476,7 @@ def _of_rows(objective: Any) -> Any:
 
 def _multinomial(problem: cp.Problem, rows: Any) -> Recognised:
     """The regression, of which ``rows`` are the logarithms of sums of the exponentials of each record's scores.
-
-    Raises
-    ------
-    UnsupportedModelError
-        For any other objective with ``rows``.
-    """
+    Errors: UnsupportedModelError, for any other objective with ``rows``."""
     refuse_hidden(problem)
     count, classes = (int(size) for size in rows.args[0].shape)
     if classes < 2:
@@ -543,12 +533,7 @@ def _same_block(one: tuple[Any, int], two: tuple[Any, int]) -> bool:
 
 def _labels(rows: Any, parts: list[Recognised]) -> Label | Floats:
     """(n, K) labels, private or public.
-
-    Raises
-    ------
-    UnsupportedModelError
-        For labels of several parameters, or public ones for some classes only.
-    """
+    Errors: UnsupportedModelError, for labels of several parameters, or public ones for some classes only."""
     labels = [part.label for part in parts]
     if not any(isinstance(label, Label) for label in labels):
         return np.column_stack(labels)  # type: ignore[arg-type]
@@ -567,12 +552,8 @@ def _labels(rows: Any, parts: list[Recognised]) -> Label | Floats:
 def recognise_blocks(problem: cp.Problem) -> Recognised | Outputs | None:
     """As ``recognise``, for a problem with private parameters ``in_blocks``; None where private parameters stand in
     constraints, which no regression has.
-
-    Raises
-    ------
-    UnsupportedModelError, SpecificationError
-        For an objective that is no regression over the rows of one source; before any budget is spent.
-    """
+    Errors: UnsupportedModelError, SpecificationError, for an objective that is no regression over the rows of one
+    source; before any budget is spent."""
     private = [p for p in problem.parameters() if isinstance(p, Private)]
     count = rows_of_one_source(private)
     if any(isinstance(p, Private) for c in problem.constraints for p in c.parameters()):

@@ -371,13 +371,8 @@ def domain_of(public: PublicPart) -> Domain:
     Closed forms: everything, 1-norm and 2-norm balls around zero, boxes, simplices, and products of these over
     consecutive coefficients. Redundant constraints (a wide box around a ball) are dropped. What is none of them, uses
     auxiliary variables, or fails the test at synthetic points, is a ``ConvexSet``.
-
-    Raises
-    ------
-    InfeasibleError
-        When no coefficients satisfy the constraints.
-    MissingValueError
-        When a public parameter has no value.
+    Errors: InfeasibleError, when no coefficients satisfy the constraints; MissingValueError, when a public parameter
+    has no value.
     """
     public.require_values()
     if public.free or _spans(public):

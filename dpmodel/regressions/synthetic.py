@@ -281,12 +281,7 @@ class SyntheticRegression(PrivateRegression):
 
 def synthetic_of(model: PrivateRegression, seed: int) -> SyntheticRegression:
     """``model`` over rows drawn from one of its populations, which take turns.
-
-    Raises
-    ------
-    SpecificationError
-        For more rows than are drawn.
-    """
+    Errors: SpecificationError, for more rows than are drawn."""
     if model.count * model.row.size > _MOST_DRAWN:
         raise SpecificationError(
             f"simulate: {model.count} rows of {model.row.size} columns",

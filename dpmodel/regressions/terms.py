@@ -119,12 +119,7 @@ class Objective:
 
 def take_apart(expression: Any, count: int, factor: float = 1.0, classes: bool = False) -> Objective:
     """Split ``factor * expression`` (a scalar).
-
-    Raises
-    ------
-    UnsupportedModelError
-        Naming the term that is neither public nor a sum of losses of single records.
-    """
+    Errors: UnsupportedModelError, naming the term that is neither public nor a sum of losses of single records."""
     out = Objective(Monomials(count=count), expression, classes)
     require_values(expression.parameters())
     for times, term in summands(expression, factor, lambda e: not is_private(e)):
@@ -141,12 +136,7 @@ def take_apart(expression: Any, count: int, factor: float = 1.0, classes: bool =
 
 def entries_of(expression: Any, factor: float, reader: Monomials) -> list[Entries]:
     """The entries of ``factor * expression``, a public scalar; those of atoms that no loss has are "other".
-
-    Raises
-    ------
-    UnsupportedModelError
-        Where it cannot be followed.
-    """
+    Errors: UnsupportedModelError, where it cannot be followed."""
     out = Objective(reader, expression, penalty=True)
     try:
         _read(expression, factor, out)
@@ -454,12 +444,7 @@ def _without_repeats(found: list[Any], count: int) -> list[list[Any]]:
 
 def _records(each: Entries, out: Objective) -> Integers:
     """(entries,) the record of each; -1 for public ones.
-
-    Raises
-    ------
-    UnsupportedModelError
-        Where an entry reads several records.
-    """
+    Errors: UnsupportedModelError, where an entry reads several records."""
     reader = out.reader
     low, high = np.full(each.size, out.count), np.full(each.size, -1)
     many = np.zeros(each.size, dtype=bool)

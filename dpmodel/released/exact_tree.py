@@ -274,12 +274,7 @@ def integer_weights(weights: Floats) -> Integers:
 
 def levels_of(problem: TreeProblem, units: Integers) -> tuple[Level, ...]:
     """The levels, from the roots down, of measurements with weights ``units`` (k,).
-
-    Raises
-    ------
-    InfeasibleError
-        As ``node_ranges``.
-    """
+    Errors: InfeasibleError, as ``node_ranges``."""
     tree = problem.tree
     lower, upper = node_ranges(tree, problem.lower, problem.upper)
     used = np.flatnonzero(units > 0)

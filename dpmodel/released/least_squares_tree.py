@@ -143,11 +143,7 @@ def bounded_fit(tree: Tree, v: Floats, weight: Floats, lower: Floats, upper: Flo
     Leaves that a fixed node forces to their bounds are held from the start.
 
     In practice a handful of rounds suffices.
-
-    Raises
-    ------
-    InfeasibleError
-        When no consistent x keeps the bounds.
+    Errors: InfeasibleError, when no consistent x keeps the bounds.
     """
     fixed, lower, upper = _settled(tree, lower, upper)
     low = tree.is_leaf & np.isfinite(lower)
@@ -203,11 +199,7 @@ def descended(tree: Tree, v: Floats, weight: Floats, lower: Floats, upper: Float
     Roots are clipped to what their subtrees can be. Below, the children of a node take the values nearest to their
     estimates, weighted by the precision that their own subtrees give them, that add up to it. Nodes with equal bounds
     have that value in both fits.
-
-    Raises
-    ------
-    InfeasibleError
-        When the bounds contradict each other.
+    Errors: InfeasibleError, when the bounds contradict each other.
     """
     low, high = node_ranges(tree, lower, upper)
     x = TreeProjector(tree, weight, np.where(lower == upper, lower, np.nan)).project(v)

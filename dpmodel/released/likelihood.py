@@ -98,12 +98,8 @@ def neg_log_likelihood(x: Any, noisy: Noisy, *, alpha: float = 1.0, form: str = 
 
 def distribution_weights(noisy: Noisy, alpha: float = 1.0, form: str = "likelihood") -> tuple[Any, Any]:
     """Weights of |r| and of r^2, one number or one per entry; see ``neg_log_likelihood``.
-
-    Raises
-    ------
-    SpecificationError
-        For least squares where the noise of a discrete distribution is zero but for one draw in millions.
-    """
+    Errors: SpecificationError, for least squares where the noise of a discrete distribution is zero but for one draw in
+    millions."""
     distribution = noisy.noise
     if form == "least-squares":
         # Of the scale: only discrete distributions of scales below 0.2 deviate so little.
@@ -193,12 +189,7 @@ def _checked(x: Any, noisy: Noisy) -> Any:
 
 def checked_setting(alpha: Any, form: Any) -> float:
     """``alpha`` as a float.
-
-    Raises
-    ------
-    SpecificationError
-        For an unknown form, an alpha outside (0, 1], and one below 1 with least squares.
-    """
+    Errors: SpecificationError, for an unknown form, an alpha outside (0, 1], and one below 1 with least squares."""
     if form not in _FORMS:
         raise SpecificationError(
             f"form={form!r}",

@@ -307,16 +307,9 @@ def recognise_postprocessing(problem: cp.Problem) -> Postprocessing | None:
 
     The same cells may be measured several times, with whatever distributions: the terms add up. The same publication
     may enter once only, since its likelihood would count double.
-
-    Raises
-    ------
-    UnsupportedModelError
-        For problems that are not convex by CVXPY's rules, and complex variables.
-    MissingValueError
-        For public parameters without a value.
-    SpecificationError
-        For NaN or infinite numbers, a publication that enters twice for the same cells, and numbers that are declared
-        with two distributions.
+    Errors: UnsupportedModelError, for problems that are not convex by CVXPY's rules, and complex variables;
+    MissingValueError, for public parameters without a value; SpecificationError, for NaN or infinite numbers, a
+    publication that enters twice for the same cells, and numbers that are declared with two distributions.
     """
     if any(isinstance(parameter, Private) for parameter in problem.parameters()):
         return None

@@ -261,12 +261,7 @@ def _names(nodes: Integers, names: Sequence[Any] | None, most: int = 6) -> str:
 def node_ranges(tree: Tree, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
     """(N,), (N,) the ends of what each node can be: the sums of its children's ends, cut by its own bounds. Together
     with the bounds of the nodes above, no value between them is ruled out.
-
-    Raises
-    ------
-    InfeasibleError
-        Where nothing is left by more than rounding (1e-9 of the ends).
-    """
+    Errors: InfeasibleError, where nothing is left by more than rounding (1e-9 of the ends)."""
     low, high = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
     with np.errstate(invalid="ignore"):
         for family in (None, *reversed(tree.generations)):

@@ -178,12 +178,8 @@ def feasible_picture(
 ) -> Any:
     """Draw the rows of ``model``; private ones where the release put them, if they bind in it, or else at the middle
     of their declared ranges, with a band as wide as the noise of ``chosen`` at ``options``, and the released optimum.
-
-    Raises
-    ------
-    MissingExtraError, SpecificationError
-        Without matplotlib; for a problem that has not two variables and linear rows.
-    """
+    Errors: MissingExtraError, SpecificationError, without matplotlib; for a problem that has not two variables and
+    linear rows."""
     require_matplotlib()
     affine, form = model.affine, model.form
     if affine.variables != 2 or not affine.is_linear() or affine.rows > _MOST_ROWS:

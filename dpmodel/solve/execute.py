@@ -56,12 +56,7 @@ _SYNONYMS = {
 
 def refuse_misplaced(function: Callable[..., Any], positional: Mapping[str, Any], unknown: Mapping[str, Any]) -> None:
     """Refuse what CVXPY's ``solve`` takes and ``function`` does not: ``positional`` solvers, ``unknown`` keywords.
-
-    Raises
-    ------
-    SpecificationError
-        Names the right argument.
-    """
+    Errors: SpecificationError, names the right argument."""
     for place, value in positional.items():
         is_solver = isinstance(value, str) and value.upper() in installed_solvers()
         if is_solver or (isinstance(value, str) and value in _mechanisms()):

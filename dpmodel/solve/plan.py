@@ -55,12 +55,7 @@ class Simulated:
 
 def checked_epsilons(epsilons: Any, here: float, name: str = "epsilons") -> list[float]:
     """Increasing; by default from an eighth to eight times that of the plan. ``name`` : for messages.
-
-    Raises
-    ------
-    SpecificationError
-        For anything but finite numbers above 0.
-    """
+    Errors: SpecificationError, for anything but finite numbers above 0."""
     try:
         given = sorted({float(each) for each in epsilons}) if epsilons is not None else _around(here)
     except (TypeError, ValueError):

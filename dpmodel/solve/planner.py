@@ -59,13 +59,9 @@ def make_plan(
 
     ``compare`` : "needed" forecasts what can win, and of forced ones nothing else; "all" every mechanism that applies.
     ``as_printed`` : all, and the papers' own constants too. ``report`` : told whose forecast is computed.
-
-    Raises
-    ------
-    ImpossibilityError
-        When a cell of the problem is impossible (Theorems 36 to 38).
-    SpecificationError, UnsupportedModelError
-        For an unknown name; when the forced mechanism, or none at all, is eligible; when planning itself fails.
+    Errors: ImpossibilityError, when a cell of the problem is impossible (Theorems 36 to 38); SpecificationError,
+    UnsupportedModelError, for an unknown name; when the forced mechanism, or none at all, is eligible; when planning
+    itself fails.
     """
     if compare not in get_args(Compared):
         raise SpecificationError(

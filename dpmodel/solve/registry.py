@@ -256,12 +256,8 @@ def _names() -> set[str]:
 
 def by_name(name: str, kind: type | None = None) -> AnyMechanism:
     """The mechanism called ``name``.
-
-    Raises
-    ------
-    SpecificationError
-        For an unknown name, with the names that would do (for the ``kind`` of model, if one is given).
-    """
+    Errors: SpecificationError, for an unknown name, with the names that would do (for the ``kind`` of model, if one is
+    given)."""
     everything = (mechanism for each in KINDS.values() for mechanism in each.mechanisms)
     fitting: Sequence[AnyMechanism] = () if kind is None else KINDS[kind].mechanisms
     for mechanism in chain(fitting, everything):  # a name may stand for one mechanism of each kind

@@ -52,11 +52,7 @@ def placed(given: Noisy, key: Any, marginal: Marginal, domain: Domain) -> tuple[
     """Which cells of the marginal the numbers are: (k,) order of the flat numbers, and (k,) their cells, ascending.
 
     Labelled numbers may leave cells out.
-
-    Raises
-    ------
-    SpecificationError
-        For sizes that do not fit, labels outside the domain, and cells that are there twice.
+    Errors: SpecificationError, for sizes that do not fit, labels outside the domain, and cells that are there twice.
     """
     names = (key,) if isinstance(key, str) else tuple(key)
     said = f"the marginal {' x '.join(names) or 'total'}"

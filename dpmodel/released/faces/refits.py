@@ -41,12 +41,7 @@ def solution(model: Postprocessing, mechanism: str | AnyMechanism = "auto") -> F
 
 def form_of(model: Postprocessing) -> LikelihoodForm:
     """The model in arrays.
-
-    Raises
-    ------
-    UnsupportedModelError
-        Where it has none.
-    """
+    Errors: UnsupportedModelError, where it has none."""
     if model.form is None:
         raise UnsupportedModelError(
             "a problem with terms outside the likelihood form",
@@ -66,12 +61,8 @@ def solution_of(model: Postprocessing) -> Floats:
 
 def refits(model: Postprocessing, x: Floats, count: int, seed: int, mechanism: str | AnyMechanism) -> Iterator[Floats]:
     """``count`` solutions (n,) of the model with new noise around x.
-
-    Raises
-    ------
-    UnsupportedModelError
-        For a model without a form, and where published numbers enter in another way than by their likelihood.
-    """
+    Errors: UnsupportedModelError, for a model without a form, and where published numbers enter in another way than by
+    their likelihood."""
     form = form_of(model)
     generator = public_generator(seed)
     truth = form.value.copy()  # penalties keep what they pull towards
@@ -100,12 +91,8 @@ def refits(model: Postprocessing, x: Floats, count: int, seed: int, mechanism: s
 
 def measured_rows(model: Postprocessing) -> tuple[slice, ...]:
     """The rows of each measurement, its numbers column by column.
-
-    Raises
-    ------
-    UnsupportedModelError
-        Where published numbers enter in another way than once each in a residual: their noise has no rows.
-    """
+    Errors: UnsupportedModelError, where published numbers enter in another way than once each in a residual: their
+    noise has no rows."""
     for noisy, rows in zip(model.measurements, model.rows, strict=True):
         if rows.stop - rows.start != noisy.size:
             raise UnsupportedModelError(
