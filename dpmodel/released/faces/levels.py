@@ -377,11 +377,7 @@ def private_sums(
     record adds one or, where its leaf is cut, nothing. Replaced, it may then move the nodes of one of the two paths
     alone, with those that both share: the larger of the two numbers of nodes is declared. (For the nodes that
     ``LevelSplit`` measures, none of a level of one node, the second is never larger: another path shares none of them.)
-
-    Raises
-    ------
-    SpecificationError
-        For counts of another size or not whole; and where replacing a record changes nothing.
+    Errors: SpecificationError, for counts of another size or not whole; and where replacing a record changes nothing.
     """
     leaves = int(tree.is_leaf.sum())
     if isinstance(counts, cp.Expression):

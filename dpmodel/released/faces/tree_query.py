@@ -254,12 +254,8 @@ def known_nodes(
     names: Sequence[Hashable],
 ) -> tuple[Floats, Floats]:
     """(nodes,) bounds with known nodes and structural zeros (and all below these) put in.
-
-    Raises
-    ------
-    InfeasibleError
-        Unless some consistent numbers lie within them: a node's own bounds must meet the range of its children's sum.
-    """
+    Errors: InfeasibleError, unless some consistent numbers lie within them: a node's own bounds must meet the range of
+    its children's sum."""
     low, high = low.copy(), high.copy()
     zero = np.zeros(tree.size, dtype=bool)
     zero[zeros] = True
@@ -535,12 +531,7 @@ def tree_query(bins: Any, branching: int = 2) -> TreeQuery:
 
 def checked_ranges(start: Any, stop: Any, bins: int) -> tuple[Integers, Integers]:
     """Ranges as two arrays of equal length.
-
-    Raises
-    ------
-    SpecificationError
-        For ranges outside 0 to ``bins``, and those that stop before they start.
-    """
+    Errors: SpecificationError, for ranges outside 0 to ``bins``, and those that stop before they start."""
     given = np.broadcast_arrays(np.atleast_1d(start), np.atleast_1d(stop))
     if any(g.dtype.kind not in "iu" and g.size for g in given):
         raise SpecificationError("ranges of bins are given by integers", remedy="0 <= start <= stop <= bins")
