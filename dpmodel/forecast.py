@@ -258,7 +258,11 @@ class Violation(Error):
             if options.violation is None and kept:
                 error = self._rank_at(self.violation)
         if not math.isfinite(error):
-            sizes = [part["largest_noise"] for part in forecast.noise.values() if _is_noise(part)]
+            sizes = [
+                part["largest_noise"]
+                for part in forecast.noise.values()
+                if isinstance(part, Mapping) and "largest_noise" in part
+            ]
             tie = max(sizes, default=math.inf)
         if self.exact and not forecast.vacuous and not requested:
             return False, (), False, False, False, -1.0, 0.0
@@ -472,10 +476,6 @@ def says_nothing(statement: str) -> str:
 def _rounded(value: float) -> float:
     """Equal up to rounding allowances is equal: then the order of the registry decides."""
     return float(f"{value:.6g}")
-
-
-def _is_noise(part: object) -> bool:
-    return isinstance(part, Mapping) and "largest_noise" in part
 
 
 # ------------------------------ What is known without data, and the one place where a statement is held against it

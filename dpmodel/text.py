@@ -520,15 +520,9 @@ def _any(value: Any) -> Any:
 def long_frame(columns: Mapping[str, Array], labels: Labels, backend: str) -> Any:
     """A frame with a column for every axis, its categories (or 0, 1, ... where it has none), and one per array.
 
-    Parameters
-    ----------
-    columns : name -> array, all of one shape. ``labels`` : of its axes, or (). ``backend`` : "pandas", "polars" or
+    ``columns`` : name -> array, all of one shape. ``labels`` : of its axes, or (). ``backend`` : "pandas", "polars" or
         "pyarrow".
-
-    Raises
-    ------
-    SpecificationError, MissingExtraError
-        For other backends, and for one that is not installed.
+    Errors: SpecificationError, MissingExtraError, for other backends, and for one that is not installed.
     """
     shape = next(iter(columns.values())).shape
     axes = labels if len(labels) == len(shape) else ((None, ()),) * len(shape)

@@ -172,10 +172,7 @@ class CutRows:
     ``fewest`` : rows wanted; ``few`` is that or more, so that it is the size of nothing else in ``expressions``; all of
     them where there are no more.
 
-    Raises
-    ------
-    UnsupportedModelError
-        For what is another function of the number of rows.
+    Errors: UnsupportedModelError, for what is another function of the number of rows.
     """
 
     def __init__(

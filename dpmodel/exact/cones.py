@@ -455,15 +455,13 @@ def forecast_missed(
 ) -> tuple[float, float]:
     """Rows that simulated runs miss: the median and the quantile ``1 - beta``, each for the worst kind of instance.
 
-    Parameters
-    ----------
-    key : distinguishes simulations of one model and budget; the answer is computed once.
-    run : ``(rows, weight, seed)`` to the (D,) answer of the mechanism. The rows are capped (at ``most``, or at a number
-        that keeps all simulations together below about a second); each then stands for ``weight = expected / rows``
-        equal ones (sums and counts are to be multiplied by it), which keeps the ratio of signal and noise. Rows count
-        as missed where ``<a, y> < 0`` or y is zero; the quantile is that of counts in steps of ``weight``, at its upper
-        end.
-    steps : products with the rows and their transpose in one run.
+    ``key`` : distinguishes simulations of one model and budget; the answer is computed once.
+    ``run`` : ``(rows, weight, seed)`` to the (D,) answer of the mechanism. The rows are capped (at ``most``, or at a
+        number that keeps all simulations together below about a second); each then stands for ``weight = expected /
+        rows`` equal ones (sums and counts are to be multiplied by it), which keeps the ratio of signal and noise. Rows
+        count as missed where ``<a, y> < 0`` or y is zero; the quantile is that of counts in steps of ``weight``, at its
+        upper end.
+    ``steps`` : products with the rows and their transpose in one run.
     """
     # With few rows per dimension nearly any direction fits; many dimensions get fewer runs instead.
     size = model.cone_dimension

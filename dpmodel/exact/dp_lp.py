@@ -51,14 +51,6 @@ class Candidate:
     x: Fractions
 
 
-@dataclass(frozen=True, eq=False)
-class Searched:
-    """``best`` : the answer. ``missed`` : noisy count of the rows it violates."""
-
-    best: Candidate
-    missed: int
-
-
 @dataclass(frozen=True)
 class DPLinearProgram(Mechanism[PrivateInequalities]):
     """A rational point that satisfies nearly all rows of an integer system exactly, hidden equalities included.
@@ -172,10 +164,10 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         A, b = model.read_rows()
         rows = slack_rows(A, b, model.largest)
         setting = Setting(model.variables, model.largest, options.epsilon, options.delta, model.neighbors)
-        found = self.search(rows, first, public_rows(model), setting, noise, progress)
-        removed = first.flat.dimension - found.best.region.flat.dimension
+        best, missed = self.search(rows, first, public_rows(model), setting, noise, progress)
+        removed = first.flat.dimension - best.region.flat.dimension
         notes = (f"{removed} of {first.flat.dimension} dimensions removed by sanitised equations",)
-        return Found("found", found.best.x, float(max(found.missed, 0)), notes)
+        return Found("found", best.x, float(max(missed, 0)), notes)
 
     def search(
         self,
@@ -185,8 +177,9 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         setting: Setting,
         source: NoiseSource,
         progress: Progress = no_progress,
-    ) -> Searched:
-        """Rounds of solve, sanitise, select on (n, d + 1) private integer rows (b, -a)."""
+    ) -> tuple[Candidate, int]:
+        """Rounds of solve, sanitise, select on (n, d + 1) private integer rows (b, -a): the answer, and the noisy count
+        of the rows it violates."""
         largest, neighbors = setting.largest, setting.neighbors
         integer_noise = discrete(source)
         split = spending(setting.epsilon, setting.delta, min(_ROUNDS, setting.variables))
@@ -226,7 +219,7 @@ class DPLinearProgram(Mechanism[PrivateInequalities]):
         wrong = int(np.count_nonzero(~satisfied(rows, best.x, largest)))
         # One record more, less or other moves the count by 1 at most.
         missed = int(integer_noise.discrete_gaussian(np.array([wrong]), math.sqrt(1 / (2 * split.count)))[0])
-        return Searched(best, missed)
+        return best, missed
 
 
 @dataclass(frozen=True)
@@ -488,14 +481,11 @@ def descend(
 ) -> Floats:
     """A (q,) grid point w with few rows far below 0.
 
-    Parameters
-    ----------
-    public : (k, q + 1) rows with unit normals, ``public (1, w) >= 0``. ``start`` : (q,). ``radius`` : of the region.
-    noisy_pull : mask of rows to the released sum of their directions, with Gaussian noise of standard deviation
+    ``public`` : (k, q + 1) rows with unit normals, ``public (1, w) >= 0``. ``start`` : (q,). ``radius`` : of the
+        region.
+    ``noisy_pull`` : mask of rows to the released sum of their directions, with Gaussian noise of standard deviation
     ``sigma``.
 
-    Notes
-    -----
     Step t adds up the directions of all rows with slack below the target depth, plus noise, and moves along the sum
     by at most the step length, which shrinks geometrically, as the depth does: at first the point is drawn inwards, at
     the end only towards rows that are violated, so that a hidden equality holds to about the last step length.

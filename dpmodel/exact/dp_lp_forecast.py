@@ -127,6 +127,6 @@ def _worst(mechanism: DPLinearProgram, setting: Setting, n: int, hidden: int, se
         for seed in range(seeds):
             A, b, _ = synthetic_program(public_generator(seed), n, d, U, hidden, n // 10 // max(hidden, 1))
             rows, source = slack_rows(A, b, U), SeededSource(seed)
-            found = mechanism.search(rows, first, public, setting, source)
-            worst = max(worst, int(np.count_nonzero(~satisfied(rows, found.best.x, U))))
+            best, _ = mechanism.search(rows, first, public, setting, source)
+            worst = max(worst, int(np.count_nonzero(~satisfied(rows, best.x, U))))
     return worst

@@ -213,9 +213,7 @@ class Partition:
 def stable_partition(field: Field, rows: Array) -> Partition:
     """Partition the rows into linearly independent sets as KMMST24, Algorithm 1 does, exactly.
 
-    Parameters
-    ----------
-    rows : (n, d) exact rows of the field, in the order of the records; zero rows are skipped.
+    ``rows`` : (n, d) exact rows of the field, in the order of the records; zero rows are skipped.
 
     Time: O(n d^2) field operations, over QQ times one lane per 21 bits of the largest minor that matters.
     """

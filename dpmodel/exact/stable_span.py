@@ -433,9 +433,7 @@ def total_weights(sums: Sums) -> tuple[Floats, Floats]:
 
     ``sums`` : for each i a list of (weight > 0 or several, scale, how many noises with each weight).
 
-    Returns
-    -------
-    rates, logs : (len(sums), g): ``P[S_i >= t] <= exp(logs[i, j] - rates[i, j] t)`` for every j.
+    Returns rates, logs : (len(sums), g): ``P[S_i >= t] <= exp(logs[i, j] - rates[i, j] t)`` for every j.
     """
     grid = 1 - np.logspace(0, -2.5, 48)[1:]  # shares of the largest rate; every one gives a valid bound
     rates = np.empty((len(sums), grid.size))

@@ -201,18 +201,11 @@ _CHUNK = 4_000_000  # entries of a temporary
 def cut_depths(points: Integers, levels: tuple[int, ...], cap: int) -> Integers:
     """``min(depth, cap)`` of every grid point.
 
-    Parameters
-    ----------
-    points : (n, d) grid positions, 0 <= points[:, j] < levels[j]; n may be 0.
-    levels : grid points per axis.
-    cap : >= 1.
+    ``points`` : (n, d) grid positions, 0 <= points[:, j] < levels[j]; n may be 0.
+    ``levels`` : grid points per axis.
+    ``cap`` : >= 1.
+    Returns (prod(levels),) in the order of ``numpy.unravel_index``.
 
-    Returns
-    -------
-    (prod(levels),) in the order of ``numpy.unravel_index``.
-
-    Notes
-    -----
     *Which half-spaces are enough.* Let T be a set of data points and c a point outside conv(T). Then there is a ``u``
     with ``<u, c> > max over T of <u, z>``, the maximum taken at some z1 in T, that is normal to m differences z_i - z1
     of points of T and to d - 1 - m axes, for some m, these d - 1 vectors being independent. *Proof.* Let L be the space

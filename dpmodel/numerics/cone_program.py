@@ -93,15 +93,13 @@ def solve_cone_program(
     """Solve a cone program. Every answer of a solver is handled, and none raises: after one that has no answer (or an
     exception) the next of ``_solvers`` is asked, and at the end the status is ``SOLVER_ERROR``.
 
-    Parameters
-    ----------
-    direction : (m,) interior direction e of the rows that may be relaxed further; a slack ``t >= 0``
+    ``direction`` : (m,) interior direction e of the rows that may be relaxed further; a slack ``t >= 0``
         is added as ``b + t e`` (bands grow by ``t e``).
-    minimise_slack : minimise t instead of the objective; else t is at most ``slack_limit``.
-    weights : (m x n) sparse W; adds ``W @ |x|`` to the left side of the rows (robust rows).
-    solver, options : as CVXPY's; by default HiGHS for linear programs, else what CVXPY chooses: SCS where matrices are
-        semidefinite, Clarabel for other cones.
-    same_rows : of linear programs that differ in sides, costs and bounds, and are solved one after another.
+    ``minimise_slack`` : minimise t instead of the objective; else t is at most ``slack_limit``.
+    ``weights`` : (m x n) sparse W; adds ``W @ |x|`` to the left side of the rows (robust rows).
+    ``solver, options`` : as CVXPY's; by default HiGHS for linear programs, else what CVXPY chooses: SCS where matrices
+        are semidefinite, Clarabel for other cones.
+    ``same_rows`` : of linear programs that differ in sides, costs and bounds, and are solved one after another.
     """
     lower, upper = program.lower, program.upper
     if (lower > upper + 1e-9 * (1 + np.abs(lower))).any():

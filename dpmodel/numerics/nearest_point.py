@@ -233,11 +233,9 @@ def solve_diagonal_qp(
     step is a projection. The outer loop is the proximal point method (Rockafellar 1976); together they are the method
     of Li, Sun and Toh (SIAM J. Optim. 28, 2018).
 
-    Parameters
-    ----------
-    start : (n,) centre of the first proximal step; where the minimiser is not unique, one near it is found.
-    tolerance : of stationarity, in the units of z, for weights of order one. tau : first proximal parameter, in units
-        of 1 / weight; grows threefold per step.
+    ``start`` : (n,) centre of the first proximal step; where the minimiser is not unique, one near it is found.
+    ``tolerance`` : of stationarity, in the units of z, for weights of order one. ``tau`` : first proximal parameter, in
+        units of 1 / weight; grows threefold per step.
     """
     A, strict = program.A, bool((program.weight > 0).all())
     centre, multipliers = np.clip(start, program.lower, program.upper), np.zeros(program.b.size)

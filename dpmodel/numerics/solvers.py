@@ -60,7 +60,7 @@ Way = Callable[[ArrayProgram, "str | None", Mapping[str, Any]], Answer]
 def _straight(program: ArrayProgram, solver: str | None, options: Mapping[str, Any]) -> Way | None:
     """The direct interface of a solver that takes such programs and knows these options, else None."""
     name = solver.upper() if isinstance(solver, str) else ""
-    if name == cp.HIGHS and program.linear and _highs_knows(options):
+    if name == cp.HIGHS and program.linear and all(map(_highs_has, options)):
         return _by_highs
     constrained = program.R.shape[0] or program.h.size
     if name == cp.CLARABEL and program.continuous and constrained and _clarabel_knows(options):
@@ -145,10 +145,6 @@ def pass_to_highs(
         *(A.indptr.astype(np.int32), A.indices.astype(np.int32), A.data.astype(np.float64)),
         np.zeros(c.size, dtype=np.int32) if whole is None else whole.astype(np.int32),
     )
-
-
-def _highs_knows(options: Mapping[str, Any]) -> bool:
-    return all(map(_highs_has, options))
 
 
 @cache

@@ -87,11 +87,9 @@ def pure_composition_delta(step_epsilon: float, steps: int, epsilon: float) -> f
 def per_step(epsilon: float, delta: float, steps: int, kind: StepKind = "laplace") -> PerStep:
     """Largest parameter for each of ``steps`` releases of one kind within (epsilon, delta), by the best rule.
 
-    Parameters
-    ----------
-    epsilon, delta : the total; delta = 0 leaves basic composition only.
-    steps : number of releases >= 1, fixed beforehand.
-    kind : "laplace" or "exponential" (value is the epsilon of one step), or "gaussian" (value is mu =
+    ``epsilon, delta`` : the total; delta = 0 leaves basic composition only.
+    ``steps`` : number of releases >= 1, fixed beforehand.
+    ``kind`` : "laplace" or "exponential" (value is the epsilon of one step), or "gaussian" (value is mu =
         D2/sigma of one step; needs delta > 0).
     """
     epsilon, delta = validate_privacy(epsilon, delta)

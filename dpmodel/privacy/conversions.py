@@ -187,11 +187,9 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
     Computed by dp_accounting (Balle and Wang 2018, theorem 8), rounded up.
 
-    Parameters
-    ----------
-    mu : >= 0, sensitivity over standard deviation. Several releases mu_i compose, adaptively too, to
+    ``mu`` : >= 0, sensitivity over standard deviation. Several releases mu_i compose, adaptively too, to
         sqrt(sum mu_i^2) exactly (Dong, Roth and Su 2022, corollary 3.3).
-    epsilon : >= 0.
+    ``epsilon`` : >= 0.
     """
     mu, epsilon = non_negative(mu, "mu"), non_negative(epsilon, "epsilon")
     if mu == 0.0:
@@ -254,11 +252,9 @@ def truncated_laplace_half_width(scale: float, epsilon: float, delta: float) -> 
     (e^(D_i/scale) - 1) e^(-s/scale) / (2 (1 - e^(-s/scale))) each. Since e^x - 1 is superadditive, their
     sum is at most (e^epsilon - 1) / (2 (e^(s/scale) - 1)) = delta, whatever the number of entries.
 
-    Parameters
-    ----------
-    scale : D1/epsilon > 0, in the unit of the values.
-    epsilon : > 0, the same epsilon as in the scale.
-    delta : in (0, 1).
+    ``scale`` : D1/epsilon > 0, in the unit of the values.
+    ``epsilon`` : > 0, the same epsilon as in the scale.
+    ``delta`` : in (0, 1).
     """
     scale = positive(scale, "scale")
     epsilon, delta = _positive_delta(epsilon, delta, "truncated Laplace noise")
@@ -293,9 +289,7 @@ def truncated_gaussian_width(epsilon: float, delta: float, count: int) -> tuple[
     D'. So P_M(D')(B without B') <= count p. Together M' is (epsilon, delta)-DP for
     ``delta = (delta_0 + e^epsilon count p) / (1 - 2 count p)``, which is solved for p.
 
-    Parameters
-    ----------
-    epsilon : > 0. delta : in (0, 1). count : >= 1.
+    ``epsilon`` : > 0. ``delta`` : in (0, 1). ``count`` : >= 1.
     """
     epsilon, delta = _positive_delta(epsilon, delta, "truncated Gaussian noise")
     found = []

@@ -44,16 +44,11 @@ def exponential_mechanism(
 
     Utility. max(scores) - scores[r] <= scale ln(count/beta) with probability at least 1 - beta.
 
-    Parameters
-    ----------
-    scores : (count,) finite floats, larger is better.
-    range_bound : R > 0, in the unit of the scores.
-    epsilon, rho : exactly one; rho buys epsilon = sqrt(8 rho).
-    source : where randomness comes from.
-
-    Returns
-    -------
-    index : int in [0, count).
+    ``scores`` : (count,) finite floats, larger is better.
+    ``range_bound`` : R > 0, in the unit of the scores.
+    ``epsilon, rho`` : exactly one; rho buys epsilon = sqrt(8 rho).
+    ``source`` : where randomness comes from.
+    Returns index : int in [0, count).
     """
     if (epsilon is None) == (rho is None):
         raise SpecificationError(
@@ -90,11 +85,9 @@ def exponential_mechanism_error(count: int, range_bound: float, epsilon: float, 
     them: t = scale ln((count - 1)/beta) suffices, and ln(count/beta) is the familiar, rounder form.
     Inside zCDP pass epsilon = sqrt(8 rho).
 
-    Parameters
-    ----------
-    count : number of candidates, >= 1 (0 is returned for one candidate).
-    range_bound : R > 0, in the unit of the scores.
-    epsilon, beta : per selection.
+    ``count`` : number of candidates, >= 1 (0 is returned for one candidate).
+    ``range_bound`` : R > 0, in the unit of the scores.
+    ``epsilon, beta`` : per selection.
     """
     count, beta = count_of(count, "count"), fraction(beta, "beta")
     scale = positive(range_bound, "range_bound") / positive(epsilon, "epsilon")
@@ -140,13 +133,11 @@ class AboveThreshold:
 
     Utility: see `above_threshold_error`.
 
-    Parameters
-    ----------
-    threshold : T, public, in the unit of the queries.
-    sensitivity : Delta > 0, the most that one record moves any query.
-    epsilon : the whole price, due when the object is built (charge it before).
-    range_bound : R, at most 2 Delta (the default); R = Delta if all queries move the same way.
-    source : where randomness comes from.
+    ``threshold`` : T, public, in the unit of the queries.
+    ``sensitivity`` : Delta > 0, the most that one record moves any query.
+    ``epsilon`` : the whole price, due when the object is built (charge it before).
+    ``range_bound`` : R, at most 2 Delta (the default); R = Delta if all queries move the same way.
+    ``source`` : where randomness comes from.
     """
 
     def __init__(
@@ -177,13 +168,8 @@ class AboveThreshold:
     def first_above(self, values: object) -> int | None:
         """Ask the queries of a vector in order and stop at the first positive one.
 
-        Parameters
-        ----------
-        values : (k,) finite floats, k >= 1.
-
-        Returns
-        -------
-        index : of the first positive, or None if all are negative. Later entries count as not asked.
+        ``values`` : (k,) finite floats, k >= 1.
+        Returns index : of the first positive, or None if all are negative. Later entries count as not asked.
         """
         if self._passed:
             raise SpecificationError(

@@ -263,7 +263,8 @@ def classify(affine: AffineMap, footprint: Footprint, places: Mapping[str, tuple
         for block in group.parameters:
             wheres = places.get(block.name, ())
             if _enters(objective, block) or (_enters(offset, block) and not _enters(scalar, block)):
-                sensitivity, words = sensitivities["objective"], _constant_only(objective, block)
+                alone = "it stands only in the objective's constant term, which no solution depends on"
+                sensitivity, words = sensitivities["objective"], "" if _enters(objective, block) else alone
                 numbers = _Numbers.of(affine, objective, block, sensitivity, in_rows=False)
                 cells.append(_cell("objective", sensitivity, numbers, block, wheres, words))
             if _enters(matrix, block):
@@ -385,12 +386,6 @@ class _Reach:
 
 def _enters(part: LinearMap, block: ThetaBlock) -> bool:
     return bool(((part.column >= block.offset) & (part.column < block.offset + block.size)).any())
-
-
-def _constant_only(objective: LinearMap, block: ThetaBlock) -> str:
-    if _enters(objective, block):
-        return ""
-    return "it stands only in the objective's constant term, which no solution depends on"
 
 
 def _cell(

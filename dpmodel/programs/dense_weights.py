@@ -46,15 +46,10 @@ def project_dense(log_weights: Floats, density: int, idle: int = 0) -> Floats:
     Newton's method on the concave, piecewise linear function ``sum min(1, A / t)`` of 1/t: t falls, the capped set
     grows, and t is exact as soon as the set stays the same. Weights are taken relative to the largest uncapped one.
 
-    Parameters
-    ----------
-    log_weights : (m,) finite.
-    density : s, 1 <= s <= m.
-    idle : number of further weights ``exp(0)`` that take part and are not returned.
-
-    Returns
-    -------
-    y (m,), sums to 1 (with the idle ones) up to a relative 2^-45; entries at most 1/s.
+    ``log_weights`` : (m,) finite.
+    ``density`` : s, 1 <= s <= m.
+    ``idle`` : number of further weights ``exp(0)`` that take part and are not returned.
+    Returns y (m,), sums to 1 (with the idle ones) up to a relative 2^-45; entries at most 1/s.
     """
     if density == log_weights.size and not idle:
         return np.full(density, 1.0 / density)

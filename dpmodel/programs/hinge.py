@@ -249,7 +249,8 @@ def plan_descent(task: Task) -> Iterator[tuple[float, DescentPlan]]:
     sensitivity = sum_sensitivity(task, 1 if kind == "laplace" else 2)
     start, radius = polytope.cached("centre", lambda: centre(polytope))
     live = live_columns(rows, polytope)
-    width, most = max(rows.residual_range(polytope)[1], 0.0), _step_cap(task, live.size)
+    width = max(rows.residual_range(polytope)[1], 0.0)
+    most = max(2, min(_MOST_STEPS, _MOST_NOISE // max(live.size, 1), _MOST_READS // max(task.model.entries, 1)))
 
     def facts(steps: Integers) -> _Facts:
         grows = steps if kind == "laplace" else np.sqrt(steps)
@@ -344,10 +345,6 @@ def centre(polytope: Polyhedron) -> tuple[Floats, float]:
         if 0 <= square < radius**2 * (1 - 1e-9):
             best, radius = lower + share * span, math.sqrt(square)
     return best, radius
-
-
-def _step_cap(task: Task, live: int) -> int:
-    return max(2, min(_MOST_STEPS, _MOST_NOISE // max(live, 1), _MOST_READS // max(task.model.entries, 1)))
 
 
 def _averaged(facts: _Facts, *, halved: bool, share: float | None = None) -> tuple[Floats, Floats, Floats]:

@@ -248,10 +248,7 @@ def remedies(problem: Any, cells: Sequence[Cell], request: Mapping[str, Any]) ->
         "leave-out": {"feasibility": AllBut(rows=math.ceil(size / 10))},
         "worst-case": {"feasibility": "strict", "mechanism": "public-only"},
     }
-    applies = {
-        "leave-out": only and first.spare,
-        "worst-case": not first.equality,
-    }
+    applies = {"leave-out": only and first.spare, "worst-case": not first.equality}
     names = [name for name in _OFFERED[first.part] if applies.get(name, True)]
     if open_ends:
         names.sort(key=lambda name: name == "worst-case")  # nothing is declared that it could stand on
@@ -276,13 +273,8 @@ def _named(parameter: Any, name: str) -> bool:
 
 
 def _settings(settings: Mapping[str, Any]) -> str:
-    """Those that fit into a line."""
-    shown = {name: value for name, value in settings.items() if name != "groups"}
-    return ", ".join(f"{name}={_short(value)}" for name, value in shown.items())
-
-
-def _short(value: Any) -> str:
-    return f"({', '.join(map(number, value))})" if isinstance(value, tuple) else number(value)
+    said = {n: f"({', '.join(map(number, v))})" if isinstance(v, tuple) else number(v) for n, v in settings.items()}
+    return ", ".join(f"{name}={value}" for name, value in said.items())
 
 
 def _ranges(model: Program) -> tuple[float, float]:

@@ -121,23 +121,20 @@ class Taxonomy(tuple[TaxonomyCell, ...]):
         )
 
     def _repr_html_(self) -> str:
-        return TextTable(_COLUMNS, self._rows(), title=_TITLE, footer=self._footer())._repr_html_()
+        beyond = (f"{_BEYOND[family]}: {', '.join(names)}." for family, names in self.beyond.items())
+        return TextTable(_COLUMNS, self._rows(), title=_TITLE, footer=(*_NOTE, *beyond))._repr_html_()
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the table as a grid (extra ``[plot]``); returns the figure. ``classification.plot()`` lights a model's
         cells in it."""
         return taxonomy_grid(squares(), {}, ax)
 
-    def _footer(self) -> tuple[str, ...]:
-        return (*_NOTE, *(f"{_BEYOND[family]}: {', '.join(names)}." for family, names in self.beyond.items()))
-
     def to_dict(self) -> dict[str, object]:
         """Plain data: ``source``, ``cells``, and the names in ``regressions``, ``postprocessing`` and ``systems``."""
-        beyond = {family: list(names) for family, names in self.beyond.items()}
         return {
             "source": "HRRU14, Table 1; a cell with `ours` is an addition",
             "cells": [item.to_dict() for item in self],
-            **beyond,
+            **{family: list(names) for family, names in self.beyond.items()},
         }
 
     def _rows(self) -> list[tuple[str, ...]]:

@@ -111,16 +111,10 @@ def reconstruction_lower_bound(epsilon: float, delta: float, beta: float) -> flo
     inequality. Randomised response attains 2 c as n grows and beta tends to 0, so 2 c cannot be improved.
     Rounding to the nearest bit, as in the paper, can double the number of wrong bits and proves c only.
 
-    Parameters
-    ----------
-    epsilon : privacy parameter >= 0, infinity allowed.
-    delta : privacy parameter >= 0; a group of two may have delta > 1, and then c is 0.
-    beta : failure probability, in [0, 1). Other values and NaN raise SpecificationError.
-
-    Returns
-    -------
-    float
-        In [0, 1/4]; 0 means that the theorem says nothing.
+    ``epsilon`` : privacy parameter >= 0, infinity allowed.
+    ``delta`` : privacy parameter >= 0; a group of two may have delta > 1, and then c is 0.
+    ``beta`` : failure probability, in [0, 1). Other values and NaN raise SpecificationError.
+    Returns a number in [0, 1/4]; 0 means that the theorem says nothing.
     """
     _check(epsilon, delta, beta)
     u = math.exp(-epsilon)  # the quotient in terms of e^-epsilon does not overflow
@@ -211,12 +205,11 @@ def impossibility_error(
 ) -> ImpossibilityError:
     """Build the error that refuses a program of an impossible cell (the caller raises it).
 
-    Parameters
-    ----------
-    part, epsilon, delta, beta : as in `lower_bound`, whose number for changes of 1 the message states.
-    parameter : name of the private parameter. constraint : label of the constraint it enters, or ``"objective"``.
-    reason : why the change counts as arbitrary; public facts only. remedies : of ``programs.remedies``.
-    measured : the parameter is to be measured, and stands in no program of the user's.
+    ``part, epsilon, delta, beta`` : as in `lower_bound`, whose number for changes of 1 the message states.
+    ``parameter`` : name of the private parameter. ``constraint`` : label of the constraint it enters, or
+        ``"objective"``.
+    ``reason`` : why the change counts as arbitrary; public facts only. ``remedies`` : of ``programs.remedies``.
+    ``measured`` : the parameter is to be measured, and stands in no program of the user's.
     """
     least = lower_bound(part, epsilon, delta, beta)
     where = "the objective" if constraint == "objective" else f"constraint {constraint!r}"

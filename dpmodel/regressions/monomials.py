@@ -389,7 +389,8 @@ class Monomials(AffineReader):
         """``matrix @ expression`` with a public matrix, which is one column for each record where it is large."""
         if numbers:
             return _constant(np.asarray(matrix @ np.asarray(expression.value, dtype=np.float64)).ravel())
-        if matrix.shape[0] != self.count or _stored(matrix) <= _LARGE:
+        stored = matrix.nnz if sp.issparse(matrix) else matrix.size
+        if matrix.shape[0] != self.count or stored <= _LARGE:
             return super()._rows(cp.Constant(matrix) @ expression)
         first, ratio = self._product_of(Table(matrix), expression)
         row = np.arange(self.count)
@@ -490,10 +491,6 @@ def _real(number: Any) -> Any:
     if number.is_complex():
         raise NotAffine("a complex constant")
     return number_of(number)
-
-
-def _stored(matrix: Any) -> int:
-    return int(matrix.nnz if sp.issparse(matrix) else matrix.size)
 
 
 def _constant(offset: Floats) -> Affine:

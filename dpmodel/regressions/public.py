@@ -280,10 +280,8 @@ class PublicPart(PublicFacts):
     ``coefficients`` : affine expression (p,) of the variables, often the variables themselves, stacked. Constraints and
     penalty may use other variables too (auxiliaries), and public parameters.
 
-    Raises
-    ------
-    UnsupportedModelError
-        For integer or complex variables, private parameters, and constraints or penalties that are not convex (DCP).
+    Errors: UnsupportedModelError, for integer or complex variables, private parameters, and constraints or penalties
+    that are not convex (DCP).
     """
 
     coefficients: cp.Expression

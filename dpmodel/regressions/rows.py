@@ -160,8 +160,10 @@ Reader = Callable[[], Table]
 
 def divided(table: Table, units: Floats) -> Table:
     """The rows with every column divided by a public number of ``units`` (p,)."""
-    rows = table.in_memory
-    return DividedTable(table, units) if rows is None else _divided(rows, units)
+    if isinstance(table, BlockTable):
+        return replace(table, units=units)
+    assert isinstance(table, Rows)
+    return _divided(table, units)
 
 
 def _divided(rows: Rows, units: Floats) -> Rows:
@@ -175,32 +177,6 @@ def _columns_times(matrix: Any, factors: Floats) -> Any:
 
 def _of_divided(part: Rows, function: Callable[[Rows], T], units: Floats) -> T:
     return function(_divided(part, units))
-
-
-@dataclass(frozen=True)
-class DividedTable:
-    """The same of rows in blocks."""
-
-    table: Table
-    units: Floats
-
-    @property
-    def count(self) -> int:
-        return self.table.count
-
-    @property
-    def size(self) -> int:
-        return self.table.size
-
-    @property
-    def in_memory(self) -> None:
-        return None
-
-    def map_reduce(
-        self, function: Callable[[Rows], T], combine: Callable[[T, T], T] = added, step: int | None = None
-    ) -> T:
-        """As ``Table`` has it."""
-        return self.table.map_reduce(partial(_of_divided, function=function, units=self.units), combine, step)
 
 
 # ------------------------------------------------------------------ rows in blocks elsewhere
@@ -246,10 +222,12 @@ class BlockReader:
 
 @dataclass(frozen=True)
 class BlockTable:
-    """A ``Table`` whose rows lie in ``source``. What leaves a block is what ``function`` makes of it, added up."""
+    """A ``Table`` whose rows lie in ``source``, divided by ``units`` (p,) if any. What leaves a block is what
+    ``function`` makes of it, added up."""
 
     source: RowSource
     reader: BlockReader
+    units: Floats | None = None
 
     @property
     def count(self) -> int:
@@ -267,6 +245,8 @@ class BlockTable:
         self, function: Callable[[Rows], T], combine: Callable[[T, T], T] = added, step: int | None = None
     ) -> T:
         """As ``Table`` has it."""
+        if self.units is not None:
+            function = partial(_of_divided, function=function, units=self.units)
         return summed(self.source, self.reader, function, combine, step)
 
 

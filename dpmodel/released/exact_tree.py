@@ -109,21 +109,14 @@ EXACT_TREE = ExactTree()
 def solve_exact_tree(problem: TreeProblem, ties: Ties = "nearest", *, integer: bool = False) -> Floats:
     """(N,) node values that minimise ``sum_i absolute_i |x[node_i] - value_i|``, consistent, within the bounds.
 
-    Parameters
-    ----------
-    problem : square weights zero. Bounds may be infinite on either side, on any node; any node may be fixed
+    ``problem`` : square weights zero. Bounds may be infinite on either side, on any node; any node may be fixed
         (lower = upper), measured several times or not at all; any number of roots, children, depths.
-    ties : which optimum, see ``ExactTree``.
-    integer : minimise over integers (values and bounds need not be integers).
+    ``ties`` : which optimum, see ``ExactTree``.
+    ``integer`` : minimise over integers (values and bounds need not be integers).
 
     Bounds of leaves hold exactly; inner nodes are the sums of leaves, so their bounds hold to rounding.
-
-    Raises
-    ------
-    InfeasibleError
-        If no consistent x keeps the bounds.
-    SpecificationError
-        For square weights, values that are not finite or an unknown rule for ties.
+    Errors: InfeasibleError, if no consistent x keeps the bounds; SpecificationError, for square weights, values that
+    are not finite or an unknown rule for ties.
     """
     if ties not in get_args(Ties):
         raise SpecificationError(f"ties={ties!r}", remedy=f"one of {', '.join(get_args(Ties))}")

@@ -28,14 +28,12 @@ def round_tree(tree: Tree, x: Floats, how: TreeRounding = "unbiased", seed: int 
 
     So bounds and totals that are integers hold (x >= 0 above all).
 
-    Parameters
-    ----------
-    x : (N,) consistent node values.
-    how : "unbiased": random, and the mean of every node's result is its x. "nearest": roots to the nearest, then the
-        largest fractions among siblings go up (earlier ones first), which for the given parent is the nearest in
+    ``x`` : (N,) consistent node values.
+    ``how`` : "unbiased": random, and the mean of every node's result is its x. "nearest": roots to the nearest, then
+        the largest fractions among siblings go up (earlier ones first), which for the given parent is the nearest in
         every norm. "controlled": without chance, and the sum of the first j siblings, for any j, is
         also the floor or the ceiling of its true value, so that sums over runs of siblings stay within one.
-    seed : of the random choices ("unbiased" only); None is 0.
+    ``seed`` : of the random choices ("unbiased" only); None is 0.
 
     Proof that "unbiased" is, by induction from the roots, which go up with probability equal to their fraction. Let a
     parent's value be an integer plus F, F the sum of its children's fractions f_c, with phi the fraction of F. It went
@@ -45,11 +43,8 @@ def round_tree(tree: Tree, x: Floats, how: TreeRounding = "unbiased", seed: int 
     point, and one with probability f_c. The points up to F number floor(F - U) + 1, which is ceil(F) if U <= phi and
     floor(F) otherwise: K. (Systematic sampling, Madow 1949; controlled rounding, Cox 1987.)
     Values within 1e-9 of an integer (relative, at most 1e-3) count as that integer: means move by no more.
-
-    Raises
-    ------
-    SpecificationError
-        An unknown ``how``, a wrong shape, values that are not finite or not consistent (to 1e-6, relative).
+    Errors: SpecificationError, an unknown ``how``, a wrong shape, values that are not finite or not consistent (to
+    1e-6, relative).
     """
     if how not in get_args(TreeRounding):
         raise SpecificationError(f"rounding {how!r} is not known", remedy=f"one of {', '.join(get_args(TreeRounding))}")

@@ -137,15 +137,9 @@ class Tree:
     def of_parents(parents: Any, names: Sequence[Any] | None = None) -> Ordered:
         """The tree of a parent vector in any order.
 
-        Parameters
-        ----------
-        parents : (N,) integers: the index of each node's parent, negative for a root. Siblings keep their order.
-        names : (N,) shown in messages in place of the indices.
-
-        Raises
-        ------
-        SpecificationError
-            When nodes form a cycle (named).
+        ``parents`` : (N,) integers: the index of each node's parent, negative for a root. Siblings keep their order.
+        ``names`` : (N,) shown in messages in place of the indices.
+        Errors: SpecificationError, when nodes form a cycle (named).
         """
         up = np.asarray(parents, dtype=np.int64)
         found = ordered(up)
@@ -365,20 +359,13 @@ class TreeProjector:
     joining children adds both u and s (infimal convolution of quadratics), and a node's own term joins as a weighted
     mean. Downwards: what a node has beyond the sum of its children's u goes to them in proportion to s.
 
-    Parameters
-    ----------
-    weight : (N,) or a number, finite and >= 0. Weight 0: unmeasured.
-    fixed : (N,) values that nodes must take, nan where free.
+    ``weight`` : (N,) or a number, finite and >= 0. Weight 0: unmeasured.
+    ``fixed`` : (N,) values that nodes must take, nan where free.
 
     Where the minimiser is not unique (unmeasured leaves that no measurement settles), it is the one whose undetermined
     leaves have the least sum of squares: the limit of giving unmeasured leaves the value 0 with a vanishing weight.
-
-    Raises
-    ------
-    SpecificationError
-        Negative, infinite or nan weights, wrong shapes.
-    InfeasibleError
-        When fixed values contradict each other by more than 1e-9 of their size.
+    Errors: SpecificationError, negative, infinite or nan weights, wrong shapes; InfeasibleError, when fixed values
+    contradict each other by more than 1e-9 of their size.
     """
 
     def __init__(self, tree: Tree, weight: Any = None, fixed: Floats | None = None) -> None:

@@ -57,16 +57,13 @@ def checked_epsilons(epsilons: Any, here: float, name: str = "epsilons") -> list
     """Increasing; by default from an eighth to eight times that of the plan. ``name`` : for messages.
     Errors: SpecificationError, for anything but finite numbers above 0."""
     try:
-        given = sorted({float(each) for each in epsilons}) if epsilons is not None else _around(here)
+        around = [here * 2.0**power for power in range(-3, 4)]
+        given = around if epsilons is None else sorted({float(each) for each in epsilons})
     except (TypeError, ValueError):
         given = []
     if not given or not all(0 < each < math.inf for each in given):
         raise SpecificationError(f"{name} are finite numbers above 0", remedy="[0.1, 1, 10], say, or leave it out")
     return given
-
-
-def _around(here: float) -> list[float]:
-    return [here * 2.0**power for power in range(-3, 4)]
 
 
 def error_words(forecast: Forecast, average: bool = False) -> str:

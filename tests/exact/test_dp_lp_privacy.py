@@ -14,7 +14,6 @@ from dpmodel.exact.dp_lp import (
     DPLinearProgram,
     ScaledRows,
     Schedule,
-    Searched,
     reduced_rows,
     scaled_rows,
     spending,
@@ -33,7 +32,7 @@ FIRST = region_of(PUBLIC[:0], PUBLIC, D)
 SPLIT = spending(2.0, 1e-6, 3)
 
 
-def searched(rows: Any, source: Any, neighbors: Any = "add-remove") -> Searched:
+def searched(rows: Any, source: Any, neighbors: Any = "add-remove") -> Any:
     assert FIRST is not None
     return MECHANISM.search(rows, FIRST, PUBLIC, Setting(D, 10, 2.0, 1e-6, neighbors), source)
 
