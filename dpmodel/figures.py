@@ -454,12 +454,7 @@ section{overflow-x:auto}svg{max-width:100%;height:auto}caption{text-align:left}
 
 def report(release: Any, file: str | os.PathLike[str], more: Sequence[Any]) -> Path:
     """Write the page; ``more`` : objects with an HTML form, and figures, each with a part of its own.
-
-    Raises
-    ------
-    SpecificationError
-        For something in ``more`` that has no HTML form.
-    """
+    Errors: SpecificationError, for something in ``more`` that has no HTML form."""
     added = [_added(item, place) for place, item in enumerate(more)]
     title = escaped(release.title)
     parts = [

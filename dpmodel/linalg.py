@@ -92,12 +92,9 @@ class Request:
         """Plan, charge the budget, run: what was found, and the fields that all results have (``results.Result``).
 
         ``record`` : what a record is, for the guarantee.
-
-        Raises
-        ------
-        SpecificationError, UnsupportedModelError, BudgetExceededError
-            Before anything is read or spent. UnsupportedModelError also where the number of records is public and too
-            small for any statement, with the number needed (a forced ``mechanism`` runs all the same).
+        Errors: SpecificationError, UnsupportedModelError, BudgetExceededError, before anything is read or spent.
+        UnsupportedModelError also where the number of records is public and too small for any statement, with the
+        number needed (a forced ``mechanism`` runs all the same).
         """
         done = execute(
             model, self.options, self.mechanism, label=f"{self.room}.{self.where}", budget=self.budget, rng=self.rng,

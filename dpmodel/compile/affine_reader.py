@@ -161,12 +161,7 @@ def pairs(left: Integers, right: Integers) -> tuple[Integers, Integers]:
 
 def flat(value: Any) -> Floats:
     """A real value column by column.
-
-    Raises
-    ------
-    NotAffine
-        For complex numbers, of which later products may be real.
-    """
+    Errors: NotAffine, for complex numbers, of which later products may be real."""
     value = value.toarray() if sp.issparse(value) else value
     if np.iscomplexobj(value):
         raise NotAffine("a complex constant")
@@ -458,12 +453,7 @@ class TensorReader(AffineReader):
 
     def coefficients(self, expressions: Sequence[Any]) -> tuple[Integers, Integers, Integers, Floats]:
         """Row, variable, parameter and coefficient, of all ``expressions`` one after the other; duplicates add up.
-
-        Raises
-        ------
-        NotAffine
-            For atoms that cannot be followed.
-        """
+        Errors: NotAffine, for atoms that cannot be followed."""
         none = np.zeros(0, dtype=np.int64)
         parts, begin = [(none, none, np.zeros(0))], 0
         for each in expressions:

@@ -119,14 +119,8 @@ def forget_cached_forms(problem: cp.Problem) -> None:
 
 def lower(problem: cp.Problem) -> Lowered:
     """Lower ``problem`` to standard form as a function of its parameters.
-
-    Raises
-    ------
-    UnsupportedModelError
-        For problems that are not convex (DCP), not DPP, have rows in blocks, or use cones that are not served.
-    SpecificationError
-        For constants with NaN or infinite entries.
-    """
+    Errors: UnsupportedModelError, for problems that are not convex (DCP), not DPP, have rows in blocks, or use cones
+    that are not served; SpecificationError, for constants with NaN or infinite entries."""
     refuse_blocks(problem.parameters())
     refuse_unserved(problem)
     maximize = isinstance(problem.objective, cp.Maximize)

@@ -46,14 +46,9 @@ def projector(cone_rows: Floats) -> Projector:
 def project(cone_rows: Floats, y: Floats) -> Floats:
     """The nearest point of ``{y : B y >= 0}``.
 
-    Parameters
-    ----------
-    cone_rows : (k, D) B; zero rows count for nothing, k = 0 is the whole space.
-    y : (D,).
-
-    Returns
-    -------
-    p : (D,) a new array with ``B p >= -1e-12 ||y||`` for unit rows; coordinate rows hold exactly. A point with
+    ``cone_rows`` : (k, D) B; zero rows count for nothing, k = 0 is the whole space.
+    ``y`` : (D,).
+    Returns p : (D,) a new array with ``B p >= -1e-12 ||y||`` for unit rows; coordinate rows hold exactly. A point with
         ``B y >= -1e-13 ||y||`` is returned as it is, so that projecting twice is projecting once.
 
     The Karush-Kuhn-Tucker conditions of ``min ||p - y||^2 / 2`` say ``p = y + B'l``, where ``l >= 0`` minimises

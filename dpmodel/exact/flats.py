@@ -34,12 +34,7 @@ _SAFE = 2**62
 
 def slack_rows(A: Any, b: Any, largest: int) -> IntegerRows:
     """(n, d + 1) int64 rows (b, -a).
-
-    Raises
-    ------
-    SpecificationError
-        If some number is no integer or larger than ``largest`` in size.
-    """
+    Errors: SpecificationError, if some number is no integer or larger than ``largest`` in size."""
     dense = A.toarray() if sp.issparse(A) else np.asarray(A)
     rows = np.hstack([np.asarray(b).reshape(-1, 1), -dense])
     integers = np.rint(rows.astype(np.float64)) if rows.dtype.kind == "f" else rows

@@ -128,10 +128,8 @@ class DirectMeasurement:
     Cost
         One draw per entry (docs/measurements/speed.md has the times); dot products linear in the coefficients.
 
-    Parameters
-    ----------
-    affine : of the problem ``expression == t`` with one scalar variable t. ``queries`` : (k, P). ``constant`` : (k,).
-    l1, l2 : sensitivity of the k numbers, allowance included. ``limit`` : where they are clamped under
+    ``affine`` : of the problem ``expression == t`` with one scalar variable t. ``queries`` : (k, P). ``constant`` :
+    (k,). ``l1, l2`` : sensitivity of the k numbers, allowance included. ``limit`` : where they are clamped under
     continuous noise. ``whole_l1, whole_l2`` : change of integers, or nan; ``not_integer`` says why.
     ``weights`` : (k,) of the entries; None for one scale. Norms are those of the weighted change.
     """
@@ -191,12 +189,7 @@ class DirectMeasurement:
 
     def distribution(self, epsilon: float, delta: float, kind: Kind) -> tuple[Distribution, float]:
         """The distribution to release under, and the delta that it spends.
-
-        Raises
-        ------
-        SpecificationError
-            When ``kind`` cannot be had with this delta or these numbers.
-        """
+        Errors: SpecificationError, when ``kind`` cannot be had with this delta or these numbers."""
         if kind.startswith("discrete") and self.not_integer:
             raise SpecificationError(
                 f"distribution={kind!r} for numbers that are not declared whole",

@@ -404,12 +404,7 @@ def connected() -> Any:
 def settled(relation: Any) -> Any:
     """A relation of the user's own connection, which from now on writes to the private folder, unless somebody chose
     another one.
-
-    Raises
-    ------
-    SpecificationError
-        Where the connection has written already, so that its folder cannot be changed.
-    """
+    Errors: SpecificationError, where the connection has written already, so that its folder cannot be changed."""
     ((folder,),) = relation.query("r", "select current_setting('temp_directory')").fetchall()
     files = relation.query("r", "select path from duckdb_databases() where path is not null").fetchall()
     if folder not in (_BESIDE, *(f"{file}{_BESIDE}" for (file,) in files)):

@@ -42,11 +42,7 @@ class RowSource(ABC):
 
         ``function`` is pure and can be pickled (by cloudpickle): a block that fails is tried again, and none counts
         twice.
-
-        Raises
-        ------
-        SourceError
-            When a block cannot be read; the message holds no values.
+        Errors: SourceError, when a block cannot be read; the message holds no values.
         """
 
     @property
@@ -233,12 +229,7 @@ class Limits:
 
     def checked(self, numbers: Any, rows: int, number: int) -> Floats | Columns:
         """(rows, width) of what was computed from block ``number``: an array, or a tuple of columns.
-
-        Raises
-        ------
-        SourceError
-            For another shape or type: the fault of who computed it, whatever the records hold.
-        """
+        Errors: SourceError, for another shape or type: the fault of who computed it, whatever the records hold."""
         parts = [np.asarray(each) for each in (numbers if isinstance(numbers, tuple) else (numbers,))]
         alone = not isinstance(numbers, tuple)
         array = (parts[0][:, None] if parts[0].ndim == 1 else parts[0]) if alone else Columns(tuple(parts))

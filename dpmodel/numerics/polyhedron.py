@@ -226,12 +226,7 @@ class Polyhedron:
 
     def minimise(self, cost: Floats) -> Floats | None:
         """(n,) a point of least ``cost'x``, warm-started between calls; None when unbounded.
-
-        Raises
-        ------
-        SolverFailure
-            When the polyhedron is empty or HiGHS stops early.
-        """
+        Errors: SolverFailure, when the polyhedron is empty or HiGHS stops early."""
         return self._simplex_method.minimise(np.asarray(cost, dtype=np.float64))
 
     @cached_property

@@ -148,10 +148,8 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     The inverse of `zcdp_epsilon`, by the bisection of dp_accounting, which returns a valid side; rounded
     down. (Its `calibrate_dp_mechanism` fails to converge where the bound on delta jumps to epsilon = 0.)
 
-    Parameters
-    ----------
-    epsilon : > 0.
-    delta : in (0, 1).
+    ``epsilon`` : > 0.
+    ``delta`` : in (0, 1).
     """
     epsilon, delta = _positive_delta(epsilon, delta, "a conversion to zCDP")
     from dp_accounting.pld.common import BinarySearchParameters, inverse_monotone_function

@@ -122,9 +122,7 @@ class CheckedSource:
 class SeededSource(CheckedSource):
     """Reproducible noise from a numpy generator, for tests and teaching. NOT private.
 
-    Parameters
-    ----------
-    seed : int or numpy Generator.
+    ``seed`` : int or numpy Generator.
     """
 
     is_private = False
@@ -163,9 +161,7 @@ class SeededSource(CheckedSource):
 def noise_source(rng: int | str | np.random.Generator | NoiseSource | None = None) -> NoiseSource:
     """Return the source that ``rng`` asks for.
 
-    Parameters
-    ----------
-    rng : None for `ExactSource`, "opendp" for `OpenDPSource` (both private); an int or numpy Generator for a
+    ``rng`` : None for `ExactSource`, "opendp" for `OpenDPSource` (both private); an int or numpy Generator for a
         `SeededSource` (not private, with a warning); a source for itself.
     """
     if rng is None:

@@ -20,8 +20,6 @@ _GRID_BITS = 80  # grid = scale * 2^-80 or finer
 class OpenDPSource(CheckedSource):
     """OpenDP: discrete distributions, exact arithmetic, the system's randomness.
 
-    Notes
-    -----
     OpenDP rounds a value to a multiple of 2^k before it adds discrete noise. Its default, k = -1074, makes the integers
     1074 bits long; with 2^k <= scale * 2^-80 it is three times faster. What the rounding adds to epsilon is what
     `ExactSource` says of the same grid. Every measurement built here is asked for its privacy map, which must stay

@@ -549,12 +549,7 @@ class Compiled(NamedTuple):
 
 def compiled(problem: cp.Problem) -> Compiled:
     """``problem`` as a standard form.
-
-    Raises
-    ------
-    UnsupportedModelError
-        For what is not convex or not DPP, and private problems without variables.
-    """
+    Errors: UnsupportedModelError, for what is not convex or not DPP, and private problems without variables."""
     few = few_rows(problem)
     lowered = lower(problem) if few is None else few.lowered
     if lowered.affine.variables == 0 and lowered.affine.private_blocks:

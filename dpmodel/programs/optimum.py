@@ -122,12 +122,11 @@ def optimum(
 ) -> Interval:
     """The interval for the true optimum (proof: the module's docstring). Reads released and public numbers only.
 
-    Parameters
-    ----------
-    c, b, entries : (n,), (m,) and the private entries of A, rebuilt from the numbers as released, not moved into their
-        public ranges (``noise_once.rebuilt`` with ``raw``); None: public. ``prices`` : None leaves every row hard.
-    level : public guesses of the same, by which forms are chosen. ``coins`` : for fission, independent of all noise;
-        None: from a seed of the system's. ``box_only`` : for prices that were chosen after the noise.
+    ``c, b, entries`` : (n,), (m,) and the private entries of A, rebuilt from the numbers as released, not moved into
+        their public ranges (``noise_once.rebuilt`` with ``raw``); None: public. ``prices`` : None leaves every row
+        hard.
+    ``level`` : public guesses of the same, by which forms are chosen. ``coins`` : for fission, independent of all
+        noise; None: from a seed of the system's. ``box_only`` : for prices that were chosen after the noise.
     """
     released = (c, b, entries)
     bounds = _Bounds.of(model, design, options, prices, coins)

@@ -60,12 +60,7 @@ _OFFERED = {
 
 def statements(part: str) -> tuple[str, ...]:
     """What would make a program with arbitrary changes in ``part`` solvable, in words, in order.
-
-    Raises
-    ------
-    SpecificationError
-        For an unknown part.
-    """
+    Errors: SpecificationError, for an unknown part."""
     if part not in _OFFERED:
         raise SpecificationError(f"unknown part {part!r}", remedy=f"one of {', '.join(_OFFERED)}")
     settings = {"declared-change": "row_l1=1" if part == "column" else "linf=1", "leave-out": "dpm.AllBut(rows=...)"}

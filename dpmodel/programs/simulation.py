@@ -194,12 +194,8 @@ def _draw(block: ThetaBlock, rng: PublicGenerator) -> Floats:
 
 def synthetic(model: Program, seed: int) -> SyntheticLP:
     """``model`` over private numbers drawn inside their declared ranges.
-
-    Raises
-    ------
-    SpecificationError
-        For cones, rows that are not in one array, and where a private number has no declared range to be drawn from.
-    """
+    Errors: SpecificationError, for cones, rows that are not in one array, and where a private number has no declared
+    range to be drawn from."""
     form = model.form
     if isinstance(model, RecordsProgram):
         raise SpecificationError(

@@ -154,15 +154,9 @@ class Taxonomy(tuple[TaxonomyCell, ...]):
 def cell(part: str, level: str) -> TaxonomyCell:
     """Look up one cell.
 
-    Parameters
-    ----------
-    part : one of `PARTS`.
-    level : one of `LEVELS`.
-
-    Raises
-    ------
-    SpecificationError
-        For an unknown part or level.
+    ``part`` : one of `PARTS`.
+    ``level`` : one of `LEVELS`.
+    Errors: SpecificationError, for an unknown part or level.
     """
     if part not in PARTS:
         raise SpecificationError(f"unknown part {part!r}", remedy=f"one of {', '.join(PARTS)}")

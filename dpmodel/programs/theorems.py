@@ -156,16 +156,10 @@ def lower_bound(part: str, epsilon: float, delta: float, beta: float) -> LowerBo
     ``n/2 - alpha n <= sum D_i x_i <= alpha n``. So alpha < 1/4 separates them, and by the argument of the
     scalar case alpha >= 1/4 if alive.
 
-    Parameters
-    ----------
-    part : ``"objective"``, ``"scalar"``, ``"row"``, ``"column"`` or ``"matrix"``.
-    epsilon, delta, beta : as in `reconstruction_lower_bound`, per record, and delta at most 1.
-
-    Returns
-    -------
-    Lower bound
-        ``as_printed`` is c2 (1/2 for scalar), and can be 0 while ``value`` is not. At epsilon = 1, delta = 0,
-        beta = .05 the objective has value .1152, as printed .0364.
+    ``part`` : ``"objective"``, ``"scalar"``, ``"row"``, ``"column"`` or ``"matrix"``.
+    ``epsilon, delta, beta`` : as in `reconstruction_lower_bound`, per record, and delta at most 1.
+    Of the result, ``as_printed`` is c2 (1/2 for scalar), and can be 0 while ``value`` is not. At epsilon = 1, delta =
+    0, beta = .05 the objective has value .1152, as printed .0364.
     """
     if part not in _THEOREM:
         raise SpecificationError(f"unknown part {part!r}", remedy=f"one of {', '.join(_THEOREM)}")

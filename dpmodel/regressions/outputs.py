@@ -49,12 +49,7 @@ class Output:
 
 def split(problem: cp.Problem, found: Objective) -> tuple[list[Output], Columns] | None:
     """The single outputs; None where the private losses do not separate by the columns of a variable.
-
-    Raises
-    ------
-    UnsupportedModelError
-        Where they do, and a penalty or a constraint does not.
-    """
+    Errors: UnsupportedModelError, where they do, and a penalty or a constraint does not."""
     users = problem.variables()
     depends = Dependence(found.reader, users)
     label = _connected(found, depends.width)

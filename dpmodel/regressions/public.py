@@ -349,12 +349,7 @@ class PublicPart(PublicFacts):
 
     def minimise(self, g: Floats) -> Floats:
         """(p,) a point of the set where <g, w> is least: an extreme point where the constraints are linear.
-
-        Raises
-        ------
-        UnsupportedModelError
-            When there is no minimum.
-        """
+        Errors: UnsupportedModelError, when there is no minimum."""
         g = np.asarray(g, dtype=np.float64)
         polytope = self._polyhedron()
         if polytope is not None:

@@ -144,13 +144,8 @@ def recognise(problem: cp.Problem) -> Recognised | Outputs | None:
 
     Parameters are compared by what they multiply, so spellings do not matter; then the user's own objective and the
     claimed one are evaluated at random points and must agree.
-
-    Raises
-    ------
-    UnsupportedModelError
-        For a candidate that does not fit, naming the term.
-    MissingValueError
-        For public parameters without a value: weights, thresholds and penalties are public numbers.
+    Errors: UnsupportedModelError, for a candidate that does not fit, naming the term; MissingValueError, for public
+    parameters without a value: weights, thresholds and penalties are public numbers.
     """
     if any(isinstance(each, Private) and each.in_blocks for each in problem.parameters()):
         return recognise_blocks(problem)

@@ -75,12 +75,7 @@ class Constraints:
 
     def add_variable(self, variable: Any) -> None:
         """The attributes of a variable.
-
-        Raises
-        ------
-        Outside
-            For attributes that tie entries to each other.
-        """
+        Errors: Outside, for attributes that tie entries to each other."""
         attributes = variable.attributes
         if any(value for name, value in attributes.items() if name not in _SERVED):
             raise Outside(f"an attribute of {variable.name()}")
@@ -119,12 +114,7 @@ class Constraints:
 
     def add(self, constraint: Any, number: int) -> None:
         """One constraint.
-
-        Raises
-        ------
-        Outside
-            Unless it is linear.
-        """
+        Errors: Outside, unless it is linear."""
         expression, equality = _normal(constraint)
         if expression is None or not expression.is_affine():
             raise Outside(f"a {type(constraint).__name__} constraint that is not linear")

@@ -52,12 +52,7 @@ class Objective:
 
     def add(self, node: Any, weights: Floats) -> None:
         """Add ``sum_k weights_k node_k``, k column by column.
-
-        Raises
-        ------
-        Outside
-            For a term of any other kind.
-        """
+        Errors: Outside, for a term of any other kind."""
         if not weights.any():
             return
         kinds = _kinds()

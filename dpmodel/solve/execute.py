@@ -144,23 +144,13 @@ def execute(
 ) -> Executed:
     """Plan, charge (in ``wall.charge_then_run``), run; nothing private is read before the charge.
 
-    Parameters
-    ----------
-    label : of the charge, such as "solve". ``announce`` : called with the plan before the charge; it may raise.
-    charged : called after the charge, before the run, with the result if that run never ends: ``STOPPED``.
-    mechanism, budget, rng, progress, verbose, certify : as in ``Problem.solve``.
-
-    Returns
-    -------
-    Executed
-        Also after a failed run, if ``model.stopped`` has an outcome for it. A solver that had no answer on released
-        data is no ``failure``. A broken mechanism, an interrupt and an error of the caller's own ``progress`` give
-        ``STOPPED`` and the ``failure``.
-
-    Raises
-    ------
-    DPModelError
-        Before anything is spent.
+    ``label`` : of the charge, such as "solve". ``announce`` : called with the plan before the charge; it may raise.
+    ``charged`` : called after the charge, before the run, with the result if that run never ends: ``STOPPED``.
+    ``mechanism, budget, rng, progress, verbose, certify`` : as in ``Problem.solve``.
+    It returns also after a failed run, if ``model.stopped`` has an outcome for it. A solver that had no answer on
+    released data is no ``failure``. A broken mechanism, an interrupt and an error of the caller's own ``progress`` give
+    ``STOPPED`` and the ``failure``.
+    Errors: DPModelError, before anything is spent.
     """
     check_budget(budget)
     source = noise_source(rng if model.reads else None)

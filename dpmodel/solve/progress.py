@@ -162,15 +162,10 @@ def silent(stage: str, done: float) -> None:
 def shown(progress: Any = None, verbose: bool = False) -> Iterator[Report]:
     """What to report to while a piece of work lasts.
 
-    Parameters
-    ----------
-    progress : a function (stage, share), which is called; False for silence; None for a bar in terminals and notebooks;
-        True for stages as lines where there is neither. ``verbose`` : lines in any case, between what else is printed.
-
-    Raises
-    ------
-    SpecificationError
-        For anything else, and functions of other arguments.
+    ``progress`` : a function (stage, share), which is called; False for silence; None for a bar in terminals and
+        notebooks; True for stages as lines where there is neither. ``verbose`` : lines in any case, between what else
+        is printed.
+    Errors: SpecificationError, for anything else, and functions of other arguments.
     """
     _check(progress)
     inner = _inside.get()

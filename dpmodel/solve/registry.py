@@ -35,14 +35,8 @@ FAMILIES: tuple[type[Model], ...] = (Postprocessing, AnyRegression, Program)
 def family_of(problem: Any) -> type[Model]:
     """The first of ``FAMILIES`` that recognises a ``Problem``; kept with it while its public parameters stay. Warns of
     what looks like private data among its public leaves.
-
-    Raises
-    ------
-    SpecificationError
-        For a ``clip`` where no loss has derivatives to cut.
-    UnsupportedModelError
-        As ``Model.recognise``.
-    """
+    Errors: SpecificationError, for a ``clip`` where no loss has derivatives to cut; UnsupportedModelError, as
+    ``Model.recognise``."""
     return latest(problem, "family", public_key(problem), lambda: _first_that_recognises(problem))
 
 
@@ -271,12 +265,7 @@ def by_name(name: str, kind: type | None = None) -> AnyMechanism:
 
 def named(mechanism: str | AnyMechanism, kind: type | None = None) -> AnyMechanism:
     """The mechanism itself, given its name or an object that has the methods of one. ``kind`` as in ``by_name``.
-
-    Raises
-    ------
-    SpecificationError
-        For an unknown name, or anything else.
-    """
+    Errors: SpecificationError, for an unknown name, or anything else."""
     if callable(mechanism) and not isinstance(mechanism, Mechanism):
         name = getattr(mechanism, "__name__", "a function")
         raise SpecificationError(f"mechanism={name}", why="it makes mechanisms", remedy=f"call it: mechanism={name}()")

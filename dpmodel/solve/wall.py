@@ -65,18 +65,11 @@ def charge_then_run(
     their type alone. Interrupts pass without what they carry, and errors of the caller's own ``report``, which saw
     public words only, as they are.
 
-    Parameters
-    ----------
-    run : gets a ``report`` to call with (stage, share done). ``name`` : of the mechanism, for messages.
-    cost, label : of the charge. ``charged`` : called after the charge, before the run.
-    public : whether the whole family reads nothing private: then errors of this package are passed on whole.
-
-    Raises
-    ------
-    BudgetExceededError
-        Before ``run`` is called.
-    ChargeReached
-        Within `before_charges`, where there is something to charge.
+    ``run`` : gets a ``report`` to call with (stage, share done). ``name`` : of the mechanism, for messages.
+    ``cost, label`` : of the charge. ``charged`` : called after the charge, before the run.
+    ``public`` : whether the whole family reads nothing private: then errors of this package are passed on whole.
+    Errors: BudgetExceededError, before ``run`` is called; ChargeReached, within `before_charges`, where there is
+    something to charge.
     """
     free = cost.epsilon == 0 == cost.delta
     if _public_only.get() and not free:

@@ -258,12 +258,8 @@ def assembled(
     parts: Sequence[tuple[Noisy, sp.csr_array]], setting: Setting, size: int, **constraints: Any
 ) -> tuple[LikelihoodForm, tuple[Noisy, ...], tuple[slice, ...]]:
     """The form of flat measurements, each with the (k, n) matrix of what it measured; and the rows of each.
-
-    Raises
-    ------
-    SpecificationError
-        For no measurement, and for the same published numbers of the same cells given twice or with two distributions.
-    """
+    Errors: SpecificationError, for no measurement, and for the same published numbers of the same cells given twice or
+    with two distributions."""
     if not parts:
         raise SpecificationError("nothing was measured", remedy="at least one Noisy")
     cells: dict[Any, list[Noisy]] = {}
@@ -286,14 +282,8 @@ def assembled(
 # ------------------------------------------------------------------ public facts
 def box(size: int, nonneg: bool, bounds: Any) -> tuple[Floats, Floats]:
     """(size,) lower and upper bounds.
-
-    Raises
-    ------
-    SpecificationError
-        For bounds that are no pair of numbers or arrays of this size.
-    InfeasibleError
-        Where no number lies between them.
-    """
+    Errors: SpecificationError, for bounds that are no pair of numbers or arrays of this size; InfeasibleError, where no
+    number lies between them."""
     low, high = np.full(size, 0.0 if nonneg else -np.inf), np.full(size, np.inf)
     if bounds is not None:
         try:
@@ -318,12 +308,7 @@ def box(size: int, nonneg: bool, bounds: Any) -> tuple[Floats, Floats]:
 
 def public_array(value: Any, what: str) -> Floats:
     """(k,) public numbers.
-
-    Raises
-    ------
-    SpecificationError
-        For private or noisy ones, and what is no array of finite numbers.
-    """
+    Errors: SpecificationError, for private or noisy ones, and what is no array of finite numbers."""
     if isinstance(value, cp.Expression | Noisy):
         raise SpecificationError(
             f"{what} is a {type(value).__name__}",
@@ -414,12 +399,7 @@ def round_solution(problem: Problem, how: Round = "unbiased", *, rng: int = 0) -
 
 def rounded_tree(tree: Tree, x: Floats, lower: Floats, upper: Floats, round: Round, seed: int) -> Floats:
     """(nodes,) consistent integers, each the floor or ceiling of x; see ``round_tree``.
-
-    Raises
-    ------
-    SpecificationError
-        Where a bound or known number is no integer, so that floors and ceilings break it.
-    """
+    Errors: SpecificationError, where a bound or known number is no integer, so that floors and ceilings break it."""
     integers = round_tree(tree, x, round, seed)
     wrong = np.maximum(lower - integers, integers - upper)
     at = int(np.argmax(wrong))
@@ -437,15 +417,8 @@ def rounded_table(model: Postprocessing, x: Floats, round: str, seed: int) -> Fl
 
     "controlled" and "nearest" are the same here: a near integer point that keeps every constraint
     (``nearest_integer``).
-
-    Raises
-    ------
-    SpecificationError
-        Where no unbiased rounding keeps all constraints.
-    InfeasibleError
-        Where no integers do.
-    DPModelError
-        Where none were found before the search ended.
+    Errors: SpecificationError, where no unbiased rounding keeps all constraints; InfeasibleError, where no integers do;
+    DPModelError, where none were found before the search ended.
     """
     form = model.form
     assert form is not None
