@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -56,6 +57,9 @@ _TIE = 0.02
 _TIMES = (4.0**-4, 4.0**-2, 1.0, 4.0**2)
 _LONGER = (0.5, 1.0, 2.0, 4.0, 8.0)  # and then, with more steps, these of the best so far
 _HOPELESS = -0.03  # the logarithm of an excess that is no less than that of knowing nothing: no details are searched
+# With so little of it left steps of losses with kinks may be shorter: where many labels are alike long ones do not come
+# to rest, which no population shows.
+_LEARNT = math.log(0.1)
 _DRAWS = 64  # of the noise for each population, shared among the columns; two at most
 # Weight of labels that hardly depend on the columns: beside flat and falling spectra and columns that move together,
 # one of four kinds.
@@ -226,12 +230,14 @@ def _plan(model: PrivateRegression, mechanism: NoisyDescent, epsilon: float, del
 
 @dataclass(frozen=True)
 class Point:
-    """What is searched: ``steps``, ``time`` tau, ``share`` of the middles, ``clip``."""
+    """What is searched: ``steps``, ``time`` tau, ``share`` of the middles, ``clip``, ``length`` of a step (1: the
+    longest that curvature allows)."""
 
     steps: int
     time: float
     share: float = 0.0
     clip: float = math.inf
+    length: float = 1.0
 
 
 Risk = tuple[float, float, Settings]  # see ``Search._scores``; with the best averaging
@@ -281,7 +287,9 @@ class Search:
             # What little it gains may be the luck of the noise that was drawn: no more is predicted than without data.
             return found[0], max(found[1], float(populations_of(self.model).nothing.mean()))
         # Times that few steps hardly come to are not judged by these: there has to be room for much longer ones.
-        while self.steps is None and best.time > self._longest_time(steps) / 16 and 2 * steps <= self._most_steps():
+        while self.steps is None and 2 * steps <= self._most_steps():
+            if best.time <= self.longest * steps * (steps / 3 if self.momentum else 1) / 16:
+                break
             steps *= 2
         others = [(0.0, c) for c in (math.inf, *cuts)] + ([(share, math.inf)] if share > 0 else [])
         points = [replace(best, steps=steps, time=best.time * by) for by in _LONGER]
@@ -292,7 +300,11 @@ class Search:
             for by in (1.0, 4.0)
         ]
         best = self._moved(self._least(points), 2.0, 4)
-        return self.predicted(best if self.steps is not None else self._fewer(best))
+        if math.isinf(self.model.loss.smoothness) and self.risk(best)[1] < _LEARNT:
+            best = self._last([replace(best, length=length) for length in (1.0, 0.5, 0.25, 0.125, 0.0625)])
+        if self.steps is None:
+            best = self._last([replace(best, steps=best.steps >> k) for k in range(best.steps.bit_length())])
+        return self.predicted(best)
 
     def _moved(self, best: Point, factor: float, moves: int = 8, *, harmless: bool = True) -> Point:
         """The best by moves of the time by this factor."""
@@ -352,9 +364,9 @@ class Search:
 
     def settings(self, point: Point) -> Settings:
         """Steps no longer than the curvature allows; what is missing to tau by momentum."""
-        steps, tau = point.steps, point.time
-        momentum = min(max(0.0, 1 - self.longest * steps / tau), 1 - 3 / max(steps, 3)) if self.momentum else 0.0
-        step = min(self.longest, tau * (1 - momentum) / steps)
+        steps, tau, longest = point.steps, point.time, self.longest * point.length
+        momentum = min(max(0.0, 1 - longest * steps / tau), 1 - 3 / max(steps, 3)) if self.momentum else 0.0
+        step = min(longest, tau * (1 - momentum) / steps)
         return Settings(steps, step, momentum, point.share, self.averagings[0], point.clip)
 
     def _simulated(
@@ -384,16 +396,10 @@ class Search:
         # Elsewhere a projection is a solve of its own.
         return min(most, _MOST_STEPS if projects_exactly(self.model.domain) else 16)
 
-    def _longest_time(self, steps: int) -> float:
-        """The largest tau that so many steps come to."""
-        return self.longest * steps * (max(steps, 3) / 3 if self.momentum else 1)
-
-    def _fewer(self, best: Point) -> Point:
-        """Half the steps as long as that costs (nearly) nothing."""
-        least = self.risk(best)[0]
-        while best.steps >= 2 and self.risk(fewer := replace(best, steps=best.steps // 2))[0] <= least + _TIE:
-            best = fewer
-        return best
+    def _last(self, points: Sequence[Point]) -> Point:
+        """The last of them before one that costs more than (nearly) nothing beside the first."""
+        most = self.risk(points[0])[0] + _TIE
+        return list(takewhile(lambda point: self.risk(point)[0] <= most, points))[-1]
 
 
 # ----------------------------------------------------------------------------------------------------- samples

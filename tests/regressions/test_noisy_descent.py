@@ -104,6 +104,19 @@ def test_it_learns_about_as_well_as_forecast() -> None:
     assert not forecast.vacuous
 
 
+def test_steps_come_to_rest_where_half_of_the_labels_are_alike() -> None:
+    """Labels of 8,000 records, half of them 3.3 of a range from 0 to 8.3: with the longest steps the loss is 1.2 times
+    that of their median."""
+    rng, n = np.random.default_rng(0), 8000
+    groups = [rng.integers(0, k, n) for k in (2, 6, 9)]
+    X = np.hstack([np.eye(int(group.max()) + 1)[group] for group in groups])
+    y = np.where(rng.random(n) < 0.5, 3.3, np.clip(3.1 + rng.standard_normal(n) + groups[0] / 2, 0.0, 8.3))
+    model = regression(X, y, "absolute", label=(0.0, 8.3), l2=math.sqrt(3), intercept=True)
+    found = NOISY_DESCENT.run(model, Options(3.0, 1e-6), seeded(0)).x
+    assert found is not None
+    assert objective(model, found) < 1.04 * np.abs(y - 3.3).mean()
+
+
 def test_the_theorem_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether or not the public point keeps the bound too; in so many columns that the noise is Gaussian."""
     monkeypatch.setattr("dpmodel.regressions.excess.public_excess", lambda model: np.inf)

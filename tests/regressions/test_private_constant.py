@@ -18,9 +18,10 @@ from dpmodel.contract import Options
 from dpmodel.regressions.losses import Loss, Softmax
 from dpmodel.regressions.model import PrivateRegression
 from dpmodel.regressions.penalties import Penalty
-from dpmodel.regressions.private_constant import PRIVATE_CONSTANT, grid_of
+from dpmodel.regressions.private_constant import PRIVATE_CONSTANT, grid_of, predicted_of_mean
 from dpmodel.regressions.rows import Rows
 from dpmodel.regressions.sets import Box, FreeSpace
+from dpmodel.regressions.synthetic import populations_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpmodel.errors.NotPrivateWarning")
 
@@ -319,6 +320,17 @@ def test_small_budgets_take_the_constant_and_large_ones_a_fit(loss: str, neighbo
     problem.solve(epsilon=0.02, rng=0)
     assert not w.value.any()
     assert problem.release.guarantee.delta == 0
+
+
+@pytest.mark.parametrize(("loss", "share"), [("logistic", 0.15), ("hinge", 0.6)])
+def test_without_noise_it_is_predicted_to_miss_what_columns_explain_in_the_other_tables(
+    loss: str, share: float
+) -> None:
+    rng = np.random.default_rng(0)
+    model = regression(rng.uniform(-1, 1, (30, 4)), np.repeat([1.0, -1.0], [10, 20]), loss, intercept=True)
+    people = populations_of(model)
+    explained = (people.constant_values(np.linspace(-3, 3, 601)).min(axis=1) - people.best).mean()
+    assert predicted_of_mean(model, 1e-9) == pytest.approx((1 - share) * explained, rel=1e-2)
 
 
 def test_a_linear_term_that_draws_the_number_away_needs_a_set() -> None:
