@@ -75,16 +75,11 @@ def test_agrees_with_cvxpy_number_by_number(model: Model) -> None:
         theirs = cvxpy_standard_form(model.plain(values))
         for ours, expected in zip((c, d, A.toarray(), b), theirs, strict=True):
             np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-12)
+    assert affine.is_linear() == ("lp" in model.tags)
+    tiles_rows_and_theta(affine)
 
 
-def test_a_linear_model_says_so() -> None:
-    for model in MODELS:
-        assert lower(model.private()[0]).affine.is_linear() == ("lp" in model.tags), model.name
-
-
-@pytest.mark.parametrize("model", MODELS, ids=str)
-def test_cones_tile_the_rows_and_parameters_tile_theta(model: Model) -> None:
-    affine = lower(model.private()[0]).affine
+def tiles_rows_and_theta(affine: AffineMap) -> None:
     ends = 0
     for block in affine.cones:
         assert block.start == ends

@@ -8,19 +8,18 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import pytest
+from source import trees
 
 import dpmodel as dpm
 from dpmodel import audit, linalg, teach
 from dpmodel.teach.lower_bound_figure import lower_bounds
 from dpmodel.text import _FEWEST, _SCREEN
 
-ROOT = Path(dpm.__file__).parent
 WIDTHS = (40, 50, 80, 120)
 
 
@@ -219,8 +218,8 @@ def test_a_cut_word_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_class_that_prints_is_here() -> None:
     printing = {
         node.name
-        for file in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for tree in trees().values()
+        for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
         and any(isinstance(each, ast.FunctionDef) and each.name == "__str__" for each in node.body)
     }

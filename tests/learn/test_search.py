@@ -267,9 +267,21 @@ class FailsLate(PrivateRidge):
         return super().predict(X)
 
 
-@pytest.mark.parametrize("error", [RuntimeError(SECRET), KeyboardInterrupt(SECRET)], ids=repr)
-@pytest.mark.parametrize("strategy", ["every", "random-stopping"])
-@pytest.mark.parametrize("where", ["first fit", "second fit", "first score", "second score", "choice", "refit"])
+@pytest.mark.parametrize(
+    ("where", "strategy", "error"),
+    [
+        pytest.param(
+            where,
+            strategy,
+            error(SECRET),
+            id=f"{where}-{strategy}-{error.__name__}",
+            marks=() if (at % 2 == kind) and (at % 3 == 0) == (error is KeyboardInterrupt) else pytest.mark.slow,
+        )
+        for at, where in enumerate(["first fit", "choice", "second fit", "first score", "second score", "refit"])
+        for kind, strategy in enumerate(("every", "random-stopping"))
+        for error in (RuntimeError, KeyboardInterrupt)
+    ],
+)
 def test_a_failure_leaves_no_score_in_any_frame(
     where: str, strategy: str, error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,7 @@ def test_a_constant_that_nothing_measured_is_left_out() -> None:
     assert any("constant term" in note for note in problem.release.notes)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_squares_of_a_private_table_are_programs(seed: int) -> None:
     """Tables of which a record owns a row, in squares whose entries are not one for each record."""
     rng = np.random.default_rng(seed)
@@ -58,7 +58,7 @@ def test_squares_of_a_private_table_are_programs(seed: int) -> None:
         lambda: cp.reshape(P, (n * k,), order="F") * 2,
         lambda: cp.hstack([cp.vec(P, order="F"), np.ones(3)]),
         lambda: P[:, 0] - P[:, 1],
-    ][seed % 6]()
+    ][seed]()
     C = rng.uniform(0, 1, (target.size, p))
     objective = cp.sum_squares(C @ x - target) + [0, 0.1 * cp.sum_squares(x)][seed % 2]
     problem = dpm.Problem(cp.Minimize(objective), [x >= 0, x <= 1])

@@ -207,8 +207,7 @@ def worst_mean(cover, theta, x, density):
     return float(np.sort(np.maximum(G @ x - h, 0.0))[-density:].mean()), np.asarray(G @ x - h)
 
 
-@pytest.mark.parametrize("shape", ["simplex", "general"])
-@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize(("shape", "delta"), [("simplex", 0.0), ("general", 1e-6)])
 def test_utility(shape: str, delta: float) -> None:
     """V, slack rows and public constraints as promised, on a planted feasible program."""
     rng = np.random.default_rng(4)

@@ -61,8 +61,7 @@ def cost(noise: NoiseDesign, record: Records) -> tuple[float, float, float]:
     return epsilon, delta, math.sqrt(squares)
 
 
-@pytest.mark.parametrize("delta", [1e-9, 1e-3])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 6.0])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-3), (1.0, 1e-9), (6.0, 1e-9)])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", CASES.values(), ids=str)
 def test_no_record_costs_more_and_the_worst_uses_it_all(case: Case, kind: str, epsilon: float, delta: float) -> None:

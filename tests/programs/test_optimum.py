@@ -421,7 +421,7 @@ def test_the_regret_of_few_rows_is_near_the_exact_one() -> None:
     assert made.release.expected["regret"] == pytest.approx(30 * measured.scale, rel=0.05)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.5])
+@pytest.mark.parametrize("epsilon", [0.1, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_private_costs_are_estimated_less_rosy_than_they_were_released(epsilon: float) -> None:
     """Fifteen projects of 80 to 120 at costs of 3 to 14: of what the released value is above the true one in 20 solves,
     less than half is left. Where no row is private, nothing is treated: one row."""

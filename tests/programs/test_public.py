@@ -123,7 +123,7 @@ def corners(parameter: dpm.Private, rng: np.random.Generator, count: int = 4) ->
 
 
 @pytest.mark.parametrize("build", MODELS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_public_points_keep_their_bounds_on_the_worst_data(build: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem, (parameter, *_) = build(rng)

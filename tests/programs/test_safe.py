@@ -103,13 +103,14 @@ WRITTEN: list[tuple[Callable[[], dpm.Problem], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("draws", [30, pytest.param(DRAWS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("write", "kind"), WRITTEN, ids=lambda each: each if isinstance(each, str) else each.__name__)
-def test_the_list_is_true(write: Callable[[], dpm.Problem], kind: str) -> None:
+def test_the_list_is_true(write: Callable[[], dpm.Problem], kind: str, draws: int) -> None:
     model = write()._model(None)
-    outcomes = released(model, DRAWS, BETA, kind)
+    outcomes = released(model, draws, BETA, kind)
     without = sum(bool(outcome.short) for outcome in outcomes)
-    assert without > DRAWS / 20 or leaves_a_point(model), "draws without a point belong to this test"
-    assert false_lists(model, outcomes) <= binom.isf(FALSE_ALARM, DRAWS, BETA)
+    assert without > draws / 20 or leaves_a_point(model), "draws without a point belong to this test"
+    assert false_lists(model, outcomes) <= binom.isf(FALSE_ALARM, draws, BETA)
 
 
 # ------------------------------------------------------------------------------------------ rows that miss together

@@ -8,7 +8,7 @@ from dataclasses import replace
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpmodel.regressions.losses import Loss
@@ -84,6 +84,7 @@ def test_losses_of_some_sharpness_are_smooth_and_near(loss: Loss, sharpness: flo
 
 @pytest.mark.parametrize("clip", [math.inf, 0.4])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(size=st.floats(0, 20), bound=st.floats(0.1, 5), seed=st.integers(0, 99))
 def test_slopes_stay_within_their_bounds_and_reach_them(loss, clip, size, bound, seed):
     loss = Loss(loss.name, loss.parameter, clip)

@@ -211,7 +211,7 @@ def test_general_sets_are_computed_with_solvers(name):
     assert w.value is None
     draws = np.random.default_rng(3)
     corners = []
-    for _ in range(4):
+    for _ in range(2):
         v = draws.normal(size=P) * 2
         problem = cp.Problem(cp.Minimize(cp.sum_squares(w - v)), constraints)
         problem.solve(solver=cp.CLARABEL)

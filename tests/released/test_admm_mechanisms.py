@@ -55,9 +55,12 @@ def run(mechanism: Mechanism, model: Postprocessing):
 
 
 @pytest.mark.parametrize(
-    ("shape", "order"), [((2,) * 6, 1), ((2,) * 6, 2), ((4, 3, 5), 1), ((4, 3, 5), 2), ((3, 1, 4), 1), ((5, 3), 0)]
-)
-@pytest.mark.parametrize("alpha", [1.0, 0.9, 0.0])
+    ("shape", "order", "alpha"),
+    [
+        *(((2,) * 6, 2, alpha) for alpha in (1.0, 0.9, 0.0)),
+        ((2,) * 6, 1, 0.9), ((4, 3, 5), 1, 0.9), ((4, 3, 5), 2, 1.0), ((3, 1, 4), 1, 0.0), ((5, 3), 0, 0.9),
+    ],
+)  # fmt: skip
 def test_tables(shape: tuple[int, ...], order: int, alpha: float) -> None:
     form = table(shape, order, 3, alpha=alpha)
     best = reference(form)

@@ -120,7 +120,7 @@ def residual_noise(residuals, epsilon, delta, neighbors, total, loss="max"):
 
 
 @pytest.mark.parametrize("loss", ["mean", "max"])
-@pytest.mark.parametrize("total", [3.0, 50.0, 1e6, None])
+@pytest.mark.parametrize("total", [3.0, 1e6, None])
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
 @pytest.mark.parametrize(("sizes", "workload"), WORKLOADS[1:4])
 def test_the_noise_that_is_drawn_is_enough(sizes, workload, neighbors, total, loss):

@@ -58,7 +58,7 @@ def _assert_unbiased(x: np.ndarray, draws: list[np.ndarray], alarm: float = 1e-7
     assert np.abs(np.mean(draws, axis=0) - x).max() < allowed
 
 
-@pytest.mark.parametrize("margins", [[], [()], [(1,)], [(0,), (1,)], [(0,), (1,), ()]], ids=str)
+@pytest.mark.parametrize("margins", [[()], [(1,)], [(0,), (1,), ()]], ids=str)
 def test_unbiased_tables_keep_margins_and_means(margins):
     rng = np.random.default_rng(3)
     x = _mixed_table(rng, (4, 5)) + rng.normal(size=(4, 5)) * 1e-10  # what a solver leaves
