@@ -23,7 +23,7 @@ from dpmodel.options import checked_clip
 from dpmodel.privacy import Budget
 from dpmodel.release import Release
 from dpmodel.requests import AllBut, Exact, Penalty, Priced, Search, Target
-from dpmodel.solve.execute import Executed, execute, refuse_misplaced, solve_public
+from dpmodel.solve.execute import Executed, execute, for_budget, refuse_misplaced, solve_public
 from dpmodel.solve.plan import Plan
 from dpmodel.solve.planner import Compared, make_plan
 from dpmodel.solve.progress import shown
@@ -149,14 +149,15 @@ class Problem(cp.Problem):  # type: ignore[misc]
         solver: str | None = None,
         compare: Compared = "needed",
         as_printed: bool = False,
+        budget: Budget | None = None,
         progress: Progress = None,
         **unknown: Any,
     ) -> Plan:
         """Compare the mechanisms by forecast error. Needs no private values, spends nothing.
 
-        Parameters and errors are those of ``solve``. ``compare`` : "needed" forecasts what can still win (a forced
-        mechanism alone), "all" every mechanism that applies; ``as_printed`` : all, and the papers' algorithms with
-        their own constants too.
+        Parameters and errors are those of ``solve``; ``budget`` is not charged. ``compare`` : "needed" forecasts what
+        can still win (a forced mechanism alone), "all" every mechanism that applies; ``as_printed`` : all, and the
+        papers' algorithms with their own constants too.
         """
         refuse_misplaced(self.plan, {"epsilon": epsilon, "delta": delta, "beta": beta}, unknown)
         with shown(progress) as report:
@@ -171,6 +172,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
                     remedy="mark private data with Private(...), or solve() as it is, which spends nothing",
                 )
             model, options = model.check(Options(**given))
+            options = for_budget(options, mechanism, budget)
             return make_plan(model, options, mechanism, compare=compare, as_printed=as_printed, report=report)
 
     @_alone
@@ -288,7 +290,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         certify : the share of epsilon (0.1, say) that measures how good the answer is, within the same charge: the
             share of private constraints that hold, or what they are short by in all, the true objective where it is
             private, the risk on the data of a regression. ``release.certificate`` is an interval with its level.
-        budget : a ``Budget`` to charge before any data is read.
+        budget : a ``Budget`` to charge before any data is read. With ``composition="gaussian"`` and delta > 0, "auto"
+            takes mechanisms of Gaussian noise alone, or what reads no data.
         verbose : print classification, plan and release. ``progress`` : None for a bar in terminals and notebooks once
             work has taken a second; False for none; True for stages as lines elsewhere too; or a function (stage,
             share).

@@ -156,9 +156,9 @@ class PrivateLinearModel(Counted):
         requested["epsilon"] = self._loss.epsilon - share
         with self._counted() as budget:
             if share:
-                forecast = problem.plan(**requested).chosen.forecast
+                forecast = problem.plan(**requested, budget=budget).chosen.forecast
                 assert forecast is not None
-                budget.require(forecast.cost + Cost.pure(share))
+                budget.require(Cost.pure(share), after=(forecast.cost,))
             problem.solve(**requested, budget=budget, rng=_rng(self.random_state), progress=self.progress)
             assert problem.release is not None
             self.clipped_ = None

@@ -70,6 +70,7 @@ from dpmodel.privacy import (
     public_generator,
     pure_composition_delta,
 )
+from dpmodel.privacy.ledger import Charges
 from dpmodel.release import Guarantee
 from dpmodel.solve.progress import shown, silent
 from dpmodel.solve.wall import ChargeReached, RunError, before_charges, charge_then_run, check_budget
@@ -486,12 +487,13 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
 class _PaidFor(Budget):
     """The account of the fits of one search, which has paid for all of them."""
 
-    history = ()
+    history = Charges()
+    composition = "auto"
 
     def __init__(self) -> None:
         pass
 
-    def require(self, epsilon: float | Cost, delta: float = 0.0) -> None:
+    def require(self, epsilon: float | Cost, delta: float = 0.0, *, after: Sequence[Cost] = ()) -> None:
         pass
 
     def charge(self, epsilon: float | Cost, delta: float = 0.0, label: str = "") -> Charge:

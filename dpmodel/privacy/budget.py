@@ -14,7 +14,7 @@ from dpmodel.figures import charges
 from dpmodel.privacy._checks import fraction, non_negative
 from dpmodel.privacy.conversions import PrivacyLoss, validate_privacy
 from dpmodel.privacy.events import COMPOSITIONS, LAWS, Composition, Cost, Filter, filters, how_many
-from dpmodel.privacy.ledger import Charge, Ledger, MemoryLedger, SQLiteLedger
+from dpmodel.privacy.ledger import Charge, Charges, Ledger, MemoryLedger, SQLiteLedger
 from dpmodel.text import TextTable, number, wrapped
 
 CHARGE_COLUMNS = ("time (UTC)", "what", "epsilon", "delta", "law")
@@ -114,9 +114,9 @@ class Budget:
         return self._ledger.composition
 
     @property
-    def history(self) -> tuple[Charge, ...]:
-        """All charges, oldest first; a ledger file is read anew."""
-        return self._ledger.charges()
+    def history(self) -> Charges:
+        """All charges, oldest first, printed with a line for each; a ledger file is read anew."""
+        return Charges(self._ledger.charges())
 
     @property
     def spent(self) -> PrivacyLoss:
@@ -137,9 +137,10 @@ class Budget:
         price = _price(epsilon, delta)
         return self._state(like=price).covers(price)
 
-    def require(self, epsilon: float | Cost, delta: float = 0.0) -> None:
-        """Raise BudgetExceededError if a charge would be refused now; spend nothing."""
-        self._check(self.history, _price(epsilon, delta))
+    def require(self, epsilon: float | Cost, delta: float = 0.0, *, after: Sequence[Cost] = ()) -> None:
+        """Raise BudgetExceededError if a charge would be refused now, or ``after`` these; spend nothing."""
+        before = tuple(Charge(cost, "", "", "") for cost in after)
+        self._check((*self.history, *before), _price(epsilon, delta))
 
     def charge(self, epsilon: float | Cost, delta: float = 0.0, label: str = "") -> Charge:
         """Spend (epsilon, delta), or raise BudgetExceededError and spend nothing.
@@ -193,17 +194,32 @@ class Budget:
             return
         law = f" ({LAWS[price.law]})" if self.delta else ""
         rest = state.remaining
-        left = f"at most epsilon={rest.epsilon:.6g}, delta={rest.delta:.6g} is left for one more solve of this kind"
+        delta = f", delta={rest.delta:.6g}" if rest.delta or price.delta else ""
+        left = f"at most epsilon={rest.epsilon:.6g}{delta} is left" if rest.epsilon > 0 else "nothing is left"
         rules = " or ".join(each.words() for each in state.filters)
-        reserved = len(state.filters) > 1 and self.composition == "auto"
+        remedy = "ask for at most what remains, or reuse an earlier release: post-processing is free"
+        if len(state.filters) > 1 and self.composition == "auto":
+            remedy += '; a new Budget(..., composition="sums") has all of delta for sums'
+        many, each = (0.0, "") if self.composition == "gaussian" and price.delta else self._gaussian(price.epsilon)
+        if many > 2 * len(history):
+            remedy += (
+                f'; for many small solves a new Budget(..., composition="gaussian"), for which "auto" takes Gaussian '
+                f'noise, or distribution="gaussian" from the first solve on: it holds {many:,.0f} of {each}'
+            )
         raise BudgetExceededError(
             f"requested epsilon={price.epsilon:.6g}, delta={price.delta:.6g}{law}; "
-            f"{left if rest.epsilon > 0 else 'nothing is left for a solve of this kind'}",
+            f"{left} for one more solve of this kind",
             why=f"the budget is epsilon={self.epsilon:.6g}, delta={self.delta:.6g} ({in_words(self._total)}), "
             f"and its charges compose by {rules}",
-            remedy="ask for at most what remains, or reuse an earlier release: post-processing is free"
-            + ('; a new Budget(..., composition="sums") has all of delta for sums' if reserved else ""),
+            remedy=remedy,
         )
+
+    def _gaussian(self, epsilon: float) -> tuple[float, str]:
+        """How many solves with Gaussian noise of this epsilon all of a budget like this one holds, and their delta."""
+        if not (epsilon > 0 and self.delta > 1e-100):
+            return 0.0, ""
+        like = Cost.all_gaussian(epsilon, self.delta / 100)
+        return how_many(filters(self._total, "gaussian", None), (), like), str(PrivacyLoss(epsilon, like.delta))
 
     def __copy__(self) -> Budget:
         return self
@@ -301,8 +317,8 @@ class _State:
             return self.total
         if len(self.filters) == 1:
             return PrivacyLoss(*(max(left, 0.0) for left in self.filters[0].left(self.costs)))
-        most = max(each.one_more(self.costs, self.like) for each in self.filters)
-        return PrivacyLoss(min(most, self.total.epsilon), self.like.delta)
+        most = max(each.one_more(self.costs, self.like, self.total.epsilon) for each in self.filters)
+        return PrivacyLoss(most, self.like.delta)
 
     @property
     def more(self) -> float:
@@ -318,7 +334,9 @@ class _State:
         if not rest.epsilon > 0:
             return f"nothing is left for a solve like the last{law}"
         many = f", or {more:,.0f} more of epsilon {number(self.like.epsilon)}" if 1 < more < math.inf else ""
-        return f"{rest} left for one more solve like the last{law}{many}"
+        # A delta of 0 would read as if none were left.
+        told = rest if rest.delta or self.like.delta else f"epsilon {number(rest.epsilon)}"
+        return f"{told} left for one more solve like the last{law}{many}"
 
 
 def in_words(loss: PrivacyLoss) -> str:

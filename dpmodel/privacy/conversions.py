@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import erf, erfinv, log_ndtr, ndtri_exp
+from scipy.special import erfinv, ndtri_exp
 
 from dpmodel.errors import SpecificationError
 from dpmodel.privacy._checks import fraction, non_negative, positive
@@ -106,12 +106,6 @@ def pure_mu(epsilon: float) -> float:
     epsilon = non_negative(epsilon, "epsilon")
     z = math.sqrt(2.0) * erfinv(math.tanh(0.5 * epsilon)) if epsilon < 1.0 else -ndtri_exp(-np.logaddexp(0.0, epsilon))
     return 2.0 * float(z) * (1.0 + _MARGIN)
-
-
-def pure_epsilon_of_mu(mu: float) -> float:
-    """The inverse of `pure_mu`, rounded down."""
-    z = 0.5 * mu / (1.0 + 2.0 * _MARGIN)
-    return float(2.0 * math.atanh(erf(z / math.sqrt(2.0))) if z < 1.0 else log_ndtr(z) - log_ndtr(-z))
 
 
 def _tight_epsilon(rho: float, delta: float) -> float:

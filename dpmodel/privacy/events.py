@@ -38,7 +38,7 @@ The composition of privacy loss distributions is no filter: charges chosen by th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
@@ -50,7 +50,6 @@ from dpmodel.privacy.conversions import (
     gaussian_epsilon,
     gaussian_mu,
     laplace_rho,
-    pure_epsilon_of_mu,
     pure_mu,
     pure_rho,
     zcdp_epsilon,
@@ -239,47 +238,27 @@ class Filter:
         return PrivacyLoss(convert(amount if self.rule == "zCDP" else math.sqrt(amount), self.reserved),
                            deltas + self.reserved)  # fmt: skip
 
-    def one_more(self, costs: Sequence[Cost], like: Cost) -> float:
-        """The largest epsilon of one more charge of this law and delta; 0 for none."""
-        amount, deltas = self.left(costs)
-        if amount <= 0 or self.of(like)[1] > deltas * (1 + SLACK) or self.of(like)[0] == math.inf:
+    def one_more(self, costs: Sequence[Cost], like: Cost, most: float) -> float:
+        """The largest epsilon, ``most`` or less, of one more charge of this law and delta; 0 for none. Of several laws
+        composed about: of all laws the amounts are nearly squares of epsilon."""
+        (amount, deltas), (taken, leak) = self.left(costs), self.of(like)
+        if amount <= 0 or leak > deltas * (1 + SLACK) or taken == math.inf:
             return 0.0
         if self.rule == "sums":
-            return amount
-        return _EPSILON_OF.get((self.rule, like.law), _scaled)(amount, like, self.of(like)[0]) * (1 - 1e-8)
-
-
-def _scaled(amount: float, like: Cost, taken: float) -> float:
-    """About: of all laws the amounts are nearly squares of epsilon."""
-    return like.epsilon * math.sqrt(amount / taken) if taken > 0 else math.inf
-
-
-def _inverse(cost: Callable[[float], float]) -> Callable[[float, Cost, float], float]:
-    """The epsilon at which an increasing ``cost``, at least that of the exponential mechanism, takes the amount."""
-
-    def epsilon(amount: float, like: Cost, taken: float) -> float:
-        low, high = 0.0, math.sqrt(8.0 * amount) + 2.0 * amount + 2.0
-        for _ in range(100):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if cost(middle) <= amount else (low, middle)
-        return low
-
-    return epsilon
-
-
-_EPSILON_OF: dict[tuple[str, str], Callable[[float, Cost, float], float]] = {
-    ("Gaussian DP", "Gaussian"): lambda amount, like, _: gaussian_epsilon(math.sqrt(amount), like.delta),
-    **dict.fromkeys(
-        [("Gaussian DP", law) for law in ("pure", "Laplace", "exponential")],
-        lambda amount, like, _: pure_epsilon_of_mu(math.sqrt(amount)),
-    ),
-    ("zCDP", "Gaussian"): lambda amount, like, _: gaussian_epsilon(math.sqrt(2 * amount), like.delta),
-    ("zCDP", "zCDP"): lambda amount, like, _: zcdp_epsilon(amount, like.delta),
-    ("zCDP", "Laplace"): _inverse(laplace_rho),
-    ("zCDP", "exponential"): _inverse(lambda epsilon: min(epsilon * epsilon / 8.0, pure_rho(epsilon))),
-    ("zCDP", "pure"): _inverse(pure_rho),
-    ("zCDP", "black box"): _inverse(pure_rho),
-}
+            return min(amount, most)
+        if like.law == "Gaussian":
+            epsilon = gaussian_epsilon(math.sqrt(amount if self.rule == "Gaussian DP" else 2 * amount), like.delta)
+        elif like.law == "zCDP":
+            epsilon = zcdp_epsilon(amount, like.delta)
+        elif like.law == "composed":
+            epsilon = like.epsilon * math.sqrt(amount / taken) if taken > 0 else math.inf
+        else:
+            made = {"Laplace": Cost.laplace, "exponential": Cost.exponential}.get(like.law, Cost.pure)
+            epsilon, high = 0.0, most
+            for _ in range(60):
+                middle = 0.5 * (epsilon + high)
+                epsilon, high = (middle, high) if self.of(made(middle))[0] <= amount else (epsilon, middle)
+        return min(epsilon * (1 - 1e-8), most)
 
 
 @lru_cache(maxsize=256)

@@ -23,7 +23,7 @@ from typing import BinaryIO, Protocol
 
 from dpmodel.errors import DPModelError, NewLedgerWarning, SpecificationError, users_line
 from dpmodel.privacy.conversions import PrivacyLoss
-from dpmodel.privacy.events import Composition, Cost
+from dpmodel.privacy.events import LAWS, Composition, Cost
 
 _APPLICATION_ID = 0x6470426C  # "dpBl": tells a ledger from any other SQLite file
 _SCHEMA_VERSION = 3
@@ -78,6 +78,10 @@ class Charge:
     time: str
     id: str
 
+    def __repr__(self) -> str:
+        what = f"{self.label}, " if self.label else ""
+        return f"<Charge {self.time[:19]}: {what}{PrivacyLoss(self.epsilon, self.delta)} ({LAWS[self.cost.law]})>"
+
     @property
     def epsilon(self) -> float:
         """Of its (epsilon, delta)."""
@@ -87,6 +91,13 @@ class Charge:
     def delta(self) -> float:
         """Of its (epsilon, delta)."""
         return self.cost.delta
+
+
+class Charges(tuple[Charge, ...]):
+    """Printed with a line for each."""
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self)) or "()"
 
 
 class Ledger(Protocol):

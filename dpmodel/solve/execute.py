@@ -152,7 +152,7 @@ def execute(
     ``STOPPED`` and the ``failure``.
     Errors: DPModelError, before anything is spent.
     """
-    check_budget(budget)
+    options = for_budget(options, mechanism, budget)
     source = noise_source(rng if model.reads else None)
     certified, measure = _certificate(model, options, certify)
     # The difference is exact: it is at most half of epsilon. So both parts together are epsilon, and no more.
@@ -221,6 +221,13 @@ def execute(
         elif failure is not None:
             outcome = stopped
         return done(outcome, failure, certificate=measured[0] if measured and failure is None else None)
+
+
+def for_budget(options: Options, mechanism: Any, budget: Budget | None) -> Options:
+    """A budget made for Gaussian noise is planned for: that it was is public, and older than every charge."""
+    check_budget(budget)
+    made = budget is not None and budget.composition == "gaussian" and options.delta > 0
+    return replace(options, gaussian=made and isinstance(mechanism, str) and mechanism == "auto")
 
 
 def _certificate(model: Model, options: Options, share: Any) -> tuple[float, Callable[..., Any] | None]:

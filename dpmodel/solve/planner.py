@@ -343,6 +343,8 @@ def _candidate(mechanism: AnyMechanism, model: Model, options: Options) -> Candi
         spends = f"epsilon {number(forecast.epsilon)}, delta {number(forecast.delta)}"
         why = f"failed: it would spend {spends}, and not what was given or less"
         return Candidate(name, mechanism.source, False, why, None, "failed", mechanism.serves.cells)
+    if options.gaussian and forecast is not None and not (forecast.spends_nothing or forecast.cost.law == "Gaussian"):
+        verdict, forecast = Verdict(False, 'the budget has composition="gaussian", and its noise is another'), None
     cells = mechanism.serves.cells
     return Candidate(name, mechanism.source, verdict.eligible, verdict.reason, forecast, verdict.code, cells)
 

@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from dpmodel.errors import BudgetExceededError, SpecificationError
 from dpmodel.privacy import Budget, Cost, gaussian_delta, gaussian_mu, laplace_rho, pure_mu, pure_rho, zcdp_rho
-from dpmodel.privacy.conversions import PrivacyLoss, pure_epsilon_of_mu
+from dpmodel.privacy.conversions import PrivacyLoss
 from dpmodel.privacy.events import Filter, filters
 from dpmodel.privacy.noise import SeededSource
 
@@ -58,7 +58,7 @@ def test_any_pure_mechanism_in_other_currencies(epsilon):
     assert pure_rho(epsilon) == pytest.approx(epsilon * math.tanh(x), rel=1e-9, abs=0)
     assert pure_rho(epsilon) <= min(epsilon, epsilon * x) * (1 + 1e-14)
     mu = pure_mu(epsilon)
-    assert pure_epsilon_of_mu(mu) <= epsilon and pure_epsilon_of_mu(mu) == pytest.approx(epsilon, rel=1e-6)
+    assert norm.logcdf(mu / 2) - norm.logcdf(-mu / 2) == pytest.approx(epsilon, rel=1e-6)
     if epsilon < 30:
         alpha = np.linspace(1e-6, 1 - 1e-6, 2001)
         response = np.maximum(1 - np.exp(epsilon) * alpha, np.exp(-epsilon) * (1 - alpha))
@@ -361,3 +361,107 @@ def test_solves_charge_the_mu_of_their_noise():
     assert (both.epsilon, both.delta) == (pytest.approx(0.1), 1e-8)
     assert counts.law == "pure" and counts.rho == pytest.approx(0.1 * math.tanh(0.05))
     assert whole.law == "zCDP" and whole.mu == math.inf
+
+
+class Listening(SeededSource):
+    """Which laws were drawn."""
+
+    def __init__(self):
+        super().__init__(0)
+        self.laws = set()
+
+    def laplace(self, *given):
+        self.laws.add("laplace")
+        return super().laplace(*given)
+
+    def gaussian(self, *given):
+        self.laws.add("gaussian")
+        return super().gaussian(*given)
+
+    def discrete_laplace(self, *given):
+        self.laws.add("discrete-laplace")
+        return super().discrete_laplace(*given)
+
+
+def test_a_budget_made_for_gaussian_noise_is_charged_and_gets_no_other():
+    """What "auto" takes otherwise for the same small numbers is Laplace noise; with delta = 0 it still is."""
+    import cvxpy as cp
+    import polars as pl
+
+    import dpmodel as dpm
+
+    class Model:
+        n_features_in_, classes_ = 1, np.array(["a", "b"])
+
+        def predict(self, X):
+            return np.where(np.asarray(X)[:, 0] > 0, "a", "b")
+
+    frame = pl.DataFrame({"x": [-0.5, 0.5, 1.0] * 20, "y": ["a", "b", "a"] * 20})
+    people = dpm.Dataset(frame, bounds={"x": (-1, 1)}, domain={"y": ["a", "b"]})
+    numbers = dpm.Private(np.array([20, 30]), name="demand", unit="entry", linf=1, integer=True)
+    x = cp.Variable(2, name="x")
+    problem = dpm.Problem(cp.Minimize(cp.sum(x)), [x >= numbers, x <= 100])
+    tree = dpm.released.tree_query(2)
+
+    def solved(budget, rng):
+        problem.solve(0.1, 1e-8, budget=budget, rng=rng)
+        assert budget.composition == "auto" or problem.last_plan.chosen == problem.plan(0.1, 1e-8, budget=budget).chosen
+
+    releases = (
+        lambda budget, rng: dpm.measure(numbers, 0.1, 1e-8, budget=budget, rng=rng),
+        lambda budget, rng: dpm.measure(people.mean("x"), 0.1, 1e-8, budget=budget, rng=rng),
+        lambda budget, rng: people.variance("x", 0.1, 1e-8, budget=budget, rng=rng),
+        lambda budget, rng: people.evaluate(Model(), "y", 0.1, 1e-8, budget=budget, rng=rng),
+        lambda budget, rng: tree.measure([3, 4], 0.1, 1e-8, budget=budget, rng=rng),
+        solved,
+    )
+    for release in releases:
+        budget, source = Budget(1, 1e-6, composition="gaussian"), Listening()
+        release(budget, source)
+        (charge,) = budget.history
+        assert charge.cost == G1 and source.laws == {"gaussian"}
+    for release in (releases[0], solved):
+        budget, source = Budget(1, 1e-6), Listening()
+        release(budget, source)
+        assert budget.history[0].delta == 0 and "gaussian" not in source.laws
+    budget = Budget(1, 1e-6, composition="gaussian")
+    assert dpm.measure(numbers, 0.1, budget=budget, rng=SeededSource(0)).noise.name == "discrete laplace"
+    laplace = dpm.measure(numbers, 0.1, 1e-8, distribution="laplace", budget=budget, rng=SeededSource(0))
+    assert laplace.noise.name == "laplace" and len(budget.history) == 2
+    assert problem.plan(0.1, 1e-8, mechanism="laplace-once", budget=budget).chosen.mechanism == "laplace-once"
+
+
+def test_the_second_of_two_charges_is_refused_before_the_first():
+    """Sums hold both, but a first charge of Gaussian noise makes a budget that then does not hold the second."""
+    first, second = Cost.all_gaussian(0.3, 6e-7), Cost.pure(0.3)
+    budget = Budget(1, 1e-6)
+    budget.require(first + second)
+    with pytest.raises(BudgetExceededError, match="for one more solve"):
+        budget.require(second, after=(first,))
+    assert not budget.history and budget.charge(first) and not budget.can_afford(second)
+
+
+def test_what_is_left_is_said_without_a_delta_that_nothing_takes():
+    budget = Budget(1, 1e-6)
+    for cost in (G1, Cost.laplace(0.03)):
+        budget.charge(cost, label="a solve")
+    assert str(budget).startswith("Budget(epsilon=1, delta=1e-06): epsilon 0.87 left for one more solve like the last")
+    assert "delta 0" not in str(budget) and "epsilon 0.5, delta 0" not in repr(Budget(0.5))
+    with pytest.raises(BudgetExceededError, match=r"at most epsilon=0\.87 is left"):
+        budget.charge(Cost.laplace(0.9))
+    first, second = repr(budget.history).split("\n")
+    assert first.endswith("a solve, epsilon 0.1, delta 1e-8 (Gaussian noise)>") and "0.03" in second
+    assert len(first) < 100 and repr(Budget(1).history) == "()"
+
+
+def test_a_refusal_says_what_holds_many_small_solves():
+    budget = Budget(1, 1e-6)
+    for _ in range(10):
+        budget.charge(LAPLACE)
+    with pytest.raises(BudgetExceededError, match=r'composition="gaussian".*distribution="gaussian".* holds 118 of'):
+        budget.charge(LAPLACE)
+    for few in (Budget(1, 1e-6), Budget(1)):
+        few.charge(Cost.laplace(0.8))
+        with pytest.raises(BudgetExceededError) as caught:
+            few.charge(Cost.laplace(0.7))
+        assert "gaussian" not in str(caught.value)

@@ -397,6 +397,10 @@ def test_counting_clipped_rows_asks_a_budget_for_what_is_charged() -> None:
     )
     ridge.fit(X, X[:, 0])
     assert [charge.epsilon for charge in budget.history] == pytest.approx([0.09, 0.01])
+    tight = dpm.Budget(1, 1e-6)  # by sums it holds both; with the fit's Gaussian noise charged first no count
+    with pytest.raises(dpm.errors.BudgetExceededError):
+        ridge.set_params(epsilon=0.6, delta=6e-7, count_clipped=0.5, budget=tight).fit(X, X[:, 0])
+    assert not tight.history
     own = PrivateRidge(bounds=(-1, 1), label_bounds=(-1, 1), count_clipped=0.1)
     search = PrivateSearchCV(own, {"alpha": [0.1, 1]}, epsilon=1.0, random_state=0).fit(X, X[:, 0])
     assert search.best_estimator_.clipped_ is not None

@@ -48,7 +48,7 @@ from dpmodel.marks.noisy import Noisy
 from dpmodel.marks.private import Private
 from dpmodel.marks.row_sources import engine
 from dpmodel.privacy import Budget, validate_privacy
-from dpmodel.released.faces.measure import cost_of, measure
+from dpmodel.released.faces.measure import checked_kind, cost_of, measure
 from dpmodel.released.faces.quantiles import affordable, estimates
 from dpmodel.solve.wall import charge_then_run
 from dpmodel.text import number
@@ -192,11 +192,14 @@ def evaluate(
             records=people.records,
         )
 
+    kind = checked_kind("auto", delta, budget)
+
     def run(_: Any) -> tuple[Noisy, int | None]:
         found = rows.blocks(places).map_reduce(scorer.sums, _added)
-        return measure(of(found), epsilon, delta, name=called, rng=rng), int(found.get("rows", 0)) if counted else None
+        noisy = measure(of(found), epsilon, delta, distribution=kind, name=called, rng=rng)
+        return noisy, int(found.get("rows", 0)) if counted else None
 
-    cost = cost_of(of({}), epsilon, delta, rng)
+    cost = cost_of(of({}), epsilon, delta, kind, rng)
     affordable(budget, cost)
     used, places = [*(name for name, _, _ in scorer.features), target], [place for _, place, _ in scorer.features]
     places.append(scorer.target)

@@ -188,8 +188,8 @@ def measure(
     distribution : "auto" takes the least standard deviation among Laplace and, with delta > 0, Gaussian noise; where
         the numbers are declared whole (``Private(..., integer=True)``, whole coefficients and constants), among
         their discrete twins, so that the result is whole (discrete Gaussian noise is 4 to 18 % wider than Gaussian
-        noise, because its privacy is counted in zCDP). Or "laplace", "gaussian", "discrete-laplace",
-        "discrete-gaussian".
+        noise, because its privacy is counted in zCDP); Gaussian noise alone, with delta > 0, where
+        ``budget.composition`` is "gaussian". Or "laplace", "gaussian", "discrete-laplace", "discrete-gaussian".
     budget : a ``Budget`` to charge before any data is read.
     name : of the result; the parameter's own where it is measured as it stands.
     rng : None for secure noise; "opendp" for OpenDP's, which is as private; an int or numpy Generator for repeatable
@@ -224,28 +224,30 @@ def measure(
         return MeasuredMeans.of(private, ends, name)
     expression = _checked(private, name)
     loss = validate_privacy(epsilon, delta)
-    kind = checked_kind(distribution)
-    check_budget(budget)
+    kind = checked_kind(distribution, loss.delta, budget)
     source = noise_source(rng)
     title = _title(expression, name)
     plan = planned(expression, title, loss.epsilon, loss.delta)
     return publish(plan, expression, title, loss, kind, source, budget)
 
 
-def cost_of(private: cp.Expression, epsilon: float, delta: float, rng: Any) -> Cost:
+def cost_of(private: cp.Expression, epsilon: float, delta: float, kind: Kind, rng: Any) -> Cost:
     """What ``measure`` of numbers of this shape will charge, from public facts; refuses what it would refuse."""
     plan = planned(private, _title(private, None), epsilon, delta)
-    chosen, spent_delta = plan.distribution(epsilon, delta, "auto")
+    chosen, spent_delta = plan.distribution(epsilon, delta, kind)
     plan.check_source(chosen, noise_source(rng))
     return plan.event(chosen, epsilon, spent_delta)
 
 
-def checked_kind(distribution: Any) -> Kind:
-    """The distribution's name, or SpecificationError."""
+def checked_kind(distribution: Any, delta: float = 0.0, budget: Budget | None = None) -> Kind:
+    """The distribution's name, or SpecificationError. "auto" is Gaussian noise where ``budget`` is made for it: that is
+    public, and older than every charge."""
+    check_budget(budget)
     if not isinstance(distribution, str) or distribution not in KINDS:
         shown = repr(distribution) if isinstance(distribution, str) else type(distribution).__name__
         raise SpecificationError(f"distribution={shown}", remedy=", ".join(map(repr, KINDS)))
-    return distribution
+    made_for = budget is not None and budget.composition == "gaussian" and delta > 0
+    return "gaussian" if made_for and distribution == "auto" else distribution
 
 
 def planned(expression: cp.Expression, title: str, epsilon: float, delta: float) -> DirectMeasurement:

@@ -33,12 +33,11 @@ from dpmodel.released.faces.consistent import (
     rounded_tree,
 )
 from dpmodel.released.faces.levels import LevelSplit, MeasuredTree, Weights, numbers_of, private_sums
-from dpmodel.released.faces.measure import planned, publish
+from dpmodel.released.faces.measure import checked_kind, planned, publish
 from dpmodel.released.faces.refits import AUTO, Setting, settled
 from dpmodel.released.form import picks
 from dpmodel.released.model import Postprocessing
 from dpmodel.released.trees import Tree, TreeProblem
-from dpmodel.solve.wall import check_budget
 
 # ------------------------------------------------------------------ sums over a known tree
 
@@ -160,12 +159,12 @@ class TreeOfSums:
         SpecificationError, MissingValueError, BudgetExceededError
             Before anything is spent.
         """
-        check_budget(budget)
         loss, parameter = validate_privacy(epsilon, delta), isinstance(counts, Private)
+        kind = checked_kind(distribution, loss.delta, budget)
         if parameter:
             neighbors = self._relation(counts, neighbors)
         said, most = neighbors or "replace-one", counts.l1 if parameter and counts.total is None else None
-        split = LevelSplit.of(self.tree, tuple(self.levels), loss, weights, said, distribution, most)
+        split = LevelSplit.of(self.tree, tuple(self.levels), loss, weights, said, kind, most)
         nodes, leaves, name = np.flatnonzero(split.weights), counts, name or (counts.name() if parameter else "counts")
         if parameter:
             private = self._in_place(counts, nodes)

@@ -42,7 +42,7 @@ from dpmodel.marks.dataset.declared import Move, names_in
 from dpmodel.marks.dataset.estimates import Estimates, check_level
 from dpmodel.marks.dataset.table import People
 from dpmodel.privacy import Budget, validate_privacy
-from dpmodel.released.faces.measure import cost_of, measure
+from dpmodel.released.faces.measure import checked_kind, cost_of, measure
 from dpmodel.released.faces.quantiles import affordable, estimates
 
 _HALF = 2**16  # steps of half the width of the bounds, at most
@@ -82,18 +82,18 @@ def variance(
     def private(sums: Any) -> Any:
         return aggregates._private(people, sums, np.shape(sums), (), move, called)
 
-    affordable(budget, cost_of(private(np.zeros(2 if two else (3, size))), epsilon, delta, rng))
+    kind = checked_kind("auto", delta, budget)
+    affordable(budget, cost_of(private(np.zeros(2 if two else (3, size))), epsilon, delta, kind, rng))
+    given: dict[str, Any] = {"distribution": kind, "budget": budget, "name": called, "rng": rng}
     rows, one, squares = (each.astype(object) for each in _sums(people, column, names, low, high, half, most))
     if two:
-        noisy = measure(
-            private([one[0] / half, squares[0] / half**2]), epsilon, delta, budget=budget, name=called, rng=rng
-        )
+        noisy = measure(private([one[0] / half, squares[0] / half**2]), epsilon, delta, **given)
         found = of_two(noisy.value, int(rows[0]), noisy.noise.max_abs_quantile(2, beta))
     else:
         width, upper = 2 * half, one + half * rows
         squares = squares + 2 * half * one + half**2 * rows  # of v + 1
         three = np.stack([width**2 * rows - 2 * width * upper + squares, 2 * (width * upper - squares), squares])
-        noisy = measure(private(three / width**2), epsilon, delta, budget=budget, name=called, rng=rng)
+        noisy = measure(private(three / width**2), epsilon, delta, **given)
         found = of_three(noisy.value, noisy.noise.max_abs_quantile(3, beta))
     value, lower, upper = found
     found = value, np.maximum(np.sqrt(lower) - off, 0) ** 2, _within((np.sqrt(upper) + off) ** 2)
