@@ -98,7 +98,7 @@ class PerturbedMinimiser(Mechanism[PrivateRegression], ABC):
         if not why and model.weight <= 0:
             why = "the losses have no weight"
         if not why and not self.designs(self.inside(model)[0], options):
-            why = "the curvature of the loss takes all of epsilon, or double precision does not hold the numbers"
+            why = "double precision does not hold the noise: a larger epsilon, or rows, labels and clip= nearer 1"
         return Verdict(False, why) if why else YES
 
     def chosen(self, model: PrivateRegression, options: Options) -> tuple[Any, float]:
@@ -271,6 +271,8 @@ class ObjectivePerturbation(PerturbedMinimiser):
             return "an l1 penalty and a set together: no exact proximal step"
         if self.ridge is not None and self.ridge + 2 * model.penalty.ridge.min() / model.scale <= 0:
             return "ridge=0 and coefficients without a ridge: the objective is not strongly convex"
+        if self.ridge is not None and _bent(model, self.ridge) >= options.epsilon:
+            return f"the curvature of the loss takes all of epsilon with ridge={self.ridge:g}: a larger one, or none"
         return ""
 
     def designs(self, model: PrivateRegression, options: Options) -> list[Design]:
@@ -333,6 +335,12 @@ def _levers(model: PrivateRegression) -> list[tuple[float, float]]:
     return [(size**2, float(own[columns].min())) for columns, size in parts if columns.any() and size > 0]
 
 
+def _bent(model: PrivateRegression, ridge: float) -> float:
+    """The part of epsilon that determinants take."""
+    power, bend = determinants(model)
+    return power * math.log1p(model.largest_weight * bend * leverage(model, ridge)) * (1 + 1e-12)
+
+
 def ridge_for(model: PrivateRegression, curvature: float) -> float:
     """Least ridge to add that leaves ``k ln(1 + omega B leverage) <= curvature``; 0 where the user's ridge does."""
     power, bend = determinants(model)
@@ -380,8 +388,7 @@ def _design(model: PrivateRegression, epsilon: float, delta: float, ridge: float
     strong = ridge + float(own.min())
     if strong <= 0:
         return None
-    power, bend = determinants(model)
-    curvature = power * math.log1p(model.largest_weight * bend * leverage(model, ridge)) * (1 + 1e-12)
+    curvature = _bent(model, ridge)
     left = epsilon - curvature
     if left <= 0:
         return None

@@ -25,6 +25,7 @@ from dpmodel.regressions.objective_perturbation import (
     _penalty_size,
     facts_of,
     leverage,
+    ridge_for,
     smoothed,
     smoothness,
     steepness,
@@ -355,6 +356,8 @@ def _designs(model: PrivateRegression, epsilon: float) -> list[PureDesign]:
     free = free if _is_flat(model) and 0.1 < free / rule < 100 else rule
     ridges = dict.fromkeys(max(ridge - own, 0.0) for ridge in (*(factor * rule for factor in _FACTORS), free))
     found = [design(model, epsilon, ridge, gauge) for ridge in ridges if ridge + own > 0]
+    if not any(found):  # derivatives cut so short that curvature takes all of epsilon
+        found = [design(model, epsilon, ridge_for(model, epsilon / 2), gauge)]
     return [each for each in found if each is not None]
 
 

@@ -20,6 +20,7 @@ from scipy.stats import gamma, kstest
 import dpmodel as dpm
 from dpmodel.contract import Options
 from dpmodel.privacy import SeededSource
+from dpmodel.regressions import perturbed_objective
 from dpmodel.regressions import pure_objective_perturbation as pure
 from dpmodel.regressions.features import RowBounds
 from dpmodel.regressions.gauge_noise import Gauge, gauge_of
@@ -458,9 +459,10 @@ def test_the_centre_is_certified_for_every_draw(length: float, monkeypatch: pyte
         assert np.linalg.norm(centre - best) <= 1e-5 * max(1.0, float(np.linalg.norm(best)))
 
 
-@pytest.mark.parametrize("loss", KINKS, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("loss", KINKS[1:], ids=lambda loss: loss.name)
 def test_sharp_losses_are_minimised_by_newtons_method(loss: Loss, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a tiny ridge and columns that depend on each other, too: accelerated steps would take minutes."""
+    """With a tiny ridge and columns that depend on each other, too, where accelerated steps would take minutes: it
+    begins with softer losses, without which it goes astray."""
     rng = np.random.default_rng(5)
     lists = np.eye(6)[rng.integers(0, 6, 400)]
     how: dict[str, Any] = {"lower": 0, "upper": 1, "label": (-1.0, 1.0), "mean": False}
@@ -468,9 +470,11 @@ def test_sharp_losses_are_minimised_by_newtons_method(loss: Loss, monkeypatch: p
     X = np.hstack([lists, np.eye(5)[rng.integers(0, 5, 400)]])
     model = regression(X, y, loss, intercept=True, **how)
     monkeypatch.setattr(Facts, "steps", lambda *given: 0)
-    plan = pure._designs(model, 100.0)[5]
+    plan = pure._designs(model, 1e4)[-1]
     solved = perturbed(model, plan, plan.gauge.draw(SeededSource(1), plan.scale))
-    assert solved.minimise(np.zeros(12), plan.radius, plan.linear)[1]
+    for softer, found in ((perturbed_objective.SOFTER, True), ((1,), False)):
+        monkeypatch.setattr(perturbed_objective, "SOFTER", softer)
+        assert solved.minimise(np.zeros(12), plan.radius, plan.linear)[1] is found
 
 
 def test_points_of_the_ball_are_no_further_apart_than_certified() -> None:
@@ -509,6 +513,15 @@ def test_a_certificate_counts_rounding_once_and_over_the_strength() -> None:
 )
 def test_it_serves_losses_with_bounded_derivatives(loss: Loss) -> None:
     assert PURE_OBJECTIVE_PERTURBATION.eligible(made(2, 1.0, absent=False, loss=loss), Options(1.0, 0.0)).eligible
+
+
+def test_short_derivatives_get_a_ridge_for_their_curvature() -> None:
+    """Where multiples of the rule's ridge leave nothing of epsilon: what refuses then is one thing, and is named."""
+    model = made(2, 1.0, absent=False, loss=Loss("squared", clip=1e-3))
+    plans = pure._designs(model, 1.0)
+    assert plans and all(pure.charge(model, plan.ridge, plan.scale, plan.gauge) <= 1.0 for plan in plans)
+    reason = PURE_OBJECTIVE_PERTURBATION.eligible(model, Options(1e-13, 0.0)).reason
+    assert "double precision" in reason and "larger epsilon" in reason and "curvature" not in reason
 
 
 def test_what_it_refuses() -> None:
