@@ -30,7 +30,7 @@ from dpmodel.released.marginal_noise import MarginalNoise, design, drowned
 from dpmodel.released.pinned_fit import fitted_tables
 from dpmodel.released.residuals import Loss, Residuals
 from dpmodel.solve.wall import charge_then_run, check_budget
-from dpmodel.text import TextTable, number
+from dpmodel.text import TextTable, number, wrapped
 
 # Up to this many cells the linear program over the domain is written.
 MOST_CELLS = 1_000_000
@@ -47,23 +47,11 @@ class MarginalPlan:
     mechanism: str
     epsilon: float
     delta: float
-    deviations: Mapping[Marginal, float] = field(repr=False)
     statement: str
     noise: MarginalNoise = field(repr=False)
 
     def __str__(self) -> str:
-        return str(self._table())
-
-    def _repr_html_(self) -> str:
-        return self._table()._repr_html_()
-
-    def _table(self) -> TextTable:
-        worst = sorted(self.deviations.items(), key=lambda item: -item[1])[:12]
-        rows = [(" x ".join(m), number(d)) for m, d in worst]
-        left = len(self.deviations) - len(rows)
-        rows += [(f"... and {left} more, in .deviations", "")] if left else []
-        title = f"{self.mechanism}: {self.statement}"
-        return TextTable(("marginal", "standard deviation of a cell before the fit"), rows, title=title)
+        return wrapped(f"{self.mechanism}: {self.statement}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,11 +132,10 @@ class QueryRelease:
         residuals = self._residuals
         importance = np.array([self.weights[self._named(m)] for m in residuals.tables.sets])
         best = design(residuals, *loss, importance, self.loss, self._counts.records.neighbors, self.total)
-        deviations = dict(zip(map(self._named, residuals.tables.sets), best.deviations.tolist(), strict=True))
         statement = _statement(best, self.total)
         if best.first:
             statement += "; others where a first noisy number of records tells that noise drowns the cells"
-        return MarginalPlan(_NAMES[best.kind], loss.epsilon, best.delta, deviations, statement, best)
+        return MarginalPlan(_NAMES[best.kind], loss.epsilon, best.delta, statement, best)
 
     def solve(
         self, epsilon: float, delta: float = 0.0, *, budget: Budget | None = None, rng: Any = None, **options: Any
