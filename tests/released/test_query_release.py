@@ -107,6 +107,29 @@ def test_few_records_have_the_tables_of_independent_columns(loss, delta):
         assert ("columns alone" in str(query.plan(0.2, delta))) == (neighbors == "replace-one")
 
 
+def test_ranges_are_closer_where_blocks_are_counted_too():
+    """As docs/guide/query-release.md has it: all ranges of 100 values, by those of four other columns."""
+    rng, gaps = np.random.default_rng(0), {"age": [], "block": []}
+    age, others = np.minimum(rng.gamma(4, 8, 2000).astype(int), 99), {"c": 2, "d": 3, "e": 4, "f": 2}
+    people = {"age": age, "block": age // 10, "place": age % 10} | {
+        c: rng.integers(0, n, 2000) for c, n in others.items()
+    }
+    domain = {"age": 100, "block": 10, "place": 10} | others
+    low, high = np.triu_indices(101, 1)
+    for way, each in gaps.items():
+        full = ("age",) if way == "age" else ("block", "place")
+        work = list(itertools.combinations(others, 2)) + [
+            m for c in others for m in dict.fromkeys([(way, c), (*full, c)])
+        ]
+        query = query_release(people, work, domain=domain)
+        for seed, (c, n) in itertools.product(range(3), others.items()):
+            truth = np.histogram2d(age, people[c], bins=[np.arange(101), np.arange(n + 1)])[0]
+            found = query.solve(0.1, 1e-6, rng=seed).answers((*full, c)).values.reshape(100, n)
+            sums = np.cumsum(np.insert(found - truth, 0, 0.0, axis=0), axis=0)
+            each.append(np.abs(sums[high] - sums[low]).mean())
+    assert np.mean(gaps["block"]) < 0.8 * np.mean(gaps["age"])
+
+
 def test_tables_of_true_counts_agree():
     domain = Domain.of(DOMAIN)
     tables = Tables.local(domain, [("a", "b"), ("b", "c"), ("a", "c")])
