@@ -105,13 +105,13 @@ def test_the_gaussian_advice_works_and_is_given_only_where_it_does() -> None:
     assert "delta=1e-6" not in caught.value.remedy
 
 
-def test_to_frame_asks_which_of_how_many() -> None:
+def test_to_frame_without_a_name_has_all_variables() -> None:
     x, y = cp.Variable(3, nonneg=True, name="x"), cp.Variable(2, nonneg=True, name="y")
     both = dpm.Problem(cp.Minimize(cp.sum(x) + cp.sum(y)), [x >= load(), y >= 1])
     both.solve(1, rng=0)
-    with pytest.raises(DPModelError) as caught:
-        both.release.to_frame()
-    assert "2 variables" in caught.value.why and "'x', 'y'" in caught.value.remedy
+    frame = both.release.to_frame()
+    assert list(frame["variable"]) == ["x"] * 3 + ["y"] * 2
+    np.testing.assert_allclose(frame["value"], np.r_[x.value, y.value])
 
 
 def test_estimators_say_what_to_do_with_missing_values_and_unequal_lengths() -> None:
