@@ -109,7 +109,9 @@ def places(source: str) -> set[str]:
         for child in ast.iter_child_nodes(node):
             name = child.func.id if isinstance(child, ast.Call) and isinstance(child.func, ast.Name) else ""
             asked = isinstance(child, ast.Attribute) and child.attr in _METHODS
-            if name in _FUNCTIONS or (asked and not ast.unparse(child).startswith(("self.engine.", "Cost."))):
+            if name in _FUNCTIONS or (
+                asked and not ast.unparse(child).startswith(("self.engine.", "Cost.", "options."))
+            ):
                 yield where
             yield from walk(child, child.name if isinstance(child, ast.FunctionDef) else where)
 
