@@ -58,7 +58,7 @@ _TIMES = (4.0**-4, 4.0**-2, 1.0, 4.0**2)
 _LONGER = (0.5, 1.0, 2.0, 4.0, 8.0)  # and then, with more steps, these of the best so far
 _HOPELESS = -0.03  # the logarithm of an excess that is no less than that of knowing nothing: no details are searched
 # With so little of it left steps of losses with kinks may be shorter: where many labels are alike long ones do not come
-# to rest, which no population shows.
+# to rest, which no population shows. Not with delta 0, whose noise makes few steps, which have to be long.
 _LEARNT = math.log(0.1)
 _DRAWS = 64  # of the noise for each population, shared among the columns; two at most
 # Weight of labels that hardly depend on the columns: beside flat and falling spectra and columns that move together,
@@ -300,7 +300,7 @@ class Search:
             for by in (1.0, 4.0)
         ]
         best = self._moved(self._least(points), 2.0, 4)
-        if math.isinf(self.model.loss.smoothness) and self.risk(best)[1] < _LEARNT:
+        if math.isinf(self.model.loss.smoothness) and not self.pure and self.risk(best)[1] < _LEARNT:
             best = self._last([replace(best, length=length) for length in (1.0, 0.5, 0.25, 0.125, 0.0625)])
         if self.steps is None:
             best = self._last([replace(best, steps=best.steps >> k) for k in range(best.steps.bit_length())])
