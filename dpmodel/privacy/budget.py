@@ -209,8 +209,7 @@ class Budget:
         raise BudgetExceededError(
             f"requested epsilon={price.epsilon:.6g}, delta={price.delta:.6g}{law}; "
             f"{left} for one more solve of this kind",
-            why=f"the budget is epsilon={self.epsilon:.6g}, delta={self.delta:.6g} ({in_words(self._total)}), "
-            f"and its charges compose by {rules}",
+            why=f"the budget is epsilon={self.epsilon:.6g}, delta={self.delta:.6g}, and its charges compose by {rules}",
             remedy=remedy,
         )
 
