@@ -153,7 +153,7 @@ def test_a_budget_is_what_it_says_by_the_first_charge():
     with pytest.raises(BudgetExceededError, match=r"counted by epsilon and delta alone") as caught:
         mixed.charge(0.3, 2e-7)
     assert "sums (delta 5e-7) or Gaussian DP (delta 5e-7)" in caught.value.why
-    assert "73 %" in caught.value.why and 'composition="sums"' in caught.value.remedy
+    assert 'composition="sums"' in caught.value.remedy
     only = Budget(1, 1e-6, composition="gaussian")
     only.charge(G1)
     only.charge(Cost.pure(0.1))
