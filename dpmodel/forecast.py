@@ -306,7 +306,8 @@ class ExcessRisk(Error):
     """Regressions: what the coefficients lose in objective value against the best ones.
 
     ``predicted`` : the mean on populations drawn from the public bounds. All mechanisms are simulated alike, so plans
-    choose by it. ``at_most`` : what a theorem gives for any data, inf where none does.
+    choose by it; below 0 by as much as the best points of these are inexact, which is said as 0. ``at_most`` : what a
+    theorem gives for any data, inf where none does.
     """
 
     kind: ClassVar[str] = "excess risk"
@@ -318,7 +319,7 @@ class ExcessRisk(Error):
 
     @property
     def alpha(self) -> float:
-        return self.at_most if math.isfinite(self.at_most) else self.predicted
+        return self.at_most if math.isfinite(self.at_most) else max(self.predicted, 0.0)
 
     @property
     def rank(self) -> float:
@@ -328,7 +329,7 @@ class ExcessRisk(Error):
         return self.alpha, None, 0
 
     def numbers(self, proved: bool) -> tuple[float, float]:
-        return self.predicted, self.at_most if proved else math.nan
+        return max(self.predicted, 0.0), self.at_most if proved else math.nan
 
 
 @dataclass(frozen=True)

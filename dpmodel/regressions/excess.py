@@ -44,7 +44,7 @@ def excess_forecast(
     predicted = math.inf if math.isnan(predicted) else predicted  # descents that diverge in simulation
     proved = at_most is not None and bool(at_most < min(public_excess(model), known.objective))
     forecast = Forecast(
-        statement=excess_words(predicted, known, at_most if proved else None, options.beta),
+        statement=excess_words(max(predicted, 0.0), known, at_most if proved else None, options.beta),
         epsilon=options.epsilon,
         delta=options.delta,
         beta=options.beta,
