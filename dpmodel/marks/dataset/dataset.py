@@ -453,8 +453,9 @@ class Dataset:
     ) -> Estimates:
         """Release the variance of a column, clipped to its bounds (divided by the number of rows, as ``numpy.var``).
 
-        Two noisy sums, or three where the number of rows is private, with the noise that ``measure`` takes:
-        ``dpmodel/released/faces/variance.py``. Parameters as for ``quantile``; ``delta`` : allows Gaussian noise.
+        The sum of squares about a noisy mean, or three sums where the number of rows is private:
+        ``dpmodel/released/faces/variance.py``. Parameters as for ``quantile``; ``delta`` : allows three sums Gaussian
+        noise.
         """
         return self._release("variance", "variance", column, epsilon, delta, by, level, budget, rng)
 

@@ -1,16 +1,21 @@
-"""Variances and standard deviations of a column: two sums, or three where the number of rows is private.
+"""Variances and standard deviations of a column: a noisy mean, then the sum of squares about it; three sums where the
+number of rows is private.
 
 The column is clipped to its bounds, c + h [-1, 1], and rounded, value by value, to 2^17 steps of their width; integers
 within integer bounds, up to 2^16 apart, are not. Squares of such integers add exactly, in any engine and in any order,
 up to 2^31 rows. A sum of at most n = 2^31 is then rounded to a float, by n 2^-53 at most and so once more where it was
 divided: moves are declared larger by the factor 1 + 2^-18 for that.
 
-The number n of rows is public (replace-one, every row a record, none left out, one group): measured are S1 = sum of v
-and S2 = sum of v^2 for v = (x - c) / h in [-1, 1]. Replacing v by w, with d = |v - w| and |v + w| <= 2 - d, moves them
-by d and at most d (2 - d): by at most ``max d (3 - d) = 2.25`` in the 1-norm (at d = 1.5) and ``max sqrt(d^2 (1 + (2 -
-d)^2)) = 2`` in the 2-norm (the square has the derivative 2 d (1 + 2 (2 - d)(1 - d)) > 0, so d = 2), all attained. The
-variance is ``h^2 (S2 / n - (S1 / n)^2)``. Noise on the variance itself, which one row moves by up to
-4 h^2 / n, would be 1.8 times as wide where the mean is in the middle of the bounds, and .8 times where it is at an end.
+The number n of rows is public (replace-one, every row a record, none left out, one group): let v = (x - c) / h in
+[-1, 1], with mean m. First sum v gets Laplace noise of scale b = 2 / epsilon_1: replacing a row moves it by at most 2.
+A number p in [-1, 1] is made of it, the same whatever else the rows hold. Then S = sum (v - p)^2 is measured with the
+rest of epsilon: each square is in [0, (1 + |p|)^2], so replacing a row moves S by at most that, attained. Both are one
+release of epsilon (adaptive composition of pure mechanisms). S / n is the variance plus (p - m)^2, of second order in
+b / n. So the noise is that of a mean in the middle of the bounds, 4 times less than what the variance itself needs
+(4 h^2 / n), where m is there, and no more at the ends but for epsilon_1. p is the noisy mean, cut to [-1, 1] and
+shrunk by 1 - 6 (b / n)^2: the share of a uniform m's variance, 1/3, beside that of the noise, to first order. epsilon_1
+has the share (2 / (n epsilon))^(1/3), at most a half: noise in S of about 1 / (n epsilon), and (b / n)^2, are least
+together at such a share. (The 2 was chosen on hours, ages and years of schooling of Adult.)
 
 Otherwise, in each group, with u = (v + 1) / 2: the sums B0, B1, B2 of (1 - u)^2, 2 u (1 - u) and u^2. These are at
 least 0 and add up to 1 whatever u is, so a row adds to the sums what the hull of three unit vectors has: k rows of a
@@ -18,8 +23,9 @@ person move them as k rows move a count in three cells a group (``declared.of_co
 variance is ``4 h^2 (B0 B2 - B1^2 / 4) / (B0 + B1 + B2)^2``: since sum u = B1 / 2 + B2 and sum u^2 = B2.
 
 Intervals. With probability ``level`` all noise of a group is below a public t (``max_abs_quantile``): the true sums lie
-in a box around the noisy ones, and the variance between its least and its largest value there. Of two sums these are at
-the largest S1^2 with the least S2, and the other way round. Of three: where it is not negative, f = (B0 B2 - B1^2 / 4)
+in a box around the noisy ones, and the variance between its least and its largest value there. With p, the sums are
+within ranges of their own, a tenth of 1 - level for the first: the ends follow from those of S and of (p - m)^2; and a
+variance is at most 1 - m^2. Of three: where it is not negative, f = (B0 B2 - B1^2 / 4)
 / N^2 falls with B1. In B0 its derivative has the sign of B2 N - 2 (B0 B2 - B1^2 / 4) = B2 (B1 + B2 - B0) + B1^2 / 2: it
 rises up to B0 = B1 + B2 + B1^2 / (2 B2) and falls after; the same of B2. So the least value is at a corner with the
 largest B1, and the largest has the least B1 and one of B0, B2 at an end with the other nearest to its peak (both at a
@@ -30,20 +36,25 @@ within the deviation of e, no more than max |e|, of that of the rounded values: 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
 
 from dpmodel._types import Floats, Integers
+from dpmodel.contract import no_progress
 from dpmodel.marks.dataset import aggregates
 from dpmodel.marks.dataset import declared as moves
 from dpmodel.marks.dataset.declared import Move, names_in
 from dpmodel.marks.dataset.estimates import Estimates, check_level
 from dpmodel.marks.dataset.table import People
-from dpmodel.privacy import Budget, validate_privacy
+from dpmodel.marks.noisy import Noisy
+from dpmodel.privacy import Budget, Cost, NoiseSource, noise_source, validate_privacy
 from dpmodel.released.faces.measure import checked_kind, cost_of, measure
 from dpmodel.released.faces.quantiles import affordable, estimates
+from dpmodel.solve.wall import charge_then_run
 
 _HALF = 2**16  # steps of half the width of the bounds, at most
 _ROUNDED = 1 + 2.0**-18
@@ -75,34 +86,82 @@ def variance(
     half = int(high - low) if whole else _HALF
     # Of how far a value is from the middle; the fraction more is for the products of floats.
     off = 0.0 if whole else 0.501 / half
-    two = counted and people.records.neighbors == "replace-one"
-    move = Move(2.25, 2.0, 2.0) if two else moves.of_counts(most, 3 * size, people.records.neighbors)
-    move = Move(move.l1 * _ROUNDED, move.l2 * _ROUNDED, move.linf * _ROUNDED)
-
-    def private(sums: Any) -> Any:
-        return aggregates._private(people, sums, np.shape(sums), (), move, called)
-
     kind = checked_kind("auto", delta, budget)
-    affordable(budget, cost_of(private(np.zeros(2 if two else (3, size))), epsilon, delta, kind, rng))
-    given: dict[str, Any] = {"distribution": kind, "budget": budget, "name": called, "rng": rng}
-    rows, one, squares = (each.astype(object) for each in _sums(people, column, names, low, high, half, most))
-    if two:
-        noisy = measure(private([one[0] / half, squares[0] / half**2]), epsilon, delta, **given)
-        found = of_two(noisy.value, int(rows[0]), noisy.noise.max_abs_quantile(2, beta))
+    if counted and people.records.neighbors == "replace-one" and kind == "auto":
+        affordable(budget, Cost.pure(epsilon))
+        source = noise_source(rng)
+        rows, *sums = (int(each[0]) for each in _sums(people, column, names, low, high, half, most))
+        parts = _parts(rows, epsilon)
+        ran, failure = charge_then_run(
+            lambda _: about_a_mean(people, rows, sums, half, parts, beta, called, source),
+            name=called,
+            budget=budget,
+            cost=replace(Cost.laplace(parts[0]) + Cost.laplace(parts[1]), epsilon=epsilon),
+            label=f"measure {called}",
+            report=no_progress,
+            remedy="rng=None",
+        )
+        if ran is None:
+            assert failure is not None
+            raise failure
+        found, spent, law = ran, 0.0, "on the sum of squares about a noisy mean"
     else:
+        move = moves.of_counts(most, 3 * size, people.records.neighbors)
+        move = Move(move.l1 * _ROUNDED, move.l2 * _ROUNDED, move.linf * _ROUNDED)
+
+        def private(sums: Any) -> Any:
+            return aggregates._private(people, sums, np.shape(sums), (), move, called)
+
+        affordable(budget, cost_of(private(np.zeros((3, size))), epsilon, delta, kind, rng))
+        given: dict[str, Any] = {"distribution": kind, "budget": budget, "name": called, "rng": rng}
+        rows, one, squares = (each.astype(object) for each in _sums(people, column, names, low, high, half, most))
         width, upper = 2 * half, one + half * rows
         squares = squares + 2 * half * one + half**2 * rows  # of v + 1
         three = np.stack([width**2 * rows - 2 * width * upper + squares, 2 * (width * upper - squares), squares])
         noisy = measure(private(three / width**2), epsilon, delta, **given)
         found = of_three(noisy.value, noisy.noise.max_abs_quantile(3, beta))
+        spent, law = float(noisy.delta or 0.0), f"{noisy.noise} on the sums that it is computed from"
     value, lower, upper = found
     found = value, np.maximum(np.sqrt(lower) - off, 0) ** 2, _within((np.sqrt(upper) + off) ** 2)
     scaled = [np.reshape(each * (high - low) ** 2 / 4, shape) for each in found]
-    statement = f"intervals: the box of the noise, proved{', for each group' * bool(names)}"
-    statement += f"; noise: {noisy.noise} on the sums that it is computed from, in units of the bounds"
+    statement = f"intervals: all that the noise may be, proved{', for each group' * bool(names)}; noise: {law}"
     arrays = [np.sqrt(each) if root else each for each in scaled]
-    spent = float(noisy.delta or 0.0)
     return estimates(people, called, arrays, 1 - beta, statement, epsilon, spent, labels, rng=rng)
+
+
+def _parts(rows: int, epsilon: float) -> tuple[float, float]:
+    """Of epsilon, for the mean and for the squares; public."""
+    first = epsilon * min((2 / (max(rows, 1) * epsilon)) ** (1 / 3), 0.5)
+    return first, epsilon - first
+
+
+def about_a_mean(
+    people: People,
+    rows: int,
+    sums: Sequence[int],
+    half: int,
+    parts: tuple[float, float],
+    beta: float,
+    called: str,
+    source: NoiseSource,
+) -> tuple[Floats, Floats, Floats]:
+    """The release of two sums. ``sums`` : of steps from the middle, and of their squares. ``parts`` : of epsilon."""
+    one, squares = sums
+    count, move = max(rows, 1), Move(_ROUNDED, _ROUNDED, _ROUNDED)
+
+    def noisy(total: int, unit: int, part: float, share: float) -> tuple[float, float]:
+        """Of a sum that a row moves by ``unit``, over the rows, and how far it is off with probability 1 - share."""
+        private = aggregates._private(people, total / unit, (), (), move, called)
+        found = cast(Noisy, measure(private, part, rng=source))
+        return float(found.value) * unit / count, float(found.noise.max_abs_quantile(1, share)) * unit / count
+
+    first, second = parts
+    mean, off = noisy(one, 2 * half, first, beta / 10)
+    shrunk = max(1 - 6 * (2 / (first * count)) ** 2, 0.0) * min(max(mean / half, -1.0), 1.0)
+    pivot = round(shrunk * half)
+    squares = squares - 2 * pivot * one + rows * pivot**2
+    about, most = noisy(squares, (half + abs(pivot)) ** 2, second, 0.9 * beta)
+    return of_two(mean / half, off / half, pivot / half, about / half**2, most / half**2)
 
 
 def _sums(people: People, column: str, names: Any, low: float, high: float, half: int, most: int) -> Integers:
@@ -119,12 +178,14 @@ def _sums(people: People, column: str, names: Any, low: float, high: float, half
     return aggregates._at(groups, sizes, 2)
 
 
-def of_two(sums: Floats, count: int, most: float) -> tuple[Floats, Floats, Floats]:
-    """Variances of v in [-1, 1], the least and the largest, where each of the two sums is off by at most ``most``."""
-    one, two = sums[0] / max(count, 1), sums[1] / max(count, 1)
-    most = most / max(count, 1)
-    far, near = np.minimum(np.abs(one) + most, 1.0), np.maximum(np.abs(one) - most, 0.0)
-    return _within(two - np.minimum(one**2, 1.0)), _within(two - most - far**2), _within(two + most - near**2)
+def of_two(mean: float, off: float, pivot: float, about: float, most: float) -> tuple[Floats, Floats, Floats]:
+    """Variances of v in [-1, 1], the least and the largest, where the mean is off by at most ``off`` and the mean
+    square of v - ``pivot`` by at most ``most``."""
+    ends = np.clip([mean - off, mean + off], -1, 1)
+    near, middle = (np.abs(np.clip(at, *ends) - at) for at in (pivot, 0.0))
+    lower = _within(np.array(about - most - np.abs(ends - pivot).max() ** 2))
+    upper = np.minimum(_within(np.array(about + most - near**2)), 1 - middle**2)
+    return np.clip(about, lower, np.maximum(lower, upper)), lower, np.maximum(lower, upper)
 
 
 def of_three(sums: Floats, most: float) -> tuple[Floats, Floats, Floats]:
