@@ -235,12 +235,21 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
     random_state: Any = None
     progress: Any = None
 
-    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> PrivateSearchCV:
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None, **fit_params: Any) -> PrivateSearchCV:
         """Search over rows X (n, p) and labels y (n,) and charge the budget; see the class for errors.
 
         ``groups`` : (n,) ids of the people whose rows they are, where people have several: of each the first counts.
         ``sample_weight`` : (n,) weights in the fits, as ``max_weight`` of the estimator declares them; not in scores.
+        Of a Pipeline also by the name of its last step, ``step__sample_weight``.
         """
+        named = f"{_final(self.estimator)[0]}sample_weight"
+        if sample_weight is None:
+            sample_weight = fit_params.pop(named, None)
+        if fit_params:
+            raise SpecificationError(
+                f"PrivateSearchCV.fit: {next(iter(fit_params))!r}",
+                remedy="groups=, sample_weight=",
+            )
         with shown(self.progress) as report:
             report("search over parameters", 0.0)
             self._notes = () if groups is None else (ONE_ROW_EACH,)

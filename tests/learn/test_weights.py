@@ -104,7 +104,9 @@ def test_weights_in_pipelines_searches_and_of_people() -> None:
             search = PrivateSearchCV(
                 routed, {"privateridge__alpha": [1e5, 1.0]}, epsilon=20.0, delta=1e-6, random_state=0
             )
-            search.fit(frame, Z, sample_weight=WEIGHTS, groups=ids)
+            search.fit(frame, Z, groups=ids, privateridge__sample_weight=WEIGHTS)
+            with pytest.raises(SpecificationError, match="ridge__sample_weight"):
+                search.fit(frame, Z, ridge__sample_weight=WEIGHTS)
     np.testing.assert_array_equal(*coefficients)
     assert search.best_params_ == {"privateridge__alpha": 1.0} and "weights" in search.guarantee_.record
     theirs = Ridge().fit(X[::2], Z[::2], WEIGHTS[::2]).coef_
