@@ -59,7 +59,7 @@ class Options:
     ``satisfy`` : all private constraints but a few must hold exactly ("exact") or to within alpha ("nearly").
     ``by_proof`` : settings are chosen by their statements alone, as they are where slack rows or a violation are given.
     ``leaves_out`` : whether mechanisms that leave private constraints out are compared.
-    ``gaussian`` : the budget composes Gaussian noise alone: "auto" takes what draws no other, or reads nothing.
+    ``gaussian`` : the budget composes Gaussian noise alone: "auto" takes what draws no other, where there is such.
     ``mechanism`` : as it was given; "auto" after ``check``, since a plan gets the mechanism as an argument of its own.
     """
 

@@ -291,7 +291,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
             share of private constraints that hold, or what they are short by in all, the true objective where it is
             private, the risk on the data of a regression. ``release.certificate`` is an interval with its level.
         budget : a ``Budget`` to charge before any data is read. With ``composition="gaussian"`` and delta > 0, "auto"
-            takes mechanisms of Gaussian noise alone, or what reads no data.
+            takes mechanisms of Gaussian noise alone, where there are such.
         verbose : print classification, plan and release. ``progress`` : None for a bar in terminals and notebooks once
             work has taken a second; False for none; True for stages as lines elsewhere too; or a function (stage,
             share).

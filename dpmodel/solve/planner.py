@@ -122,6 +122,8 @@ def _plan(
                 remedy = f"delta=1e-6, say, with which it serves; or {remedy}"
             what = f"mechanism={forced.name!r} cannot serve this problem"
             raise UnsupportedModelError(what, why=chosen.reason, remedy=remedy)
+    elif options.gaussian and not any(candidate.reads for candidate in candidates):
+        return _plan(model, replace(options, gaussian=False), mechanism, everything, as_printed, report)
     else:
         model.refuse_auto(candidates)
         candidates = model.settled(options, compared, candidates, select_mechanism(candidates, options))

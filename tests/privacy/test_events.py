@@ -429,6 +429,10 @@ def test_a_budget_made_for_gaussian_noise_is_charged_and_gets_no_other():
     laplace = dpm.measure(numbers, 0.1, 1e-8, distribution="laplace", budget=budget, rng=SeededSource(0))
     assert laplace.noise.name == "laplace" and len(budget.history) == 2
     assert problem.plan(0.1, 1e-8, mechanism="laplace-once", budget=budget).chosen.mechanism == "laplace-once"
+    # Where no Gaussian noise serves, what is within the budget's rules does.
+    rows, w = dpm.Private(np.linspace(-1, 1, 90).reshape(30, 3), unit="row", bounds=(-1, 1)), cp.Variable(3)
+    fit = dpm.Problem(cp.Minimize(cp.sum(cp.logistic(-rows @ w)) / 30 + cp.sum_squares(w)))
+    assert fit.plan(1, 1e-6, budget=budget).chosen.reads
 
 
 def test_the_second_of_two_charges_is_refused_before_the_first():

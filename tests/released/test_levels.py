@@ -160,6 +160,8 @@ def test_counts_of_a_histogram_and_of_a_parameter_have_weights():
     ):
         with pytest.raises(SpecificationError, match=said):
             tree.measure(wrong, 1.0)
+    with pytest.raises(SpecificationError, match="5 counts for 4 leaves"):
+        tree_query(4).measure(data.histogram("age", [0, 20, 40, 60, 80, 100]), 1.0)
     with pytest.raises(SpecificationError, match="said once"):
         tree.measure(own, 1.0, neighbors="add-remove")
 

@@ -431,13 +431,13 @@ def _spellings(given: nw.Expr, dtype: Any) -> nw.Expr:
         second = given.dt.to_string("%Y-%m-%d %H:%M:%S").str.slice(0, 19).str.zfill(19)
         micro = given.dt.microsecond().fill_null(0).cast(nw.Int64).cast(nw.String).str.zfill(6)
         text = nw.concat_str(second, micro, separator=".")
-    short = nw.concat_str(text.str.slice(0, 10), text.str.slice(11, 15), separator=" ")
+    short = text.str.replace_all("T", " ", literal=True).str.slice(0, 26)
     trimmed = short.str.replace_all("0+$", "").str.replace_all(r"\.$", "")
-    short = nw.when(short.str.contains(".", literal=True)).then(trimmed).otherwise(short)
+    short = nw.when(short.str.contains(".", literal=True).fill_null(False)).then(trimmed).otherwise(short)
     short = short.str.replace_all(" 00:00:00$", "")
     if dtype == nw.Datetime:
         return nw.concat_str(short, nw.lit("+00:00")) if zoned else short
-    return nw.when(text.str.contains(_INSTANT.pattern)).then(short).otherwise(text)
+    return nw.when(text.str.contains(_INSTANT.pattern).fill_null(False)).then(short).otherwise(text)
 
 
 def _plain(value: Any) -> Any:

@@ -181,7 +181,7 @@ class TreeOfSums:
 
     def _relation(self, counts: Private, neighbors: Neighbors | None) -> Neighbors:
         """The relation of ``counts``, which are whole numbers of the leaves."""
-        if counts.size != self.tree.leaves.size and not counts.labels:
+        if counts.size != self.tree.leaves.size and not (counts.labels and getattr(self, "leaves", ())):
             raise SpecificationError(
                 f"{counts.size} counts for {self.tree.leaves.size} leaves", remedy="one per leaf, in their order"
             )

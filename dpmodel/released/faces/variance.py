@@ -92,11 +92,13 @@ def variance(
         source = noise_source(rng)
         rows, *sums = (int(each[0]) for each in _sums(people, column, names, low, high, half, most))
         parts = _parts(rows, epsilon)
+        unit = aggregates._private(people, 0.0, (), (), Move(_ROUNDED, _ROUNDED, _ROUNDED), called)
+        first, second = (cost_of(unit, part, 0.0, "laplace", rng) for part in parts)
         ran, failure = charge_then_run(
             lambda _: about_a_mean(people, rows, sums, half, parts, beta, called, source),
             name=called,
             budget=budget,
-            cost=replace(Cost.laplace(parts[0]) + Cost.laplace(parts[1]), epsilon=epsilon),
+            cost=replace(first + second, epsilon=epsilon),
             label=f"measure {called}",
             report=no_progress,
             remedy="rng=None",
@@ -152,7 +154,7 @@ def about_a_mean(
     def noisy(total: int, unit: int, part: float, share: float) -> tuple[float, float]:
         """Of a sum that a row moves by ``unit``, over the rows, and how far it is off with probability 1 - share."""
         private = aggregates._private(people, total / unit, (), (), move, called)
-        found = cast(Noisy, measure(private, part, rng=source))
+        found = cast(Noisy, measure(private, part, distribution="laplace", rng=source))
         return float(found.value) * unit / count, float(found.noise.max_abs_quantile(1, share)) * unit / count
 
     first, second = parts

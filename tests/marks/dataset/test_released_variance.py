@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from small_tables import ENGINES, SOME_SLOW, value_of
 
@@ -161,6 +162,16 @@ def test_charges_once_and_wrong_inputs() -> None:
     ):
         with pytest.raises(SpecificationError, match=words):
             release(dataset())
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("epsilon", [1e-160, 1e300])
+def test_noise_beyond_double_precision_is_refused_before_the_charge(neighbors: Any, epsilon: float) -> None:
+    budget = dpm.Budget(1e301, 0.0)
+    people = dpm.Dataset(pl.DataFrame({"x": [0.0, 1.0, 0.5]}), bounds={"x": (0, 1)}, neighbors=neighbors)
+    with pytest.raises(SpecificationError, match="scale"):
+        people.variance("x", epsilon, budget=budget, rng=1)
+    assert budget.history == ()
 
 
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
