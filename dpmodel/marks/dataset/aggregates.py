@@ -168,9 +168,10 @@ def _at(groups: Groups, shape: Sequence[int], values: int = 1) -> Integers:
     """(1 + values, cells) the integers of every group at its cell, in C order. Groups of no cell are left out."""
     width = len(next(iter(groups.values()), (0,) * (1 + values)))
     out = np.zeros((width, math.prod(shape)), dtype=np.int64)
-    for place, found in groups.items():
-        if min(place, default=0) >= 0:
-            out[:, int(np.ravel_multi_index(place, tuple(shape))) if place else 0] = found
+    places = np.array(list(groups), dtype=np.int64).reshape(len(groups), len(shape))
+    strides = np.array([math.prod(shape[axis + 1 :]) for axis in range(len(shape))], dtype=np.int64)
+    inside = (places >= 0).all(axis=1)
+    out[:, places[inside] @ strides] = np.array(list(groups.values()), dtype=np.int64).reshape(-1, width)[inside].T
     return out
 
 

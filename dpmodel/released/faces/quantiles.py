@@ -2,11 +2,13 @@
 
 Two mechanisms: a draw of points by their ranks, and, for many quantiles on a grid of few points, a noisy histogram.
 
-Ranks. A column is clipped to public bounds and rounded to a public grid, value by value. For a point t of the grid let
-L(t) be the number of rows below t, R(t) of those at or below it, N of all. Ranks from L(t) to R(t) are those of t: a
-value that many rows share has them all. Two points are added: one below all values with the ranks up to 0, one above
+Ranks. A column is clipped to public bounds and rounded to a public grid, value by value: to multiples of a power of
+ten, so that a price, a wage or an age that many rows share is itself a point, and is released as it is. For a point t
+let L(t) be the number of rows below t, R(t) of those at or below it, N of all. Ranks from L(t) to R(t) are those of t:
+a value that many rows share has them all. Two points are added: one below all values with the ranks up to 0, one above
 all with those from N on, so that every number is a rank of some point. A quantile q has the wanted rank r = q N + o,
-with a public offset o, and a point is off by ``d(t) = max(0, L(t) - r, r - R(t))``.
+with a public offset o, and a point is off by ``d(t) = max(0, L(t) - r, r - R(t))``. All this is of the rounded column:
+a value with more digits than the grid's, which many rows share, is released as the point it is rounded to.
 
 Mechanism. For m wanted ranks the points (t_1, ..., t_m) are drawn with probabilities proportional to
 ``exp(-max_j d_j(t_j) / scale)``: the exponential mechanism (McSherry and Talwar 2007) whose score is the worst of the
@@ -69,18 +71,56 @@ from dpmodel._types import Floats, Integers, Labels
 from dpmodel.contract import no_progress
 from dpmodel.errors import SpecificationError
 from dpmodel.marks.dataset import aggregates
-from dpmodel.marks.dataset.declared import Grid, names_in, refuse_unknown
+from dpmodel.marks.dataset.declared import names_in, refuse_unknown
 from dpmodel.marks.dataset.estimates import Estimates, check_level
 from dpmodel.marks.dataset.table import People
 from dpmodel.privacy import Budget, Cost, DiscreteNoiseSource, NoiseSource, noise_source, validate_privacy
 from dpmodel.solve.wall import charge_then_run, check_budget
 from dpmodel.text import number
 
-# Points of a grid, at most: finer ones cost ln 2 of a rank per bit, and say no more than what noise leaves.
-_BITS = 14
 # Limits of columns that nobody knows: 0 and 2^k of either sign, k up to this in size.
 _OCTAVES = 64
 _ALLOWANCE = 1 + 2.0**-16
+
+
+@dataclass(frozen=True)
+class Decimals:
+    """``size`` points from ``first`` on in multiples of 10^-``digits``.
+
+    Points are the doubles nearest to these decimals, as which text and files are read too: a value with no more digits
+    is a point. Digits are the most that leave at most 10^5 steps (of more than ten groups 10^4, for memory and time)
+    and multiples below 10^15, which doubles hold; none for integers. A step ten times finer adds ln 10 for each rank to
+    what the proof says, and hardly to what is drawn.
+    """
+
+    digits: int
+    first: int
+    size: int
+
+    @staticmethod
+    def of(low: float, high: float, groups: int, *, integers: bool) -> Decimals:
+        steps = 5 if groups <= 10 else 4
+        room = (steps - math.log10(high - low), 15 - math.log10(max(abs(low), abs(high))), 300.0)
+        digits = min(math.floor(min(room)), 0 if integers else 300)
+        grid = Decimals(digits, 0, 0)
+        first, last = (math.floor(grid.multiple(end) + 0.5) for end in (low, high))
+        return replace(grid, first=first, size=last - first + 1)
+
+    @property
+    def step(self) -> str:
+        return number(float(self.scaled(1, -self.digits)))
+
+    def multiple(self, value: Any) -> Any:
+        return self.scaled(value, self.digits)
+
+    def value(self, places: Integers) -> Floats:
+        """Of points by number; one beyond an end is the point beyond it."""
+        return np.asarray(self.scaled(self.first + places, -self.digits), dtype=np.float64)
+
+    @staticmethod
+    def scaled(value: Any, digits: int) -> Any:
+        """By powers of ten that are doubles up to 10^22: a division rounds once."""
+        return value * 10.0**digits if digits >= 0 else value / 10.0**-digits
 
 
 @dataclass(frozen=True)
@@ -208,18 +248,17 @@ def quantiles(
     beta = 0.05 if level is None else 1 - check_level(level, f"Dataset.{method}", 0.5)
     names = names_in(by)
     shape, labels, groups = aggregates._cells(people, names)
-    grid, most = _grid(low, high, column in people.declared.integers), people.most(method)
+    grid, most = Decimals.of(low, high, groups, integers=column in people.declared.integers), people.most(method)
     loss, source = validate_privacy(epsilon), noise_source(rng)
-    points = grid.high - grid.low + 1
-    ranks = Ranks(shares, np.zeros(shares.size), points, most, groups, people.records.neighbors, loss.epsilon)
+    ranks = Ranks(shares, np.zeros(shares.size), grid.size, most, groups, people.records.neighbors, loss.epsilon)
     # Ranks of groups, whose sizes are private, say nothing of the values: they need ends too.
     inside = level is not None and (single or bool(names))
     if inside:
         ranks = replace(ranks, shares=np.tile(shares, 3), offsets=np.zeros(3 * shares.size))
         ranks = replace(ranks, offsets=np.repeat([-1.0, 0.0, 1.0], shares.size) * ranks.error(beta))
     histogram = Histogram.of(ranks)
-    value = aggregates._clipped(people, column, grid.low * grid.step, grid.high * grid.step)
-    place = (value * (1 / grid.step) + 0.5).floor().cast(nw.Int64) - grid.low
+    value = aggregates._clipped(people, column, low, high)
+    place = (grid.multiple(value) + 0.5).floor().cast(nw.Int64) - grid.first
     called = name or aggregates._called(f"{_word(shares)} of {column}", names)
     columns, nothing = [*names, column], np.full((groups, shares.size), np.inf)
     if isinstance(source, DiscreteNoiseSource) and histogram.closer(ranks):
@@ -229,7 +268,7 @@ def quantiles(
             2 * histogram.error(beta),
         )
         drawn = [at_shares(sums, shares, each) for each in (0.0, -off, off)]
-        arrays = [_values(grid, each, low, high) for each in drawn]
+        arrays = [np.clip(grid.value(each), low, high) for each in drawn]
         arrays = arrays if level is not None else [arrays[0], -nothing, nothing]
     else:
         run = partial(ranks.drawn, source=source)
@@ -237,22 +276,18 @@ def quantiles(
             _released(people, columns, names, place, ranks, called, budget, run, Cost.exponential),
             ranks.error(beta),
         )
-        found = _values(grid, found, low, high)
+        found = np.clip(grid.value(found), low, high)
         below, at, above = np.split(found, 3, axis=1) if inside else (-nothing, found, nothing)
         arrays = [at, below, above]
     statement = (
         f"{'in each group ' * bool(names)}with probability {number(1 - beta)} no rank is off by more than "
         f"{number(math.ceil(off))} rows (proved; usually by far less); values are clipped to {number(low)} to "
-        f"{number(high)} and rounded to multiples of {number(grid.step)}"
+        f"{number(high)} and rounded to multiples of {grid.step}"
     )
     if not single:
         shape, labels = (*shape, shares.size), (*labels, ("quantile", tuple(shares.tolist())))
     arrays = [np.reshape(array, shape) for array in arrays]
     return estimates(people, called, arrays, 1 - beta, statement, loss.epsilon, 0.0, labels, rng=rng)
-
-
-def _values(grid: Grid, places: Integers, low: float, high: float) -> Floats:
-    return np.clip((grid.low + places) * grid.step, low, high)
 
 
 def limits(people: People, column: str, epsilon: Any, level: Any, budget: Budget | None, rng: Any) -> Estimates:
@@ -410,13 +445,6 @@ def _shares(given: Sequence[Any], method: str) -> Floats:
             remedy="q=0.5; q=[0.25, 0.5, 0.75] for quantiles; q=0.99 for a large value (not 99)",
         )
     return found
-
-
-def _grid(low: float, high: float, integers: bool) -> Grid:
-    """At most 2^14 steps, and 2; integers for integers where these are few enough."""
-    step = math.ldexp(1.0, math.frexp(high - low)[1] - _BITS)
-    step = max(step, 1.0) if integers else step
-    return Grid(step, math.floor(low / step), math.ceil(high / step), integers)
 
 
 def _word(shares: Floats) -> str:

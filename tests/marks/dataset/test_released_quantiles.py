@@ -13,7 +13,7 @@ from small_tables import ENGINES, SOME_SLOW
 import dpmodel as dpm
 from dpmodel.errors import BudgetExceededError, SpecificationError
 from dpmodel.marks.dataset.estimates import Estimates
-from dpmodel.released.faces.quantiles import Histogram, Ranks, at_shares
+from dpmodel.released.faces.quantiles import Decimals, Histogram, Ranks, at_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore:SeededSource")
 
@@ -194,6 +194,46 @@ def test_without_noise_it_is_the_quantile(engine: str) -> None:
         there = np.sort([v for v, row in zip(clipped, ROWS, strict=True) if row[1] == town])
         low, high = (np.quantile(there, 0.5, method=m) for m in ("lower", "higher"))
         assert low - 2e-3 <= towns[town] <= high + 2e-3
+
+
+def test_decimals_that_many_rows_share_are_released_as_they_are() -> None:
+    """Cents, and round incomes beyond 2^14 of them: no power of two is a step of either."""
+    for shared, high in ((104.92, 320.0), (50_000.0, 400_000.0)):
+        others = [*np.linspace(3, shared - 1, 40), *np.linspace(shared + 1, high - 9, 40)]
+        rows = [(i, "Ulm", float(v)) for i, v in enumerate([*others, *[shared] * 60])]
+        for low in (0, -1):
+            people = dataset(rows=rows, bounds={"income": (low, high)})
+            assert float(people.median("income", 50.0, rng=1)) == shared
+            assert people.median("income", 50.0, by="town", rng=1)["Ulm"] == shared
+
+
+@pytest.mark.parametrize("integers", [False, True])
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        (0, 1),
+        (0.29, 0.57),
+        (-3.3, 0),
+        (17, 90),
+        (0, 320),
+        (-1e100, 1e100),
+        (1e15, 1e15 + 2),
+        (0, 1e-100),
+        (1e9, 1e9 + 1),
+    ],
+)
+@pytest.mark.parametrize("groups", [1, 11])
+def test_every_value_within_bounds_has_a_point_no_farther_than_half_a_step(
+    low: float, high: float, groups: int, integers: bool
+) -> None:
+    grid = Decimals.of(low, high, groups, integers=integers)
+    values = np.linspace(low, high, 1001)
+    places = np.floor(grid.multiple(values) + 0.5) - grid.first
+    assert (
+        places.min() == 0 and places.max() == grid.size - 1 and 1 <= grid.size <= (10**5 if groups == 1 else 10**4) + 2
+    )
+    assert np.abs(grid.value(places) - values).max() <= 0.5001 * float(grid.step) + 1e-15 * max(abs(low), abs(high))
+    assert not integers or grid.digits <= 0
 
 
 @pytest.mark.parametrize("engine", SOME_SLOW)
