@@ -137,7 +137,8 @@ class ImpossibilityError(DPModelError):
 
 
 class NotPrivateWarning(UserWarning):
-    """The noise is reproducible: whoever knows the seed can subtract it."""
+    """What is released is hardly private: its noise is reproducible (whoever knows the seed can subtract it), or its
+    epsilon or delta is too large. Given before anything is charged."""
 
 
 class NewLedgerWarning(UserWarning):

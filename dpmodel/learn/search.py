@@ -317,6 +317,7 @@ class PrivateSearchCV(MetaEstimatorMixin, Counted):  # type: ignore[misc]
         found, failure = charge_then_run(
             search, name="the search", budget=self.budget, cost=Cost.approximate(*total),
             label="learn.PrivateSearchCV", report=silent, charged=self._count,
+            records=_num_samples(X),  # replace-one: public
         )  # fmt: skip
         if failure is not None:
             raise failure

@@ -153,6 +153,15 @@ def refuse_unnamed(parameters: Iterable[Any]) -> None:
 _MOST_NAMES = 5
 
 
+def public_count(parameters: Iterable[Private]) -> int:
+    """The number of records where it is public (records are replaced, and each owns a unit or is counted once), else 0;
+    the least of several."""
+    ours = [each for each in parameters if each.records.neighbors == "replace-one"]
+    owned = [each.layout.unit_count for each in ours if each.size > 1 and each.unit != "all"]
+    counted = [int(each.total) for each in ours if each.total is not None]
+    return min([*owned, *counted], default=0)
+
+
 def record_words(parameters: Iterable[Private]) -> str:
     """Whose records are protected, and what one of them has in every parameter, for guarantees.
 

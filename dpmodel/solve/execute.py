@@ -18,6 +18,7 @@ from dpmodel.compile.refusals import warn_of_no_private
 from dpmodel.contract import STOPPED, Model, Options, Ran
 from dpmodel.errors import NoGuaranteeWarning, SpecificationError, users_line
 from dpmodel.forecast import Forecast
+from dpmodel.marks.records import public_count
 from dpmodel.marks.rows import watched
 from dpmodel.numerics.cone_program import SolverFailure, installed_solvers
 from dpmodel.numerics.solvers import SOLVER_ERROR
@@ -205,6 +206,7 @@ def execute(
         spent = "nothing was spent" if forecast.spends_nothing else "the budget of this solve is spent"
         stopped = model.stopped(STOPPED, f"the run ended with an error; {spent}")
         if_stopped = done(stopped, None)
+        problem = getattr(model, "problem", None)  # none where rows are drawn
         outcome, failure = charge_then_run(
             run,
             name=name,
@@ -214,6 +216,7 @@ def execute(
             report=report,
             charged=None if charged is None else partial(charged, if_stopped),
             public=not model.reads,
+            records=public_count(private_parameters(problem)) if problem is not None else 0,
         )
         if isinstance(failure, SolverFailure):
             outcome = model.stopped(SOLVER_ERROR, f"{failure.what}; {spent}")

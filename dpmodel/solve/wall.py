@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from dpmodel.contract import WrongOutcome
-from dpmodel.errors import DPModelError, SourceError, SpecificationError
+from dpmodel.errors import DPModelError, NotPrivateWarning, SourceError, SpecificationError, users_line
 from dpmodel.numerics.cone_program import SolverFailure
 from dpmodel.privacy import Budget, Cost
 from dpmodel.solve.progress import Report
+from dpmodel.text import number
 
 T = TypeVar("T")
 # What ends a process or a cell of a notebook; whatever else is no Exception is told like one.
@@ -57,6 +60,7 @@ def charge_then_run(
     report: Report,
     charged: Callable[[], None] | None = None,
     public: bool = False,
+    records: int = 0,
     remedy: str = "another mechanism",
 ) -> tuple[T | None, BaseException | None]:
     """What ``run`` hands back, or why it did not, without the frames that hold private numbers.
@@ -68,12 +72,14 @@ def charge_then_run(
     ``run`` : gets a ``report`` to call with (stage, share done). ``name`` : of the mechanism, for messages.
     ``cost, label`` : of the charge. ``charged`` : called after the charge, before the run.
     ``public`` : whether the whole family reads nothing private: then errors of this package are passed on whole.
+    ``records`` : their number where it is public, 0 elsewhere, for the warning of a delta that is too large.
     Errors: BudgetExceededError, before ``run`` is called; ChargeReached, within `before_charges`, where there is
     something to charge.
     """
     free = cost.epsilon == 0 == cost.delta
     if _public_only.get() and not free:
         raise ChargeReached
+    _warn_of_large(cost, records)
     spent = "nothing was spent" if free else "the budget is spent, because private data was read before it failed"
     mine: list[BaseException] = []
 
@@ -115,6 +121,21 @@ def charge_then_run(
         if charged is not None:
             charged()
     return None, failure
+
+
+def _warn_of_large(cost: Cost, records: int) -> None:
+    """NotPrivateWarning for what promises next to nothing. To publish each record with probability delta is
+    (0, delta)-DP, and shows n delta records in the mean: 1 at 1/n. Where n is not public, 1/100 stands for it."""
+    said = []
+    if 10 < cost.epsilon < math.inf:
+        said.append(f"epsilon {number(cost.epsilon)} hardly protects a record: take about 1, or 10 at most")
+    if cost.delta >= 1 / (records or 100):
+        said.append(
+            f"delta {number(cost.delta)} would let one record in {number(1 / cost.delta)} be published as it is: "
+            f"take far less than 1/n{f' (n = {records})' if records else ''}, such as 1e-6"
+        )
+    if said:
+        warnings.warn("; ".join(said), NotPrivateWarning, stacklevel=users_line())
 
 
 def _charged(budget: Budget, before: int, charge: tuple[float, float, str]) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
+import warnings
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import polars as pl
 import pytest
 
 import dpmodel as dpm
@@ -150,3 +153,49 @@ def test_timings_of_learners_tell_the_planning(monkeypatch: Any) -> None:
     model.fit(rng.uniform(-1, 1, (200, 2)), rng.uniform(-1, 1, 200))
     assert model.release_.timings["plan"] > 0 and "solve" not in model.release_.timings
     assert model.plan_.chosen.mechanism == "noisy-descent"
+
+
+@pytest.mark.parametrize(
+    "epsilon, delta, said",
+    [
+        (10.0, 0.0, ""),
+        (10.5, 0.0, "epsilon 10.5 hardly"),
+        (1.0, 1 / 61, ""),
+        (1.0, 1 / 59, "one record in 59 .*n = 60"),
+        (50.0, 0.5, "epsilon 50 .*; delta 0.5 "),
+    ],
+)
+def test_what_promises_next_to_nothing_warns_once_before_the_charge(epsilon: float, delta: float, said: str) -> None:
+    budget = dpm.Budget(200.0, 0.6)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", dpm.errors.NotPrivateWarning)
+        dpm.measure(_counts(60), epsilon, delta, budget=budget, distribution=_law(delta))
+    assert len(caught) == bool(said) and all(re.search(said, str(each.message)) for each in caught)
+    assert all(each.filename == __file__ for each in caught)
+    if said:
+        with warnings.catch_warnings(), pytest.raises(dpm.errors.NotPrivateWarning):
+            warnings.simplefilter("error", dpm.errors.NotPrivateWarning)
+            dpm.measure(_counts(60), epsilon, delta, budget=budget, distribution=_law(delta))
+    assert len(budget.history) == 1
+
+
+@pytest.mark.parametrize("records", [60, 61])
+def test_a_number_of_records_that_is_not_public_is_not_in_the_warning(records: int) -> None:
+    """Under add-remove it is private: the limit is 1/100 whatever it is."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", dpm.errors.NotPrivateWarning)
+        dpm.measure(_counts(records, "add-remove"), 1.0, 0.0099, distribution="gaussian")
+        assert not caught
+        dpm.measure(_counts(records, "add-remove"), 1.0, 0.01, distribution="gaussian")
+    assert [str(each.message) for each in caught] == [
+        "delta 0.01 would let one record in 100 be published as it is: take far less than 1/n, such as 1e-6"
+    ]
+
+
+def _law(delta: float) -> Any:
+    return "gaussian" if delta else "laplace"
+
+
+def _counts(records: int, neighbors: Any = "replace-one") -> Any:
+    frame = pl.DataFrame({"town": ["a", "b", "b"] * records}).head(records)
+    return dpm.Dataset(frame, domain={"town": ["a", "b"]}, neighbors=neighbors).count("town")

@@ -22,7 +22,7 @@ from dpmodel.marks.dataset.aggregates import Means
 from dpmodel.marks.dataset.estimates import Estimates, check_level
 from dpmodel.marks.noisy import Noisy
 from dpmodel.marks.private import Private
-from dpmodel.marks.records import record_words
+from dpmodel.marks.records import public_count, record_words
 from dpmodel.privacy import Budget, Cost, NoiseSource, PrivacyLoss, noise_source, validate_privacy
 from dpmodel.problem import Problem
 from dpmodel.programs.remedies import remedies
@@ -288,6 +288,7 @@ def publish(
         cost=plan.event(chosen, loss.epsilon, spent_delta),
         label=f"measure {title}",
         report=no_progress,
+        records=public_count(block.parameter for block in blocks),
         remedy="rng=None",
     )
     if released is None:

@@ -20,7 +20,7 @@ from dpmodel.errors import SpecificationError
 from dpmodel.marks.dataset import Dataset
 from dpmodel.marks.domain import Domain, Outside
 from dpmodel.marks.private import Private
-from dpmodel.marks.records import NEIGHBORS, Neighbors, Records, record_words
+from dpmodel.marks.records import NEIGHBORS, Neighbors, Records, public_count, record_words
 from dpmodel.privacy import Budget, Cost, NoiseSource, noise_source, validate_privacy
 from dpmodel.problem import Problem
 from dpmodel.release import Accuracy, Guarantee, Release
@@ -175,6 +175,7 @@ class QueryRelease:
             cost=Cost.all_gaussian(plan.epsilon, plan.delta),
             label=f"query release of {len(self.workload)} marginals",
             report=no_progress,
+            records=public_count([self._counts]),
             remedy="rng=None",
         )
         if measured is None:
