@@ -125,7 +125,7 @@ SHOWN = {
         r"median income at 40 with 12 years: 4[5-9]\.",
         r"logistic: \S+, 7\d\.\d%",
         r"hinge: \S+, 7\d\.\d%",
-        r"spent: epsilon 3, delta",
+        r"spent: epsilon 1\.\d+, delta",
     ],
     "scikit_learn.py": [
         r"ridge: R2 0\.8\d+; differential privacy with epsilon = 1",
