@@ -200,11 +200,13 @@ class PrivateLinearModel(Counted):
         that fitted it releases no law there are the coefficients alone, and what to ask for.
         """
         check_is_fitted(self, "coef_")
-        table = self.release_.summary(level)
+        table, said = self.release_.summary(level), [f"{note[0].upper()}{note[1:]}" for note in self._notes]
         if getattr(self, "clipped_", None) is None:
-            return table
-        about = " ".join(line.strip() for line in str(self.clipped_).splitlines()[:2])
-        return replace(table, footer=(*table.footer, f"{about}."))
+            more = " (count_clipped=0.05 does)" if hasattr(self, "count_clipped") else ""
+            said.append(f"Values beyond the declared bounds were cut: nobody counted how many{more}")
+        else:
+            said.append(" ".join(line.strip() for line in str(self.clipped_).splitlines()[:2]))
+        return replace(table, footer=(*table.footer, *(f"{each}." for each in said)))
 
     @abstractmethod
     def _model(self, z: Any, y: Private, w: Any, b: Any, unit: float) -> tuple[Any, Any, list[Any]]:

@@ -87,6 +87,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
         that do not count. Public; whether anything was cut is private.
     total : the public sum of the entries, of counts in which each record adds one to one entry under "replace-one"
         (``Dataset.count``); None of others.
+    mean_bounds : the public bounds of what a mean is of (``Dataset.mean``); None of others.
 
     Notes
     -----
@@ -183,6 +184,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
         cuts = ("bounds", "max_l1", "max_l2", "max_linf")
         self.cut_by: tuple[str, ...] = tuple(name for name in cuts if self._declared[name] is not None)
         self.total: int | None = None
+        self.mean_bounds: tuple[float, float] | None = None
         self._unit: Unit = unit
         self._records = records if records is not None else DEFAULT_RECORDS
         self._layout = replace(layout_of(self, unit, where), lists=tuple(lists))

@@ -99,3 +99,5 @@ def test_fits_of_people_in_pipelines_and_searches() -> None:
     towns = np.where(labels > 0, "Ulm", "Bonn").tolist()
     logistic = PrivateLogisticRegression(epsilon=1.0, bounds=(-1, 1), classes=("Bonn", "Ulm"), random_state=0)
     assert logistic.fit(frame, towns, groups=ids.astype(str)).coef_.shape == (1, 1)
+    for model in (found, logistic):
+        assert "of each one's rows the first was used." in " ".join(str(model.summary()).split())

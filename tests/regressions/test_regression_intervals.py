@@ -335,14 +335,16 @@ def fitted(**given: Any) -> PrivateLinearRegression:
 
 
 def test_clipped_rows_are_counted_when_paid_for() -> None:
-    assert fitted().clipped_ is None
+    silent, uncounted = fitted(), "nobody counted how many (count_clipped"
+    assert silent.clipped_ is None and uncounted in " ".join(str(silent.summary()).split())
     budget = dpm.Budget(1e4)
     with pytest.warns(ClippedWarning, match="of 3000 rows"):
         model = fitted(count_clipped=0.1, budget=budget)
     assert float(model.clipped_) == pytest.approx(340, abs=0.05)  # noise of scale .001
     assert model.guarantee_.epsilon == 1e4 == model.release_.guarantee.epsilon
     assert [charge.epsilon for charge in budget.history] == pytest.approx([9e3, 1e3])
-    assert "clipped rows: 340" in " ".join(str(model.summary()).split())
+    text = " ".join(str(model.summary()).split())
+    assert "clipped rows: 340" in text and uncounted not in text
     assert Release.from_json(model.release_.to_json()).guarantee.epsilon == 1e4
     wide = fitted(count_clipped=0.1, bounds=(-8, 8), label_bounds=(-6, 6))  # no warning
     assert float(wide.clipped_) == pytest.approx(0, abs=0.05)

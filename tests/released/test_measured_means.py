@@ -12,6 +12,7 @@ import dpmodel as dpm
 from dpmodel.errors import SpecificationError
 from dpmodel.marks import vault
 from dpmodel.marks.dataset.aggregates import Means
+from dpmodel.marks.records import Neighbors
 
 GROUPS = 1_500
 LOW, HIGH = 0.0, 100.0
@@ -114,3 +115,18 @@ def test_intervals_hold_the_means_of_groups_of_any_size(distribution: str) -> No
             assert binom.cdf(int(inside[sizes == size].sum()), 500, level) > 1e-6
         width = (table.upper - table.lower)[sizes == 60].mean()
         assert width < (40 if distribution == "laplace" else 60)
+
+
+@pytest.mark.parametrize("bounds, meets", [((0, 1), True), ((40, 99), True), ((0, 99), False), ((7, 41), False)])
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+def test_a_mean_at_a_declared_bound_says_that_it_may_cut(
+    bounds: tuple[int, int], meets: bool, neighbors: Neighbors
+) -> None:
+    """Of ages 8 and 40, twice as many: the mean is 29.3 or, of what is cut, at an end."""
+    frame = pl.DataFrame({"age": [8, 40, 40] * 300})
+    mean = dpm.measure(dpm.Dataset(frame, bounds={"age": bounds}, neighbors=neighbors).mean("age"), 1.0, rng=0)
+    released, intervals = (" ".join(str(each).split()) for each in (mean, mean.intervals()))
+    for text in (released, intervals):
+        assert "beyond the declared bounds were cut, nobody counted how many" in text
+    assert ("reaches a declared bound" in intervals) == meets
+    assert neighbors == "add-remove" or ("reaches a declared bound" in released) == meets

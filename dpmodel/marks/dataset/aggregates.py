@@ -90,12 +90,13 @@ def mean(people: People, column: str, by: By, name: str | None) -> Private | Mea
         count = max(int(rows[0]), 1)  # the number of rows, which is public: all are counted
         # The quotient rounds by 2^-53 of the larger end, for both neighbors; that is no small part of width / count.
         width = (high - low) / count + 2.0**-51 * max(abs(low), abs(high))
-        return _private(
-            people, steps * grid.step / count, shape, labels, Move(width, width, width), called, bounded=True
-        )
+        mean = steps * grid.step / count
+        private = _private(people, mean, shape, labels, Move(width, width, width), called, bounded=True)
+        private.mean_bounds = (low, high)
+        return private
     ends = np.stack([steps - grid.low * rows, grid.high * rows - steps]) * grid.step  # exact: integers below 2^53
     move = moves.of_shares(most, high - low, size, people.records.neighbors)
-    private = _private(people, ends, (2, size), (), move, called)
+    private = _private(people, ends, (2, size), (), move, called, bounded=True)
     return Means(private, low, high, shape, labels, called)
 
 

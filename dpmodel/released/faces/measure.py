@@ -28,7 +28,7 @@ from dpmodel.problem import Problem
 from dpmodel.programs.remedies import remedies
 from dpmodel.programs.theorems import impossibility_error
 from dpmodel.solve.wall import charge_then_run, check_budget
-from dpmodel.text import long_frame, named_text, wrapped
+from dpmodel.text import long_frame, named_text, number, wrapped
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +110,7 @@ class MeasuredMeans:
             neighbors=ends_of.neighbors,
             record=ends_of.record,
             labels=self.labels,
+            notes=(_at_bounds(low, high),) if (lower <= low).any() or (upper >= high).any() else (),
         )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
@@ -298,6 +299,12 @@ def publish(
     patterns = list(dict.fromkeys(block.name for block in blocks if block.parameter.sparse_idx is not None))
     if patterns:
         record += f"; the positions of the entries of {', '.join(patterns)} are public"
+    if any("bounds" in block.parameter.cut_by for block in blocks):
+        record += "; values beyond the declared bounds were cut, nobody counted how many"
+    if isinstance(expression, Private) and expression.mean_bounds is not None:  # a mean; from released numbers alone
+        (low, high), far = expression.mean_bounds, chosen.max_abs_quantile(1, 0.05)
+        if released.min() - far <= low or released.max() + far >= high:
+            record += f"; {_at_bounds(low, high)}"
     if not source.is_private:
         record = f"NOT PRIVATE (seeded noise for tests); {record}"
     return Noisy(
@@ -310,6 +317,10 @@ def publish(
         neighbors=" and ".join(sorted({block.parameter.records.neighbors for block in blocks})),
         record=record,
     )
+
+
+def _at_bounds(low: float, high: float) -> str:
+    return f"an interval reaches a declared bound ({number(low)} to {number(high)}), which may cut: try wider ones"
 
 
 def _checked(private: Any, name: Any) -> cp.Expression:
