@@ -89,11 +89,14 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
         if given is None:
             return weights
         if not isinstance(given, Mapping):
+            k, labels = len(classes), list(elements(classes))[:3]  # an example to be copied, of shares that are made up
+            parts = [f"{each!r}: 1 / ({k} * {number(0.2 / (k - 1) if i else 0.8)})" for i, each in enumerate(labels)]
             raise SpecificationError(
                 f"{where}: class_weight is no {{label: weight}}",
                 why="'balanced' weighs by how many records a class has, and these numbers are private",
-                remedy="{label: weight} by public shares of the classes, or by noisy numbers that were paid for: "
-                "dpm.measure(Dataset(frame, domain={'label': classes}).count(by='label'), epsilon=0.1)",
+                remedy=f"1/(K share) by public shares of the K classes: class_weight={{{', '.join(parts)}}}; or by "
+                "noisy numbers that were paid for: dpm.measure(Dataset(frame, domain={'label': classes}).count("
+                "by='label'), epsilon=0.1)",
             )
         found = {key(label): weight for label, weight in given.items()}
         unknown = set(found) - {key(label) for label in elements(classes)}

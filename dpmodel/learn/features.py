@@ -148,7 +148,7 @@ def weights_of(given: Any, largest: Any, count: int, where: str) -> Weights | No
         raise SpecificationError(
             f"{where}: sample_weight is no vector of {count} finite numbers of at least 0"
             + " (Sample weights must be 1D)" * (each is not None and each.ndim != 1),
-            why="each record has one weight",
+            why="each record has one weight, and a negative one would make its error a gain",
             remedy="sample_weight of shape (n,)",
         )
     if not public:  # whether all of them are zero is private, too

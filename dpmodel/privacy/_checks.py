@@ -18,6 +18,12 @@ _LEAST_TRUNCATION = 2.0**-10  # half_width / scale below this: rejection would t
 
 
 def _real(value: object, name: str) -> float:
+    if value is None and name == "epsilon":
+        raise SpecificationError(
+            "epsilon is missing",
+            why="a release spends it for good, so that no default could be right",
+            remedy="epsilon=1.0, or what your records may lose by this release",
+        )
     # bool is a Real in Python, and np.bool_ would pass float(): True is nobody's epsilon.
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         raise SpecificationError(

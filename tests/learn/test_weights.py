@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
@@ -65,11 +66,11 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no declaration": (PrivateRidge(**RIDGE), {"sample_weight": WEIGHTS}, "without max_weight"),
     "another word": (PrivateRidge(**RIDGE, max_weight="all"), {"sample_weight": WEIGHTS}, "without max_weight"),
     "nothing": (PrivateRidge(**RIDGE, max_weight=0), {"sample_weight": WEIGHTS}, "without max_weight"),
-    "negative": (PrivateRidge(**RIDGE, max_weight=3), {"sample_weight": WEIGHTS - 1}, "at least 0"),
+    "negative": (PrivateRidge(**RIDGE, max_weight=3), {"sample_weight": WEIGHTS - 1}, "a negative one"),
     "missing": (PrivateRidge(**RIDGE, max_weight=3), {"sample_weight": np.where(X[:, 0] > 0.9, np.nan, 1)}, "finite"),
     "too few": (PrivateRidge(**RIDGE, max_weight=3), {"sample_weight": WEIGHTS[1:]}, "vector of 4000"),
     "words": (PrivateRidge(**RIDGE, max_weight=3), {"sample_weight": ["7321"] * (N - 1) + ["x7321"]}, "finite"),
-    "balanced": (PrivateLogisticRegression(**LOGISTIC, class_weight="balanced"), {}, "private"),
+    "balanced": (PrivateLogisticRegression(**LOGISTIC, class_weight="balanced"), {}, r"1/\(K share\)"),
     "other classes": (PrivateLogisticRegression(**LOGISTIC, class_weight={"1": 2}), {}, "of the classes"),
     "negative classes": (PrivateLogisticRegression(**LOGISTIC, class_weight={1: -2}), {}, "of the classes"),
     "words for classes": (PrivateLogisticRegression(**LOGISTIC, class_weight={1: "high"}), {}, "of the classes"),
@@ -84,6 +85,20 @@ def test_refused_before_anything_is_spent(case: str) -> None:
     with pytest.raises(SpecificationError, match=said) as caught:
         estimator.set_params(budget=budget).fit(X, y, **given)
     assert budget.spent.epsilon == 0 and "7321" not in str(caught.value)
+
+
+@pytest.mark.parametrize("classes", [("no", "yes"), (0, 1, 2, 3, 4)])
+def test_the_refusal_of_balanced_has_an_example_that_runs(classes: tuple[Any, ...]) -> None:
+    """With shares of .8, and .2 of all others: the weights of scikit-learn's "balanced" for these."""
+    y, given = np.resize(np.array(classes), N), LOGISTIC | {"classes": classes}
+    with pytest.raises(SpecificationError) as caught:
+        PrivateLogisticRegression(**given, class_weight="balanced").fit(X, y)
+    example = re.search(r"class_weight=({.*?})", str(caught.value))
+    assert example is not None
+    weights, k = eval(example[1]), len(classes)
+    shares = [0.8, *[0.2 / (k - 1)] * (k - 1)]
+    assert weights == pytest.approx({label: 1 / (k * s) for label, s in zip(classes[:3], shares[:3], strict=False)})
+    PrivateLogisticRegression(**given, class_weight=weights).fit(X, y)
 
 
 def test_weights_in_pipelines_searches_and_of_people() -> None:

@@ -267,7 +267,7 @@ def test_pure_budget_takes_basic_composition():
 def test_bad_epsilon(epsilon):
     with pytest.raises(SpecificationError) as caught:
         validate_privacy(epsilon, 1e-6)
-    assert caught.value.why and caught.value.remedy
+    assert caught.value.why and caught.value.remedy and ("is missing" in str(caught.value)) == (epsilon is None)
 
 
 @pytest.mark.parametrize("delta", [-1e-9, 1, 1.5, math.nan, math.inf, "0", None, False, 1e-250])

@@ -79,7 +79,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str, str]] = {
         "by their labels",
         "lists 'x'",
     ),
-    "measure without epsilon": (lambda: dpm.measure(load()), "plain real number", "epsilon=1.0"),
+    "measure without epsilon": (lambda: dpm.measure(load()), "no default could be right", "epsilon=1.0"),
 }
 
 

@@ -361,7 +361,7 @@ def _scorer(people: People, model: Any, target: Any, features: Any, clip: Any) -
     if not hasattr(model, "classes_"):
         raise SpecificationError(
             f"Dataset.evaluate: {type(model).__name__} has no classes_",
-            why="it is no classifier, whose labels are compared" if hasattr(model, "coef_") else "it is not fitted",
+            why="evaluate compares labels: it is for classifiers, not regressions, and one that is not fitted has none",
             remedy="a classifier that was fitted (on other data, or privately: dpmodel.learn)",
         )
     if not declared.listed(target):

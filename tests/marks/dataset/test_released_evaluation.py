@@ -206,7 +206,7 @@ def test_charges_once() -> None:
     ("release", "words"),
     [
         (lambda d: d.evaluate(object(), "town", 1), "no predict"),
-        (lambda d: d.evaluate(type("Raw", (), {"predict": None})(), "town", 1), "not fitted"),
+        (lambda d: d.evaluate(type("Raw", (), {"predict": None})(), "town", 1), "not regressions"),
         (lambda d: d.evaluate(Model(), "twn", 1), "no column"),
         (lambda d: d.evaluate(Model(), "income", 1), "no domain"),
         (lambda d: d.evaluate(Three(), "town", 1), "class 'Kiel'"),
