@@ -1,0 +1,187 @@
+"""One person's problem, the same for all: what is public of it (``Form``), and people's private numbers (``People``).
+
+Person i chooses a share x >= 0 of k entries that maximises ``values_i' x`` within limits of their own, and uses
+``A_i x >= 0`` of m resources that all share. The private numbers are affine in the person's row of data (DPP), so a
+form is plain data: it can be sent to a person, whose machine then computes the share at home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpmodel._types import Floats, PrivateArray
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """Numbers (q,) of a person: ``row @ matrix + constant`` for the person's row of data (w,).
+
+    ``matrix`` : (w, q) CSR. ``constant`` : (q,). Where the matrix is empty, the numbers are public and shared by all.
+    """
+
+    matrix: Any
+    constant: Floats
+
+    def of(self, rows: Floats) -> Floats:
+        """(B, q) of rows (B, w); (1, q) where all people share the numbers."""
+        if self.public:
+            return self.constant[None, :]
+        if self._columns is not None:
+            return rows[:, self._columns]
+        return np.asarray(rows @ self.matrix) + self.constant
+
+    @property
+    def public(self) -> bool:
+        return bool(self.matrix.nnz == 0)
+
+    @cached_property
+    def _columns(self) -> Any:
+        """The columns of the data that the numbers are, where they are nothing else."""
+        by_column = sp.csc_array(self.matrix)
+        alone = (np.diff(by_column.indptr) == 1).all() and (by_column.data == 1).all()
+        if not alone or self.constant.any():
+            return None
+        first, count = int(by_column.indices[0]), by_column.indices.size
+        if (by_column.indices == np.arange(first, first + count)).all():
+            return slice(first, first + count)
+        return by_column.indices
+
+    def to_dict(self) -> dict[str, Any]:
+        places = sp.coo_array(self.matrix)
+        row, column = places.coords
+        return {
+            "width": int(self.matrix.shape[0]),
+            "row": row.tolist(),
+            "column": column.tolist(),
+            "number": places.data.tolist(),
+            "constant": self.constant.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Affine:
+        constant = np.asarray(plain["constant"], dtype=np.float64)
+        shape = int(plain["width"]), constant.size
+        places = np.asarray(plain["row"], dtype=np.intp), np.asarray(plain["column"], dtype=np.intp)
+        return cls(sp.csr_array((np.asarray(plain["number"], dtype=np.float64), places), shape=shape), constant)
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """The public side of one person's problem.
+
+    maximise ``values' z`` over z = (x, t): ``0 <= x <= caps``, ``W z <= limits``, t free; x uses ``A x`` of what all
+    share.
+
+    ``data`` : (name, width) of what a row of data consists of, in order: private parameters, and public arrays with a
+    row for each person. ``private`` : the names among these that are private. ``shape`` : of one share, with k entries
+    (C order). ``extra`` : how many t there are; concave piecewise linear objectives need them. ``resources`` : m.
+    ``use_at`` : (rows, columns) of the entries of A that can be other than 0; ``limits_at`` : of W.
+    ``values`` (k + extra,), ``caps`` (k,), ``use`` (one number for each place in ``use_at``), ``coefficients`` (for
+    each place in ``limits_at``), ``limits`` (one for each row of W) : affine in the row of data; ``caps`` is None where
+    nothing bounds an entry by itself, inf for single entries. ``personal`` : (rows of W,) whether a row is a limit of
+    the person, whose right-hand side is cut to at least 0, so that x = 0 is allowed; others define t.
+    ``signed`` : whether numbers in W may be negative (rows of t aside). ``integral`` : shares are whole: one of the
+    answers to prices is drawn for each person, and not their mean handed out.
+    """
+
+    data: tuple[tuple[str, int], ...]
+    private: frozenset[str]
+    shape: tuple[int, ...]
+    extra: int
+    resources: int
+    use_at: tuple[Any, Any]
+    limits_at: tuple[Any, Any]
+    values: Affine
+    caps: Affine | None
+    use: Affine
+    coefficients: Affine
+    limits: Affine
+    personal: Any
+    signed: bool = False
+    integral: bool = False
+
+    @property
+    def size(self) -> int:
+        """k, the number of entries of a share."""
+        return int(np.prod(self.shape, dtype=np.intp))
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row of data."""
+        return sum(width for _, width in self.data)
+
+    def people(self, rows: Floats) -> People:
+        """The people with these rows of data (B, ``width``). What is no number was made one before."""
+        limits = self.limits.of(rows)
+        limits = np.where(self.personal, np.maximum(limits, 0.0), limits)
+        return People(
+            PrivateArray(self.values.of(rows)),
+            None if self.caps is None else PrivateArray(np.maximum(self.caps.of(rows), 0.0)),
+            PrivateArray(np.maximum(self.use.of(rows), 0.0)),
+            PrivateArray(self.coefficients.of(rows)),
+            PrivateArray(limits),
+            len(rows),
+        )
+
+    # ------------------------------------------------------------------ what is public of A
+    @cached_property
+    def separate(self) -> bool:
+        """Whether each entry of x uses one resource at most, and each resource has one entry at most."""
+        rows, columns = self.use_at
+        return bool(np.unique(rows).size == rows.size and np.unique(columns).size == columns.size)
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether a person's best answer is found by sorting: at most one limit, of numbers >= 0, and no t."""
+        return self.extra == 0 and len(self.personal) <= 1 and not self.signed
+
+    @cached_property
+    def _to_resource(self) -> Any:
+        rows, columns = self.use_at
+        return sp.csr_array((np.ones(rows.size), (np.arange(rows.size), rows)), shape=(rows.size, self.resources))
+
+    @cached_property
+    def _to_entry(self) -> Any:
+        rows, columns = self.use_at
+        return sp.csr_array((np.ones(rows.size), (np.arange(rows.size), columns)), shape=(rows.size, self.size))
+
+    @cached_property
+    def _public_use(self) -> Any:
+        """(k, m) A' where all share it."""
+        return sp.csr_array((self.use.constant, (self.use_at[1], self.use_at[0])), shape=(self.size, self.resources))
+
+    def used(self, people: People, x: Floats) -> Floats:
+        """(B, m) what shares x (B, k) use."""
+        if self.use.public:
+            return np.asarray(x @ self._public_use)
+        return np.asarray((people.use * x[:, self.use_at[1]]) @ self._to_resource)
+
+    def charged(self, people: People, prices: Floats) -> Floats:
+        """(B, k) what one unit of each entry costs at these prices (m,); (1, k) where all share A."""
+        if self.use.public:
+            return (self._public_use @ prices)[None, :]
+        return np.asarray((people.use * prices[self.use_at[0]]) @ self._to_entry)
+
+    def scaled(self, scales: Floats) -> Floats:
+        """(k,) the least of the scales (m,) of the resources that an entry may use; 1 where it uses none."""
+        out = np.ones(self.size)
+        np.minimum.at(out, self.use_at[1], scales[self.use_at[0]])
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """The private numbers of B people, (B, .) each; (1, .) where all share them. Names as in ``Form``."""
+
+    values: PrivateArray
+    caps: PrivateArray | None
+    use: PrivateArray
+    coefficients: PrivateArray
+    limits: PrivateArray
+    count: int
