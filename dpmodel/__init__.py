@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dpmodel.marks import Private, Records
     from dpmodel.marks.dataset import Dataset
     from dpmodel.marks.noisy import Noisy
+    from dpmodel.marks.shares import Shares
     from dpmodel.privacy import Budget
     from dpmodel.problem import Problem
     from dpmodel.programs.classifier import Classification
@@ -43,6 +44,7 @@ __all__ = [
     "Records",
     "Release",
     "Search",
+    "Shares",
     "Target",
     "audit",
     "errors",
@@ -66,6 +68,7 @@ _HOMES = {
     "dpmodel.marks": ("Private", "Records"),
     "dpmodel.marks.dataset": ("Dataset",),
     "dpmodel.marks.noisy": ("Noisy",),
+    "dpmodel.marks.shares": ("Shares",),
     "dpmodel.programs.classifier": ("Classification",),
     "dpmodel.programs.expressions": ("sensitivity",),
     "dpmodel.errors": ("DPModelError", "ImpossibilityError"),

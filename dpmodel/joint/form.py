@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -83,11 +83,12 @@ class Form:
     (C order). ``extra`` : how many t there are; concave piecewise linear objectives need them. ``resources`` : m.
     ``use_at`` : (rows, columns) of the entries of A that can be other than 0; ``limits_at`` : of W.
     ``values`` (k + extra,), ``caps`` (k,), ``use`` (one number for each place in ``use_at``), ``coefficients`` (for
-    each place in ``limits_at``), ``limits`` (one for each row of W) : affine in the row of data; ``caps`` is None where
-    nothing bounds an entry by itself, inf for single entries. ``personal`` : (rows of W,) whether a row is a limit of
-    the person, whose right-hand side is cut to at least 0, so that x = 0 is allowed; others define t.
-    ``signed`` : whether numbers in W may be negative (rows of t aside). ``integral`` : shares are whole: one of the
-    answers to prices is drawn for each person, and not their mean handed out.
+    each place in ``limits_at``), ``limits`` (one for each row of W) : affine in the row of data. ``caps`` : some such
+    bounds, the least of which holds; inf where one bounds nothing. ``personal`` : (rows of W,) whether a row is a limit
+    of the person, whose right-hand side is cut to at least 0, so that x = 0 is allowed; others define t.
+    ``signed`` : whether personal rows of W may have negative numbers or t, so that less of one entry may break them.
+    ``integral`` : shares are whole: one of the answers to prices is drawn for each person, and not their mean handed
+    out.
     """
 
     data: tuple[tuple[str, int], ...]
@@ -98,7 +99,7 @@ class Form:
     use_at: tuple[Any, Any]
     limits_at: tuple[Any, Any]
     values: Affine
-    caps: Affine | None
+    caps: tuple[Affine, ...]
     use: Affine
     coefficients: Affine
     limits: Affine
@@ -118,11 +119,11 @@ class Form:
 
     def people(self, rows: Floats) -> People:
         """The people with these rows of data (B, ``width``). What is no number was made one before."""
-        limits = self.limits.of(rows)
+        limits, caps = self.limits.of(rows), [each.of(rows) for each in self.caps]
         limits = np.where(self.personal, np.maximum(limits, 0.0), limits)
         return People(
             PrivateArray(self.values.of(rows)),
-            None if self.caps is None else PrivateArray(np.maximum(self.caps.of(rows), 0.0)),
+            PrivateArray(np.maximum(reduce(np.minimum, caps), 0.0)) if caps else None,
             PrivateArray(np.maximum(self.use.of(rows), 0.0)),
             PrivateArray(self.coefficients.of(rows)),
             PrivateArray(limits),
@@ -143,7 +144,7 @@ class Form:
 
     @cached_property
     def _to_resource(self) -> Any:
-        rows, columns = self.use_at
+        rows, _ = self.use_at
         return sp.csr_array((np.ones(rows.size), (np.arange(rows.size), rows)), shape=(rows.size, self.resources))
 
     @cached_property
@@ -169,8 +170,11 @@ class Form:
         return np.asarray((people.use * prices[self.use_at[0]]) @ self._to_entry)
 
     def scaled(self, scales: Floats) -> Floats:
-        """(k,) the least of the scales (m,) of the resources that an entry may use; 1 where it uses none."""
+        """(k,) the least of the scales (m,) of the resources that an entry may use; 1 where it uses none. Where less of
+        one entry may break a personal limit (``signed``), one scale for all."""
         out = np.ones(self.size)
+        if self.signed:
+            return np.full(self.size, scales[self.use_at[0]].min(initial=1.0))
         np.minimum.at(out, self.use_at[1], scales[self.use_at[0]])
         return out
 

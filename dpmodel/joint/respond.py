@@ -47,7 +47,7 @@ def _sorted(form: Form, people: People, prices: Floats, radius: float) -> Floats
     weights, budget, most = _limits(form, people, radius)
     if scores.shape[0] < people.count:  # everything but the limits is shared
         scores = np.broadcast_to(scores, (people.count, scores.shape[1]))
-    x = _greedy(scores, weights, budget, most, alone=form.caps is None and weights is not None)
+    x = best_of(scores, weights, budget, most, alone=not form.caps and weights is not None)
     if form.separate:
         use = form.used(people, x)
         outside = np.flatnonzero(np.einsum("ij,ij->i", use, use) > radius * radius * (1 + 1e-12))
@@ -80,7 +80,7 @@ def _limits(form: Form, people: People, radius: float) -> tuple[Floats | None, F
     return weights, budget, np.where(np.isfinite(most), most, 0.0)
 
 
-def _greedy(
+def best_of(
     scores: Floats, weights: Floats | None, budget: Floats | None, most: Floats, *, alone: bool = False
 ) -> Floats:
     """(B, k) the best of ``scores' x``, 0 <= x <= most, weights' x <= budget: by score per weight.

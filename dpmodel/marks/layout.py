@@ -168,11 +168,11 @@ def _refuse_bad_unit(shape: tuple[int, ...], unit: Unit, symmetric: bool, where:
             why=f"this shape has no {unit}s",
             remedy="unit='entry' (one record owns one entry) or unit='all'",
         )
-    if len(shape) > 2:
+    if len(shape) > 2 and unit == "column":
         raise SpecificationError(
             f"{where}: unit={unit!r} on shape {shape}",
-            why="rows and columns are defined for vectors and matrices",
-            remedy="reshape to a matrix whose rows are the records",
+            why="columns are defined for matrices; the rows of more axes are what lies along the first one",
+            remedy="unit='row', with the records first, or reshape to a matrix whose columns are the records",
         )
 
 

@@ -270,7 +270,7 @@ REFUSED: dict[str, Callable[[], object]] = {
     "row of a scalar": lambda: Private(7321.4375, unit="row", linf=1),
     "column of a scalar": lambda: Private(7321.4375, unit="column", linf=1),
     "column of a vector": lambda: secret_parameter(unit="column"),
-    "row of a cube": lambda: Private(np.full((2, 2, 2), 7321.4375), unit="row", linf=1),
+    "column of a cube": lambda: Private(np.full((2, 2, 2), 7321.4375), unit="column", linf=1),
     "row_l1 of a vector": lambda: secret_parameter(row_l1=1),
     "symmetric rows": lambda: Private(np.eye(3) * 7321.4375, unit="row", linf=1, symmetric=True),
     "PSD columns": lambda: Private(np.eye(3) * 7321.4375, unit="column", linf=1, PSD=True),
