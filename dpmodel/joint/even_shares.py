@@ -1,0 +1,89 @@
+"""Even shares: everybody may use the same part of each capacity, and does with it what is best for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
+from dpmodel.forecast import Forecast, ShareOfOptimum
+from dpmodel.joint.model import JointModel
+from dpmodel.joint.outcome import Prices
+from dpmodel.joint.respond import respond
+from dpmodel.joint.simulation import population_of
+from dpmodel.memo import cached
+from dpmodel.privacy import NoiseSource
+
+
+@dataclass(frozen=True)
+class EvenShares(Mechanism[JointModel]):
+    """Each of n people may use b / n of every resource.
+
+    Source
+        Rationing; nothing is released.
+    Privacy
+        A person's share is a function of that person's row and of public numbers: nobody learns anything of anybody
+        else, (0, 0)-joint differential privacy, and nothing is spent. Where a person may be absent n is the public
+        capacity of the table.
+    Utility
+        No resource over its capacity, with certainty: n times b / n at most. The share of the optimum is what synthetic
+        people get. Better than prices where noise is as large as the capacities.
+    Cost
+        No pass over the people: shares are computed when they are handed out.
+    Errors
+        Refuses by ``eligible``: whole shares (b / n of a resource is none), and private capacities.
+    """
+
+    serves: ClassVar[Serves] = Serves(JointModel, reads_nothing=True, reads_blocks=True)
+    name: str = "even-shares"
+    source: str = "rationing"
+
+    def eligible(self, model: JointModel, options: Options) -> Verdict:
+        if model.form.integral:
+            return Verdict(False, "shares are whole, and an even part of a capacity is not")
+        if model.capacity_sensitivity:
+            return Verdict(False, "capacities are private, and it reads nothing")
+        return YES
+
+    def forecast(self, model: JointModel, options: Options) -> Forecast:
+        return Forecast(
+            statement="no resource is used beyond its capacity, with certainty; prices would let people trade",
+            epsilon=0.0,
+            delta=0.0,
+            beta=0.0,
+            error=ShareOfOptimum(even_share(model)),
+            work="none",
+        )
+
+    def run(
+        self, model: JointModel, options: Options, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Prices:
+        size = model.capacity.size
+        return Prices(
+            status="optimal",
+            prices=np.zeros((1, size)),
+            weights=np.ones(1),
+            scales=np.ones(size),
+            radius=np.inf,
+            demand=np.zeros((0, size)),
+            at_most=model.capacity,
+            beta=0.0,
+            statement="no resource is used beyond its capacity, with certainty",
+            ceiling=model.capacity / max(model.count, 1),
+        )
+
+
+@cached
+def even_share(model: JointModel) -> float:
+    """The share of the optimum that synthetic people get, nan where that is not simulated."""
+    if not model.form.single:
+        return float("nan")
+    population = population_of(model, 0)
+    ceiling = population.capacity / population.people.count
+    x, _ = respond(population.form, population.people, np.zeros(ceiling.size), np.inf, ceiling)
+    return float((population.people.values * x).sum() / population.optimum) if population.optimum > 0 else float("nan")
+
+
+EVEN_SHARES = EvenShares()

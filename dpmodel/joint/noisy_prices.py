@@ -1,0 +1,171 @@
+"""Prices from noisy demands: people who own their variables get shares that depend on others through prices alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from dpmodel._types import Floats, PrivateArray
+from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, counted, no_progress
+from dpmodel.forecast import Forecast, ShareOfOptimum
+from dpmodel.joint.bounds import planned_margin, statement_of, value_lost
+from dpmodel.joint.descent import Path, descend, margin
+from dpmodel.joint.form import Form, People
+from dpmodel.joint.integral import drawn_scales
+from dpmodel.joint.model import JointModel
+from dpmodel.joint.outcome import Prices
+from dpmodel.joint.respond import respond
+from dpmodel.joint.simulation import Settings, scales_of, settings_of
+from dpmodel.privacy import Cost, NoiseSource, gaussian_mu, public_coins
+
+# Share of the squared budget that private capacities get, and of beta.
+_CAPACITY = 0.1
+
+
+@dataclass(frozen=True)
+class NoisyPrices(Mechanism[JointModel]):
+    """Each person's best answers to public prices, averaged; prices follow noisy demands.
+
+    Source
+        Hsu, Huang, Roth and Wu 2016 (jointly private convex programming by noisy dual descent); Chen and Chua 2024;
+        Nesterov 2009 (dual averaging). Weights, limits and statements: here.
+    Privacy
+        Unit: one person's row of data. At prices p person i answers with the x_i that is best for them within their own
+        limits and ``||A_i x_i||_2 <= G`` (``respond``); G is public, and the answer a function of p and of the
+        person's row. What is released are the demands ``d_t = sum_i A_i x_i^t`` (m,), with Gaussian noise; the prices
+        p_{t+1}, all weights and all scales are functions of the demands released before and of public facts.
+        *Sensitivity.* Fix the prices. Another row for one person changes one term of the sum, from u to u', both >= 0
+        with 2-norms of at most G: ``||u - u'||^2 <= ||u||^2 + ||u'||^2 <= 2 G^2``, since ``u'u' >= 0`` for the inner
+        product. Where a record may be absent, and then uses nothing, it is G. Sums of n terms in floating point are
+        each off by at most ``(n + 4) 2^-53`` times the sum of sizes, n G; twice that, in the 2-norm, is added.
+        *Composition.* Demand t has noise of the standard deviation ``Delta / (mu sqrt(q_t))``, with public q_t that add
+        up to 1: it is ``mu sqrt(q_t)``-GDP, and all of them, adaptively, mu-GDP (Dong, Roth and Su 2022). mu is the
+        largest with (epsilon, delta). Private capacities b get a q of their own: a Gaussian release of b, whose
+        sensitivity is read off the model.
+        *Joint privacy.* Fix person i and all other rows. The shares of all others are a function of their rows and the
+        prices, so as far as person i is concerned they are post-processing of an (epsilon, delta)-DP release: what all
+        others learn together, whoever they are, is (epsilon, delta)-DP in person i's row (the billboard lemma of Hsu,
+        Huang, Roth, Roughgarden and Wu 2014). The share of person i may show that row, to whoever sees that share.
+    Utility
+        *No resource over its capacity, with probability 1 - beta, for all data.* The noise of the weighted mean of the
+        demands is ``sum_t w_t Delta / (mu sqrt(q_t)) z_t`` with ``q_t = w_t (1 - q_0)``: independent, fixed before
+        anything is drawn, so exactly Gaussian with standard deviation ``s = Delta / (mu sqrt(1 - q_0))``. With z the
+        quantile at beta / m, ``U = sum_t w_t d~_t + z s`` is at least what the mean answers use, in all m resources.
+        Shares are multiplied by ``min(1, b_j / U_j)``, an entry by the least of the resources that it may use; they
+        stay within a person's limits, which x = 0 satisfies. (Private b: less its own quantile, beta / 2 each.)
+        *Value.* Best answers give ``v(mean) >= OPT_G - sum_t w_t p_t'(b - d_t)``, where OPT_G is the best of what the
+        limits G allow: v(x_t) - p_t'd_t is at least v(x) - p_t'b for every feasible x, and v is concave. d_t is
+        released with noise; ``M = sum_t w_t p_t' (noise of d_t)`` is a martingale with the predictable variance
+        ``V = s^2 sum_t w_t ||p_t||^2``. With rho fixed before, ``M^2 <= (V + rho) ln((V + rho) / (rho beta^2))`` with
+        probability 1 - beta (mixture of ``exp(l M - l^2 V / 2)`` over l normal). So the loss is bounded by public
+        numbers, in the unit of the objective, before the shares are scaled (``bounds.value_lost``).
+        *Expected.* The mean share of the optimum on synthetic people drawn from declarations; it decides G.
+    Cost
+        One pass over the people for each step: 40 or 100, and 6 to 8 for the level of prices.
+    Errors
+        Refuses by ``eligible``: delta = 0.
+
+    ``largest_use`` : G; ``steps`` : T. None: what does best on synthetic people.
+    """
+
+    serves: ClassVar[Serves] = Serves(
+        JointModel, cells=("objective high", "objective low", "scalar high", "column high", "column low"), reads_blocks=True
+    )
+    largest_use: float | None = None
+    steps: int | None = None
+    name: str = "noisy-prices"
+    source: str = "Hsu, Huang, Roth and Wu 2016; Chen and Chua 2024"
+
+    def eligible(self, model: JointModel, options: Options) -> Verdict:
+        if options.delta == 0:
+            return Verdict(False, "Gaussian noise needs delta > 0, such as 1e-6")
+        return YES
+
+    def forecast(self, model: JointModel, options: Options) -> Forecast:
+        settings, mu = self.settings(model, options), gaussian_mu(options.epsilon, options.delta)
+        noise = model.sensitivity(settings.radius) / mu
+        share = settings.share
+        return Forecast(
+            statement=planned_margin(model, margin(noise, options.beta, model.capacity.size), options.beta),
+            epsilon=options.epsilon,
+            delta=options.delta,
+            beta=options.beta,
+            error=ShareOfOptimum(share),
+            work=f"{settings.steps + settings.search.looks + 1} passes over the people",
+            noise={
+                "demand": {"kind": "gaussian", "scale": noise, "largest_noise": noise},
+                "largest_use": settings.radius,
+                "steps": settings.steps,
+            },
+            caveats=_caveats(model, settings),
+            event=Cost.gaussian(mu),
+        )
+
+    def settings(self, model: JointModel, options: Options) -> Settings:
+        """G, T and the rest, from public facts."""
+        key = "noisy-prices", options.epsilon, options.delta, options.beta, self.largest_use, self.steps
+        mu = gaussian_mu(options.epsilon, options.delta)
+        return model.cached(key, lambda: settings_of(model, 1 / mu, options.beta, self.largest_use, self.steps))
+
+    def run(
+        self, model: JointModel, options: Options, noise: NoiseSource, progress: Progress = no_progress
+    ) -> Prices:
+        settings, mu, beta = self.settings(model, options), gaussian_mu(options.epsilon, options.delta), options.beta
+        capacity = model.capacity
+        if model.capacity_sensitivity:
+            own, mu, beta = mu * math.sqrt(_CAPACITY), mu * math.sqrt(1 - _CAPACITY), beta / 2
+            spread = model.capacity_sensitivity / own
+            capacity = np.asarray(noise.gaussian(model.read_capacity(), spread))
+            capacity = np.maximum(capacity - margin(spread, beta, capacity.size), 0.0)
+        table, step = model.read_table(), counted("prices", settings.steps + settings.search.looks + 1, progress)
+        demand = partial(demand_of, model.form, radius=settings.radius)
+
+        def measure(prices: Floats, scale: float) -> Floats:
+            step()
+            return np.asarray(noise.gaussian(table.map_reduce(partial(demand, prices)), scale))
+
+        spread = model.sensitivity(settings.radius) / mu
+        path = descend(measure, capacity, spread, beta, settings.steps, settings.pace, settings.search)
+        return priced(model, path, capacity, settings.radius, options.beta, beta)
+
+
+def demand_of(form: Form, prices: Floats, people: People, first: int, *, radius: float) -> PrivateArray:
+    """(m,) what these people use at these prices. ``first`` : the number of the first of them."""
+    return PrivateArray(respond(form, people, prices, radius)[1].sum(axis=0))
+
+
+def priced(model: JointModel, path: Path, capacity: Floats, radius: float, beta: float, part: float) -> Prices:
+    """What is released of a path. ``part`` : of beta, for the noise of the demands."""
+    most = path.mean_demand + margin(path.noise, part, capacity.size)
+    if model.form.integral:
+        scales, seed = drawn_scales(most, capacity, radius, model.count, part), int(public_coins().integers(2**62))
+    else:
+        scales, seed = scales_of(path, capacity, part), None
+    lost = value_lost(path, capacity, part)
+    return Prices(
+        status="optimal",
+        prices=path.prices,
+        weights=path.weights,
+        scales=scales,
+        radius=radius,
+        demand=path.demand,
+        at_most=np.minimum(most, capacity) if seed is None else capacity,
+        beta=beta,
+        lost=lost,
+        statement=statement_of(model, scales, lost, beta),
+        seed=seed,
+    )
+
+
+def _caveats(model: JointModel, settings: Settings) -> tuple[str, ...]:
+    own = f"one person's use is limited to {settings.radius:.3g} (2-norm)"
+    if not math.isfinite(model.largest_use):
+        return (f"{own}: nothing that was declared limits it",)
+    return (own,) if settings.radius < model.largest_use * (1 - 1e-9) else ()
+
+
+NOISY_PRICES = NoisyPrices()

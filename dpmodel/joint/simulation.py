@@ -1,0 +1,163 @@
+"""What prices are expected to bring: the algorithm on synthetic people, drawn from declarations. Public facts only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.joint.descent import Path, Search, descend, margin
+from dpmodel.joint.form import Form, People
+from dpmodel.joint.respond import respond
+from dpmodel.memo import cached
+from dpmodel.privacy import public_generator
+
+if TYPE_CHECKING:
+    from dpmodel.joint.model import JointModel
+
+# People of a population, populations, and steps of the algorithm on them: a forecast takes about a second.
+_PEOPLE, _SEEDS, _STEPS, _PACE = 400, (0, 1), 30, 4.0
+# Steps on the data, and their pace: few where the margin is a tenth of the capacity or more (the noise decides then).
+_FEW, _MANY, _WIDE = (40, 5.0), (100, 10.0), 0.1
+# Limits of one person's use are tried from the largest one down, by this factor, until two in a row are no better.
+_FACTOR, _LIMITS = 1.2, 9
+# Where nothing limits a person's use, it is limited to this many times an even share.
+_EVEN_SHARES = 8.0
+# Levels of prices are looked for within these powers of two of that of the synthetic people: where values have bounds,
+# and where they have none.
+_DECLARED, _ANY = (8.0, 5), (32.0, 7)
+
+
+@dataclass(frozen=True)
+class Population:
+    """Synthetic people, what they share, and the most that shares can be worth to them."""
+
+    form: Form
+    people: People
+    capacity: Floats
+    optimum: float
+    level: float
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``radius`` of one person's use, ``steps`` and ``pace`` of the descent, ``search`` of the level of prices, and the
+    ``share`` of the optimum that is expected; nan where it was not simulated."""
+
+    radius: float
+    steps: int
+    pace: float
+    search: Search
+    share: float
+
+
+def largest_radius(model: JointModel) -> float:
+    """What one person's use is limited to at most: the declared bound, or else some even shares."""
+    fair = _EVEN_SHARES * float(np.linalg.norm(model.planned_capacity)) / max(model.count, 1)
+    return model.largest_use if math.isfinite(model.largest_use) else fair
+
+
+def settings_of(model: JointModel, noise: float, beta: float, radius: float | None, steps: int | None) -> Settings:
+    """The settings that do best on synthetic people. ``noise`` : 1 / mu per unit of sensitivity; ``radius``, ``steps``:
+    given ones, or None."""
+    search = _search(model)
+    limits = [radius] if radius is not None else [largest_radius(model) / _FACTOR**i for i in range(_LIMITS)]
+    best, share, worse = limits[0], math.nan, 0
+    if model.form.single:
+        for each in limits:
+            found = expected_share(model, noise * model.sensitivity(each), beta, each)
+            if math.isnan(share) or found > share:
+                best, share, worse = each, found, 0
+            elif (worse := worse + 1) == 2:
+                break
+    wide = margin(noise * model.sensitivity(best), beta, model.capacity.size)
+    few = wide > _WIDE * float(np.median(model.planned_capacity))
+    count, pace = _FEW if few else _MANY
+    return Settings(best, steps or count, pace, search, share)
+
+
+def expected_share(model: JointModel, noise: float, beta: float, radius: float) -> float:
+    """Mean share of the optimum that the synthetic people get. ``noise`` : of a demand of all people that gets all of
+    the budget."""
+    shares = []
+    for seed in _SEEDS:
+        population = population_of(model, seed)
+        rng = public_generator(seed)
+        smaller = noise * population.people.count / max(model.count, 1)
+        value = run_on(population, smaller, beta, radius, lambda mean, sd: mean + sd * rng.standard_normal(mean.size))
+        shares.append(value / population.optimum if population.optimum > 0 else math.nan)
+    return float(np.mean(shares))
+
+
+def run_on(
+    population: Population, noise: float, beta: float, radius: float, blur: Callable[[Floats, float], Floats]
+) -> float:
+    """What the shares are worth that the algorithm hands out."""
+    form, people, answers = population.form, population.people, []
+
+    def measure(prices: Floats, scale: float) -> Floats:
+        x, use = respond(form, people, prices, radius)
+        answers.append(x)
+        return blur(use.sum(axis=0), scale)
+
+    search = Search(math.log2(population.level), 1.0, 1)
+    path = descend(measure, population.capacity, noise, beta, _STEPS, _PACE, search)
+    mean = np.tensordot(path.weights, answers[-_STEPS:], 1) * form.scaled(scales_of(path, population.capacity, beta))
+    return float((people.values * mean).sum())
+
+
+def scales_of(path: Path, capacity: Floats, beta: float) -> Floats:
+    """(m,) by what shares are multiplied, so that no resource is used beyond its capacity with probability 1 - beta."""
+    most = path.mean_demand + margin(path.noise, beta, capacity.size)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(most > capacity, np.maximum(capacity, 0.0) / most, 1.0)
+
+
+@cached
+def population_of(model: JointModel, seed: int) -> Population:
+    """``_PEOPLE`` synthetic people with their part of the capacity. The optimum is the least value of the dual, which
+    is above it, on the way without noise."""
+    form, count = model.form, min(_PEOPLE, max(model.count, 1))
+    people = form.people(model.synthetic_rows(public_generator(seed), count))
+    capacity = model.planned_capacity * count / max(model.count, 1)
+    radius, least, level = largest_radius(model), math.inf, 0.0
+
+    def dual(prices: Floats) -> Floats:
+        nonlocal least
+        x, use = respond(form, people, prices, radius)
+        demand = use.sum(axis=0)
+        least = min(least, float((people.values * x).sum() + prices @ (capacity - demand)))
+        return demand
+
+    half = dual(np.zeros(capacity.size)).sum() / 2
+    low, high = -_ANY[0], _ANY[0]
+    for _ in range(8):
+        level = 2.0 ** ((low + high) / 2)
+        low, high = ((low + high) / 2, high) if dual(np.full(capacity.size, level)).sum() > half else (low, (low + high) / 2)
+    search = Search(math.log2(level), 1.0, 1)
+    path = descend(lambda prices, _: dual(prices), capacity, 0.0, 0.5, 2 * _STEPS, 2 * _PACE, search)
+    dual(np.asarray(path.weights @ path.prices))
+    return Population(form, people, capacity, least, level)
+
+
+def _search(model: JointModel) -> Search:
+    declared = math.isfinite(model.most_value)
+    centre = math.log2(population_of(model, 0).level) if declared and model.form.single else 0.0
+    return Search(centre, *(_DECLARED if declared else _ANY))
+
+
+def people_for(model: JointModel, noise: float, beta: float, radius: float, wanted: float) -> float:
+    """Least number of people, of the same kind and with as much capacity for each, with the ``wanted`` share of the
+    optimum; within a tenth, on the synthetic people. inf where a million times as many are too few."""
+    low, high = 0.0, 20.0  # powers of two times a tenth of the people there are
+    if expected_share(model, noise / 2**high * 10, beta, radius) < wanted:
+        return math.inf
+    while high - low > 0.15:
+        middle = (low + high) / 2
+        enough = expected_share(model, noise / 2**middle * 10, beta, radius) >= wanted
+        low, high = (low, middle) if enough else (middle, high)
+    return model.count / 10 * 2.0**high
