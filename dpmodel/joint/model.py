@@ -1,0 +1,213 @@
+"""The family's model: people who own their variables, as plans and mechanisms see them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dpmodel._types import Floats, PrivateArray
+from dpmodel.collect import guarantee_of, private_parameters
+from dpmodel.compile.form import public_key, public_values, require_private_values
+from dpmodel.contract import STOPPED, Candidate, Model, Options, Ran, Serves, WrongOutcome
+from dpmodel.errors import DPModelError
+from dpmodel.forecast import ShareOfOptimum
+from dpmodel.joint.cells import classified, refuse_public
+from dpmodel.joint.form import Form
+from dpmodel.joint.lower_bound import least_loss
+from dpmodel.joint.outcome import Prices
+from dpmodel.joint.read import Read, private_capacity, read, shares_of
+from dpmodel.joint.release import SharesRelease, joint_guarantee
+from dpmodel.joint.table import PeopleTable, people_table
+from dpmodel.marks.records import record_words
+from dpmodel.memo import latest
+from dpmodel.options import public_options
+from dpmodel.privacy import PublicGenerator
+from dpmodel.programs.classifier import Classification
+from dpmodel.release import Accuracy
+from dpmodel.text import number
+
+
+@dataclass(frozen=True, eq=False)
+class JointModel(Model):
+    """maximise ``sum_i v_i(x_i)`` over shares x_i of person i within limits of their own, ``sum_i A_i x_i <= b``.
+
+    ``given`` : what was read of the problem, all public. ``problem`` : the caller's, None where people are synthetic.
+    """
+
+    words = "model of people with shares"
+    error = ShareOfOptimum
+    remedy = 'delta > 0, such as 1e-6: solve(epsilon, delta=1e-6, release="joint")'
+    halvings = 0
+
+    given: Read
+    problem: Any = field(default=None, repr=False)
+
+    # ------------------------------------------------------------------ public facts
+    @property
+    def form(self) -> Form:
+        """One person's problem."""
+        return self.given.form
+
+    @property
+    def count(self) -> int:
+        """n, the number of people; where they may be absent the number of places."""
+        return self.given.count
+
+    @property
+    def capacity(self) -> Floats:
+        """(m,) b; nan where it is private."""
+        return self.given.capacity
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """(m,) what all share, in words."""
+        return self.given.labels
+
+    @cached_property
+    def planned_capacity(self) -> Floats:
+        """(m,) b, and where it is private its public level: a guess (``typical=``) or the middle of its bounds."""
+        public = np.isfinite(self.capacity)
+        return self.capacity if public.all() else np.where(public, self.capacity, self._capacity.level)
+
+    @property
+    def capacity_sensitivity(self) -> float:
+        """How far one record moves the private capacities, in the 2-norm; 0 where all are public."""
+        return 0.0 if np.isfinite(self.capacity).all() else self._capacity.sensitivity
+
+    @cached_property
+    def _capacity(self) -> Any:
+        return private_capacity(self.given)
+
+    def read_capacity(self) -> PrivateArray:
+        """(m,) b. Only a mechanism's ``run`` may call this."""
+        return PrivateArray(self._capacity.read())
+
+    @property
+    def largest_use(self) -> float:
+        """Bound on the 2-norm of one person's use, by what is declared; inf for none."""
+        return self.given.largest_use
+
+    @property
+    def most_value(self) -> float:
+        """Bound on what a share is worth to one person; inf for none."""
+        return self.given.most_value
+
+    @property
+    def neighbors(self) -> str:
+        return self.given.records.neighbors
+
+    def sensitivity(self, radius: float) -> float:
+        """How far one record moves the demand of all, in the 2-norm, where a person's use has one of ``radius`` at
+        most; with the rounding of two sums of n numbers (``NoisyPrices``)."""
+        exact = radius if self.neighbors == "add-remove" else math.sqrt(2) * radius
+        return exact * (1 + 1e-12) + 2 * math.sqrt(self.capacity.size) * (self.count + 4) * 2.0**-53 * self.count * radius
+
+    def read_table(self) -> PeopleTable:
+        """The people. Only a mechanism's ``run``, and a release that hands out shares, may call this."""
+        return people_table(self.given)
+
+    def synthetic_rows(self, rng: PublicGenerator, count: int) -> Floats:
+        """(count, width) rows of data of people drawn from declarations."""
+        return self.given.synthetic_rows(rng, count)
+
+    # ------------------------------------------------------------------ from a problem
+    @classmethod
+    def recognise(cls, problem: Any) -> Any:
+        return latest(problem, "shares", public_key(problem), lambda: tuple(shares_of(problem)) or None)
+
+    @classmethod
+    def of(cls, problem: Any, solver: str | None = None) -> JointModel:
+        key = cls, public_values(problem.parameters())
+        return latest(problem, "model", key, lambda: cls(read(problem), problem))
+
+    @classmethod
+    def classified(cls, problem: Any) -> Classification:
+        return cls.of(problem).classification
+
+    @cached_property
+    def classification(self) -> Classification:
+        """The cells that the private parameters would be in if all variables were published, and what is joint."""
+        return classified(self.given)
+
+    def check(self, given: Options) -> tuple[Model, Options]:
+        if given.release != "joint":
+            refuse_public(self.given, given)
+        return self, replace(public_options(given, self.words), release="joint")
+
+    @property
+    def protects(self) -> str:
+        return record_words(self.given.private)
+
+    # ------------------------------------------------------------------ planning
+    def lower_bounds(self, options: Options) -> tuple[str, ...]:
+        least = max(self.least(options).values(), default=0.0)
+        return (
+            f"on some data any jointly private release that never overloads leaves at least {number(least)} of each "
+            "capacity unused (proved for people who want a unit each)",
+        )
+
+    def least(self, options: Options) -> Mapping[str, float]:
+        capacity = float(np.median(self.planned_capacity))
+        return {"unused": least_loss(capacity, options.epsilon, options.delta) if capacity >= 1 else 0.0}
+
+    # ------------------------------------------------------------------ executing
+    def ready(self, chosen: Candidate, serves: Serves) -> None:
+        require_private_values(private_parameters(self.problem))
+
+    def checked(self, outcome: Any) -> Prices:
+        if not isinstance(outcome, Prices):
+            raise WrongOutcome(f"{type(outcome).__name__} instead of Prices")
+        if fault := outcome.fault(self.capacity.size):
+            raise WrongOutcome(fault)
+        return outcome
+
+    def stopped(self, status: str, note: str) -> Prices:
+        return Prices.none(self.capacity.size, status, note)
+
+    def finish(self, ran: Ran) -> SharesRelease:
+        outcome: Prices = ran.outcome
+        guarantee = joint_guarantee(guarantee_of(self.given.private, ran.forecast.epsilon, ran.forecast.delta))
+        notes = outcome.notes
+        if not ran.private:
+            notes = ("NOT PRIVATE: seeded noise for tests was used", *notes)
+            guarantee = replace(guarantee, record=f"NOT PRIVATE (seeded noise for tests); {guarantee.record}")
+        accuracy = Accuracy(
+            alpha=outcome.lost if math.isfinite(outcome.lost) else None,
+            beta=outcome.beta,
+            proved=outcome.status != STOPPED,
+            statement=outcome.statement or f"no shares: {outcome.status}",
+            objective_alpha=outcome.lost if math.isfinite(outcome.lost) else None,
+            violation_alpha=0.0,
+        )
+        release = SharesRelease(
+            mechanism=ran.mechanism,
+            guarantee=guarantee,
+            accuracy=accuracy,
+            status=outcome.status,
+            spent=(ran.forecast.epsilon, ran.forecast.delta),
+            timings=ran.timings,
+            classification=self.classification.told(),
+            plan=ran.plan,
+            notes=notes,
+            outcome=outcome,
+            form=self.form,
+            resources=self.labels,
+            capacity=self.planned_capacity,
+            people=self.count,
+        )
+        release.shares_from(self)
+        return release
+
+
+def is_joint(problem: Any) -> bool:
+    """Whether a model with shares can be read; for remedies."""
+    try:
+        read(problem)
+    except DPModelError:
+        return False
+    return True
