@@ -174,10 +174,13 @@ class Reader:
             entries = np.arange(width)
             return Terms(shape, 0, entries, np.full(width, PERSON), first + entries, np.ones(width))
         if shape[:1] == (self.count,) and node.records is not self.shares.records and owned:
+            same = node.records.people is self.shares.records.people
             raise Unread(
-                f"{node.name()} has a row for each of {self._whose(node.records)}, and the shares belong to "
-                f"{self._whose(self.shares.records)}",
-                "the same records= for the shares and for the private data of their owners",
+                f"{node.name()} has a row for each of {self._whose(node.records)}"
+                + (", numbered as the rows of a table are" if same else "")
+                + f", and the shares belong to {self._whose(self.shares.records)}",
+                "the same records= for the shares and for the private data of their owners: records=data.records of a "
+                "Dataset",
             )
         if node.layout.size != node.size:
             raise Unread(f"{node.name()} has structure, and no row for each person", "a parameter of all its entries")
@@ -507,6 +510,8 @@ class Reader:
         else:
             (inner,) = self.aligned(values, tuple(node.args[0].shape))
             if name in ("abs", "norm1"):
+                if ((inner.share >= 0) & (inner.share < self.size) & (inner.datum < 0) & (inner.number > 0)).all():
+                    return inner if name == "abs" else self._norm(node, inner)
                 arguments, target = [inner, inner.times(-1.0)], np.arange(inner.places)
                 shape, axis = inner.shape, inner.axis
             else:

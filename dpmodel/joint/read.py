@@ -18,7 +18,7 @@ from dpmodel.joint.expressions import Public, Reader
 from dpmodel.joint.form import Affine, Form
 from dpmodel.joint.terms import ALL, PERSON, Terms, Unread, joined
 from dpmodel.marks.private import Private
-from dpmodel.marks.records import Records
+from dpmodel.marks.records import Records, refuse_unnamed
 from dpmodel.marks.shares import Shares
 from dpmodel.privacy import PublicGenerator
 
@@ -77,6 +77,7 @@ def read(problem: cp.Problem) -> Read:
             why="a person is handed one share",
             remedy="one Shares with more entries, and slices of it: both = dpm.Shares((n, 48), ...), both[:, :24]",
         )
+    refuse_unnamed([*shares, *(p for p in problem.parameters() if isinstance(p, Private))])
     refuse_undisciplined(problem)
     return _Reading(problem, shares[0]).done()
 
@@ -266,9 +267,11 @@ class _Reading:
         names = self._names(amounts, int(wrong[0]))
         raise UnsupportedModelError(
             self.labels[row],
-            why=f"{f'{names} may be negative' if names else 'a coefficient is negative'}, and what all share must be "
-            "used by shares, never given back: less of a share must never use more",
-            remedy=f"bounds=[0, most] of {names}" if names else "coefficients >= 0 on the left of <=",
+            why=f"{f'{names} may be negative' if names else 'a coefficient is negative'}, and shares must use what all "
+            "share and never give it back: where something runs short they are scaled down",
+            remedy=f"bounds=[0, most] of {names}"
+            if names
+            else "sums <= a capacity, with coefficients that are 0 or more",
         )
 
     def _names(self, numbers: Affine, entry: int) -> str:

@@ -8,7 +8,7 @@ import cvxpy as cp
 import numpy as np
 
 from dpmodel.errors import SpecificationError
-from dpmodel.marks.records import DEFAULT_RECORDS, Records
+from dpmodel.marks.records import Records
 
 _ATTRIBUTES = ("nonneg", "boolean", "integer", "bounds")
 
@@ -26,7 +26,7 @@ class Shares(cp.Variable):  # type: ignore[misc]
     Parameters
     ----------
     shape : (records, ...): one share has the shape that is left.
-    records : whose shares they are; the private parameters of these people name the same ``Records``.
+    records : whose shares they are; the private parameters of these people name the same ``Records``. Needed.
     name : shown in messages.
     **attributes : ``nonneg=True``, or ``bounds=[0, most]``, numbers or arrays; ``boolean=True`` or ``integer=True`` for
         shares in whole units.
@@ -34,7 +34,7 @@ class Shares(cp.Variable):  # type: ignore[misc]
     Raises
     ------
     SpecificationError
-        For a shape without a record, for shares that may be negative, and for other attributes.
+        For no records, a shape without an axis for them, shares that may be negative, and other attributes.
 
     Examples
     --------
@@ -55,8 +55,13 @@ class Shares(cp.Variable):  # type: ignore[misc]
         where = f"Shares({name!r})" if isinstance(name, str) else "Shares"
         if name is not None and not isinstance(name, str):
             raise SpecificationError(f"Shares: name=<{type(name).__name__}>", remedy="name='charge'")
-        if records is not None and not isinstance(records, Records):
-            raise SpecificationError(f"{where}: records={type(records).__name__}", remedy="records=Records('people')")
+        if not isinstance(records, Records):
+            raise SpecificationError(
+                f"{where}: {'no records=' if records is None else f'records={type(records).__name__}'}",
+                why="row i is handed to the person whose data stand in row i of the private parameters",
+                remedy="people = dpm.Records('people'), and records=people here and in each Private of their data "
+                "(records=data.records of a Dataset)",
+            )
         sizes = shape if isinstance(shape, tuple | list) else (shape,)
         if not sizes or not all(isinstance(n, int | np.integer) and not isinstance(n, bool) and n > 0 for n in sizes):
             raise SpecificationError(
@@ -72,7 +77,7 @@ class Shares(cp.Variable):  # type: ignore[misc]
                 remedy="nonneg=True, bounds=[0, most], boolean=True or integer=True; limits as constraints",
             )
         super().__init__(tuple(int(n) for n in sizes), name=name, **_checked(attributes, where))
-        self._records = records if records is not None else DEFAULT_RECORDS
+        self._records = records
 
     @property
     def records(self) -> Records:

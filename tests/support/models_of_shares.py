@@ -33,12 +33,16 @@ def marked(model: Model, records: dpm.Records | None = None) -> tuple[dpm.Proble
 def plain(model: Model, value: Any) -> tuple[Any, list[Any]]:
     """The same model of constants, with shares of this value."""
 
+    most: list[Any] = []
+
     def shares(shape: Any, **attributes: Any) -> cp.Variable:
         x = cp.Variable(shape)
         x.value = value
+        most.extend([x <= attributes["bounds"][1]] if "bounds" in attributes else [])
         return x
 
-    return model(lambda array, **declared: cp.Constant(array), shares)
+    objective, constraints = model(lambda array, **declared: cp.Constant(array), shares)
+    return objective, most + constraints
 
 
 def charging(n: int, hours: int = 24, seed: int = 0, *, product: bool = False) -> Model:
