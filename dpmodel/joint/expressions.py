@@ -184,6 +184,11 @@ class Reader:
             )
         if node.layout.size != node.size:
             raise Unread(f"{node.name()} has structure, and no row for each person", "a parameter of all its entries")
+        if not node.sensitivity.finite:
+            raise Unread(
+                f"one record may move {node.name()} arbitrarily far, and it has no row for each person",
+                "l1=, l2= or linf= (how far one record moves it), or bounds=[lo, hi]",
+            )
         if not any(each is node for each, _ in self.aside):
             self.aside.append((node, self._aside))
             self._aside += int(node.size)

@@ -16,11 +16,12 @@ from dpmodel.compile.form import public_key, public_values, require_private_valu
 from dpmodel.contract import STOPPED, Candidate, Model, Options, Ran, Serves, WrongOutcome
 from dpmodel.errors import DPModelError
 from dpmodel.forecast import ShareOfOptimum
+from dpmodel.joint.capacity import PrivateCapacity
 from dpmodel.joint.cells import classified, refuse_public
 from dpmodel.joint.form import Form
 from dpmodel.joint.lower_bound import least_loss
 from dpmodel.joint.outcome import Prices
-from dpmodel.joint.read import Read, private_capacity, read, shares_of
+from dpmodel.joint.read import Read, read, shares_of
 from dpmodel.joint.release import SharesRelease, joint_guarantee
 from dpmodel.joint.table import PeopleTable, people_table
 from dpmodel.marks.records import record_words
@@ -80,12 +81,12 @@ class JointModel(Model):
         return 0.0 if np.isfinite(self.capacity).all() else self._capacity.sensitivity
 
     @cached_property
-    def _capacity(self) -> Any:
-        return private_capacity(self.given)
+    def _capacity(self) -> PrivateCapacity:
+        return PrivateCapacity(self.given.limits, self.given.limits_map, self.given.limits_constant)
 
     def read_capacity(self) -> PrivateArray:
         """(m,) b. Only a mechanism's ``run`` may call this."""
-        return PrivateArray(self._capacity.read())
+        return self._capacity.read()
 
     @property
     def largest_use(self) -> float:
@@ -104,8 +105,11 @@ class JointModel(Model):
     def sensitivity(self, radius: float) -> float:
         """How far one record moves the demand of all, in the 2-norm, where a person's use has one of ``radius`` at
         most; with the rounding of two sums of n numbers (``NoisyPrices``)."""
-        exact = radius if self.neighbors == "add-remove" else math.sqrt(2) * radius
-        return exact * (1 + 1e-12) + 2 * math.sqrt(self.capacity.size) * (self.count + 4) * 2.0**-53 * self.count * radius
+        vanishes = self.neighbors == "add-remove" and self.given.absent_uses_nothing
+        exact = radius if vanishes else math.sqrt(2) * radius
+        return (
+            exact * (1 + 1e-12) + 2 * math.sqrt(self.capacity.size) * (self.count + 4) * 2.0**-53 * self.count * radius
+        )
 
     def read_table(self) -> PeopleTable:
         """The people. Only a mechanism's ``run``, and a release that hands out shares, may call this."""

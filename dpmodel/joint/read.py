@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, Integers
 from dpmodel.compile.refusals import constraint_label, refuse_undisciplined
 from dpmodel.errors import UnsupportedModelError
-from dpmodel.joint.declared import bounds_of, largest_use, most_value, ranges_of, synthetic_rows
+from dpmodel.joint.declared import bounds_of, largest_use, most_value, ranges_of, synthetic_rows, uses_nothing
 from dpmodel.joint.expressions import Public, Reader
 from dpmodel.joint.form import Affine, Form
 from dpmodel.joint.terms import ALL, PERSON, Terms, Unread, joined
@@ -56,6 +56,11 @@ class Read:
     def synthetic_rows(self, rng: PublicGenerator, count: int) -> Floats:
         """(count, width) rows of data of people drawn from declarations."""
         return synthetic_rows(self.private, self.public, self.count, rng, count)
+
+    @cached_property
+    def absent_uses_nothing(self) -> bool:
+        """Whether a person whose private numbers are all 0 uses nothing at any prices."""
+        return uses_nothing(self.form, self.ranges)
 
     @cached_property
     def most_value(self) -> float:

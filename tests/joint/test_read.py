@@ -13,7 +13,9 @@ from scipy.optimize import linprog
 
 import dpmodel as dpm
 from dpmodel.errors import SpecificationError, UnsupportedModelError
+from dpmodel.joint.capacity import PrivateCapacity
 from dpmodel.joint.read import Read, read
+from dpmodel.joint.respond import respond
 from dpmodel.joint.table import people_table
 
 N = 7  # unlike the size of any other axis here
@@ -253,11 +255,28 @@ def test_private_capacities(unit: Any) -> None:
     entries = np.concatenate([[3.0, 5.0, 4.0, 6.0], [2.0]])  # column by column
     np.testing.assert_allclose(found.limits_map @ entries + found.limits_constant, [5, 7, 9, 11, 7, 1.5])
     assert [label[-6:] for label in found.labels[:2]] == ["[0, 0]", "[0, 1]"]
+    capacity = PrivateCapacity(found.limits, found.limits_map, found.limits_constant)
+    np.testing.assert_allclose(capacity.read(), [5, 7, 9, 11, 7, 1.5])
+    # One record moves all four entries, or one, by one; twice that in the rows; and the spare number beside.
+    assert capacity.sensitivity == pytest.approx(np.sqrt(4 * 4 + 1) if unit == "all" else np.sqrt(4 + 1))
+    with pytest.raises(SpecificationError, match="without a public level"):
+        capacity.level  # noqa: B018
+
+
+def test_levels_of_private_capacities() -> None:
+    limits = [
+        dpm.Private([1.0, 1.0], unit="all", linf=1, typical=[4.0, 5.0]),
+        dpm.Private(2.0, unit="all", bounds=[1, 9]),
+    ]
+    capacity = PrivateCapacity(limits, np.array([[1.0, 0, 0], [0, 1, 1]]), np.array([0.5, 0]))
+    np.testing.assert_array_equal(capacity.level, [4.5, 10])
+    np.testing.assert_array_equal(capacity.read(), [1.5, 3])
 
 
 # ------------------------------------------------------------------ what is refused, with row, rule and remedy
 OTHERS = dpm.Records("others")
 PRICE = dpm.Private(np.ones(4), unit="all", linf=1, name="price", records=OTHERS)
+ANY = dpm.Private(np.ones(4), unit="entry", name="anything", records=OTHERS)
 THEIRS = dpm.Private(np.ones(N), unit="entry", name="theirs", records=OTHERS)
 REFUSED = {
     "equality": (_spelled(_value, _shared, lambda x, d: cp.sum(x, axis=1) == 1), "constraint 1", "equality"),
@@ -289,6 +308,11 @@ REFUSED = {
         "not affine in their data",
     ),
     "curved values": (_spelled(lambda x, d: cp.sum(cp.log(1 + x)), _shared), "objective", "log of shares"),
+    "a capacity that may be anything": (
+        _spelled(_value, lambda x, d: cp.sum(x, axis=0) <= ANY),
+        "anything",
+        "arbitrarily far",
+    ),
     "the peak": (_spelled(lambda x, d: -cp.max(cp.sum(x, axis=0)), _shared), "objective", "sum over all people"),
     "the poorest": (_spelled(lambda x, d: cp.min(cp.sum(x, axis=1)), _shared), "objective", "over records"),
     "some of the people": (_spelled(_value, lambda x, d: cp.sum(x[:3], axis=0) <= 1), "constraint 0", "some of the"),
@@ -381,3 +405,33 @@ def test_what_nothing_bounds() -> None:
     assert read(marked(_spelled(_value, lambda x, d: d["w"] @ x <= 2, lambda x, d: x <= 1))[0]).largest_use == np.inf
     pieces = read(marked(_spelled(lambda x, d: -cp.sum(cp.pos(x - d["v"])), _shared, lambda x, d: x <= 1))[0])
     assert pieces.largest_use == 2 and pieces.most_value == np.inf
+
+
+ABSENT = {
+    "values": (_spelled(_value, _shared), True),
+    "wishes": (_spelled(lambda x, d: cp.sum(x), _shared, lambda x, d: cp.sum(x, axis=1) <= d["w"]), True),
+    "bounds": (_spelled(lambda x, d: cp.sum(x), _shared, lambda x, d: x <= d["c"]), True),
+    "use": (_spelled(lambda x, d: cp.sum(x), lambda x, d: d["w"] @ x <= 1), True),
+    "public values": (_spelled(lambda x, d: cp.sum(x), _shared, lambda x, d: cp.sum(x, axis=1) <= 1), False),
+    "public values beside": (_spelled(lambda x, d: _value(x, d) + cp.sum(cp.multiply(SHIFT, x)), _shared), False),
+    "a lowest power": (_spelled(lambda x, d: cp.sum(x), lambda x, d: d["p"] @ x <= 1), False),
+    "a room for more": (
+        _spelled(lambda x, d: cp.sum(x), _shared, lambda x, d: cp.sum(x, axis=1) <= d["w"] + 1, lambda x, d: x <= 1),
+        False,
+    ),
+    "pieces": (_spelled(lambda x, d: cp.sum(cp.minimum(x, d["c"])), _shared), False),
+}
+
+
+@pytest.mark.parametrize("case", ABSENT)
+def test_what_an_absent_person_uses(case: str) -> None:
+    """A row of zeros, cut to what is declared, at price 0 and at others."""
+    model, nothing = ABSENT[case]
+    found = read(marked(model)[0])
+    assert found.absent_uses_nothing == nothing
+    if found.form.single:
+        zeros = [np.clip(np.zeros((N, p.size // N)), *p.column_range) for p in found.private]
+        rows = np.concatenate([np.zeros((N, 0)), *zeros, *found.public], axis=1)
+        for price in (0.0, 0.1):
+            use = respond(found.form, found.form.people(rows), np.full(found.form.resources, price), 9.0)[1]
+            assert not (nothing and use.any())
