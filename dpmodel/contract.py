@@ -60,6 +60,7 @@ class Options:
     ``by_proof`` : settings are chosen by their statements alone, as they are where slack rows or a violation are given.
     ``leaves_out`` : whether mechanisms that leave private constraints out are compared.
     ``gaussian`` : the budget composes Gaussian noise alone: "auto" takes what draws no other, where there is such.
+    ``release`` : "public", or "joint" where each record is handed its own variables.
     ``mechanism`` : as it was given; "auto" after ``check``, since a plan gets the mechanism as an argument of its own.
     """
 
@@ -81,6 +82,7 @@ class Options:
     by_proof: bool = False
     leaves_out: bool = True
     gaussian: bool = False
+    release: str = "public"
     mechanism: str = "auto"
     prices: Prices | None = None
     service: float = 0.9
@@ -332,6 +334,7 @@ class Model(PublicFacts, ABC):
     clips: ClassVar[bool] = False
     by_record: ClassVar[bool] = False
     drawn: ClassVar[bool] = False
+    hands_out: ClassVar[bool] = False
     error: ClassVar[type[Error]]
     words: ClassVar[str]
     remedy: ClassVar[str]

@@ -119,6 +119,12 @@ class ImpossibilityError(DPModelError):
         super().__init__(what, why=why or f"{theorem} of {citation}")
         self.remedy = self.remedies[0].statement if remedies else ""
 
+    def with_first(self, remedy: Any) -> ImpossibilityError:
+        """The same error, which offers ``remedy`` before the others."""
+        self.remedies = (remedy, *self.remedies)
+        self.remedy = remedy.statement
+        return self
+
     def __str__(self) -> str:
         """Made when it is printed, as a forecast takes a plan: the first remedy that says something, then the others'
         names."""

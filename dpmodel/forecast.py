@@ -369,6 +369,37 @@ class RowsMissed(Error):
 
 
 @dataclass(frozen=True)
+class ShareOfOptimum(Error):
+    """Shares of people: how much of the most that is possible they are worth together.
+
+    ``share`` : the mean on synthetic people, by which plans choose; nan where none are simulated. ``unused`` : the part
+    of a capacity (the median) that is left free for the noise.
+    """
+
+    kind: ClassVar[str] = "share of optimum"
+    columns: ClassVar[tuple[str, str]] = ("share of optimum", "capacity left free")
+    predictions: ClassVar[tuple[str, ...]] = ("share of optimum",)
+
+    share: float
+    unused: float = 0.0
+
+    @property
+    def alpha(self) -> float:
+        return 1 - self._expected
+
+    @property
+    def _expected(self) -> float:
+        """What can be used is what is not left free, where nothing was simulated."""
+        return max(1 - self.unused, 0.0) if math.isnan(self.share) else self.share
+
+    def stated(self) -> tuple[float | None, float | None, int]:
+        return None, 0.0, 0
+
+    def numbers(self, proved: bool) -> tuple[float, float]:
+        return self.share, self.unused
+
+
+@dataclass(frozen=True)
 class Place(Error):
     """Post-processing: all solvers look for the same optimum, and the first eligible one is chosen.
 
@@ -415,7 +446,7 @@ class Forecast:
     epsilon: float
     delta: float
     beta: float
-    error: Violation | ExcessRisk | RowsMissed | Place
+    error: Violation | ExcessRisk | RowsMissed | ShareOfOptimum | Place
     proved: bool = True
     vacuous: bool = False
     work: str = "one solve"

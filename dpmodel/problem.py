@@ -23,7 +23,7 @@ from dpmodel.options import checked_clip
 from dpmodel.privacy import Budget
 from dpmodel.release import Release
 from dpmodel.requests import AllBut, Exact, Penalty, Priced, Search, Target
-from dpmodel.solve.execute import Executed, execute, for_budget, refuse_misplaced, solve_public
+from dpmodel.solve.execute import Executed, execute, for_budget, refuse_misplaced, refuse_release, solve_public
 from dpmodel.solve.plan import Plan
 from dpmodel.solve.planner import Compared, make_plan
 from dpmodel.solve.progress import shown
@@ -146,6 +146,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         mechanism: str | AnyMechanism = "auto",
         feasibility: Feasible = "auto",
         goal: Goal = "auto",
+        release: str = "public",
         solver: str | None = None,
         compare: Compared = "needed",
         as_printed: bool = False,
@@ -164,13 +165,14 @@ class Problem(cp.Problem):  # type: ignore[misc]
             report("compile", 0.0)
             model = self._model(solver)
             given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "beta": beta, "feasibility": feasibility}
-            given |= {"solver": solver, "mechanism": mechanism, "goal": goal}
+            given |= {"solver": solver, "mechanism": mechanism, "goal": goal, "release": release}
             if model.is_public:
                 raise SpecificationError(
                     "no private parameter reaches c, b or A: there is nothing to plan",
                     why="a plan compares private mechanisms",
                     remedy="mark private data with Private(...), or solve() as it is, which spends nothing",
                 )
+            refuse_release(model, release)
             model, options = model.check(Options(**given))
             options = for_budget(options, mechanism, budget)
             return make_plan(model, options, mechanism, compare=compare, as_printed=as_printed, report=report)
@@ -255,6 +257,7 @@ class Problem(cp.Problem):  # type: ignore[misc]
         feasibility: Feasible = "auto",
         goal: Goal = "auto",
         certify: float = 0.0,
+        release: str = "public",
         budget: Budget | None = None,
         solver: str | None = None,
         solver_options: Mapping[str, Any] | None = None,
@@ -290,6 +293,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
         certify : the share of epsilon (0.1, say) that measures how good the answer is, within the same charge: the
             share of private constraints that hold, or what they are short by in all, the true objective where it is
             private, the risk on the data of a regression. ``release.certificate`` is an interval with its level.
+        release : "public", or "joint" for a model with ``Shares``: prices are released, and each person is handed their
+            own share of the variables (``problem.release.share(i)``), which need not be hidden from that person.
         budget : a ``Budget`` to charge before any data is read. With ``composition="gaussian"`` and delta > 0, "auto"
             takes mechanisms of Gaussian noise alone, where there are such.
         verbose : print classification, plan and release. ``progress`` : None for a bar in terminals and notebooks once
@@ -327,6 +332,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
                 return self._release.value
             arguments: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "beta": beta, "feasibility": feasibility}
             arguments |= {"solver": solver, "solver_options": solver_options, "mechanism": mechanism, "goal": goal}
+            arguments["release"] = release
+            refuse_release(model, release)
             model, options = model.check(Options(**arguments))
 
             def announce(plan: Plan) -> None:

@@ -14,7 +14,6 @@ from dpmodel._types import Floats, PrivateArray
 from dpmodel.collect import guarantee_of, private_parameters
 from dpmodel.compile.form import public_key, public_values, require_private_values
 from dpmodel.contract import STOPPED, Candidate, Model, Options, Ran, Serves, WrongOutcome
-from dpmodel.errors import DPModelError
 from dpmodel.forecast import ShareOfOptimum
 from dpmodel.joint.capacity import PrivateCapacity
 from dpmodel.joint.cells import classified, refuse_public
@@ -42,6 +41,7 @@ class JointModel(Model):
 
     words = "model of people with shares"
     error = ShareOfOptimum
+    hands_out = True
     remedy = 'delta > 0, such as 1e-6: solve(epsilon, delta=1e-6, release="joint")'
     halvings = 0
 
@@ -139,15 +139,17 @@ class JointModel(Model):
         return classified(self.given)
 
     def check(self, given: Options) -> tuple[Model, Options]:
-        if given.release != "joint":
-            refuse_public(self.given, given)
-        return self, replace(public_options(given, self.words), release="joint")
+        return self, replace(public_options(given, self.words), release=given.release)
 
     @property
     def protects(self) -> str:
         return record_words(self.given.private)
 
     # ------------------------------------------------------------------ planning
+    def refuse(self, options: Options) -> None:
+        if options.release != "joint":
+            refuse_public(self.given, options)
+
     def lower_bounds(self, options: Options) -> tuple[str, ...]:
         least = max(self.least(options).values(), default=0.0)
         return (
@@ -207,11 +209,3 @@ class JointModel(Model):
         release.shares_from(self)
         return release
 
-
-def is_joint(problem: Any) -> bool:
-    """Whether a model with shares can be read; for remedies."""
-    try:
-        read(problem)
-    except DPModelError:
-        return False
-    return True

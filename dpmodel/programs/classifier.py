@@ -136,23 +136,28 @@ class Cell:
 class Classification(PlainData):
     """The cells of a problem; empty when nothing is private.
 
-    ``words`` : what it is when it is in no cell, such as a post-processing of published numbers.
+    ``words`` : what it is when it is in no cell, such as a post-processing of published numbers. ``joint`` : what makes
+    all of them solvable, where records own the variables; "" elsewhere.
     """
 
     cells: tuple[Cell, ...]
     words: str = ""
+    joint: str = ""
 
     @property
     def solvable(self) -> bool:
-        """Whether every cell can be solved privately (perhaps in the relaxed sense)."""
-        return all(cell.solvable for cell in self.cells)
+        """Whether every cell can be solved privately (perhaps in the relaxed sense, perhaps jointly)."""
+        return bool(self.joint) or all(cell.solvable for cell in self.cells)
 
     def parts(self) -> tuple[str, ...]:
         """The distinct parts, in the order of the cells."""
         return tuple(dict.fromkeys(cell.part for cell in self.cells))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"solvable": self.solvable, "cells": [cell.to_dict() for cell in self.cells], "words": self.words}
+        return {"solvable": self.solvable, "cells": [cell.to_dict() for cell in self.cells]} | {
+            "words": self.words,
+            "joint": self.joint,
+        }
 
     @classmethod
     def _of(cls, data: Mapping[str, Any]) -> Self:
@@ -178,6 +183,7 @@ class Classification(PlainData):
             lines += [wrapped(f"{names}: {cell.verdict}"), *(wrapped(line, "  ") for line in cell.words)]
         if len(kinds) > _MOST_NAMES:
             lines.append(f"... and {len(kinds) - _MOST_NAMES} more kinds in to_dict()")
+        lines += [wrapped(f"Joint privacy: solvable. {self.joint}")] if self.joint else []
         if any(re.match(r"constraint \d+ \(", label) for cell in self.cells for label in cell.where):
             lines.append(wrapped(_HINT))
         return screenful("\n".join(lines), "classification.to_dict()")

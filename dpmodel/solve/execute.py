@@ -83,6 +83,23 @@ def refuse_misplaced(function: Callable[..., Any], positional: Mapping[str, Any]
         raise SpecificationError(f"{name}={words}", why=why, remedy=remedy)
 
 
+def refuse_release(model: Model, release: Any) -> None:
+    """Refuse ``release="joint"`` for variables that no record owns, and other words.
+    Errors: SpecificationError, says what to write."""
+    if release == "public" or (release == "joint" and model.hands_out):
+        return
+    known = isinstance(release, str) and release == "joint"
+    raise SpecificationError(
+        f"release={release!r}" if isinstance(release, str) else f"release={type(release).__name__}",
+        why="each record is handed its own variables, and none of this model belong to a record"
+        if known
+        else "answers are released to everybody, or to each record its own",
+        remedy="x = dpm.Shares((people, entries), records=...) in place of cp.Variable"
+        if known
+        else 'release="public" or release="joint"',
+    )
+
+
 def _mechanisms() -> tuple[str, ...]:
     return tuple(mechanism.name for kind in KINDS.values() for mechanism in kind.mechanisms)
 

@@ -14,6 +14,7 @@ from dpmodel.errors import DPModelError, InfeasibleError, SpecificationError, Un
 from dpmodel.forecast import ExcessRisk, Forecast
 from dpmodel.memo import key_of
 from dpmodel.simulate import simulate
+from dpmodel.solve.joint_remedy import joint_first
 from dpmodel.solve.plan import Plan
 from dpmodel.solve.registry import KINDS, AnyMechanism, load_entry_points, named
 from dpmodel.text import number
@@ -109,7 +110,8 @@ def _plan(
     compared = offered if everything or forced is None else (forced,)
     if forced is not None and forced not in compared:  # of the other kind, or with settings of its own
         compared = (*(each for each in compared if each.name != forced.name), forced)
-    model.refuse(options)
+    with joint_first(model, options):
+        model.refuse(options)
     candidates = _compared(model, options, compared, everything, report)
     if forced is not None:
         chosen = next(candidate for candidate in candidates if candidate.mechanism == forced.name)

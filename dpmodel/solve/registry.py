@@ -17,6 +17,7 @@ from dpmodel.contract import Mechanism, Model, Outcome, Serves, Verdict
 from dpmodel.errors import SpecificationError
 from dpmodel.exact.model import PrivateInequalities, PrivatePoints, PrivateVectors
 from dpmodel.forecast import Forecast
+from dpmodel.joint.model import JointModel
 from dpmodel.memo import latest
 from dpmodel.options import nearest
 from dpmodel.programs.model import Program
@@ -29,7 +30,7 @@ _LOG = logging.getLogger("dpmodel")
 AnyMechanism = Mechanism[Any]
 
 # The families that a problem may be of, tried in order; what no other reads is a program.
-FAMILIES: tuple[type[Model], ...] = (Postprocessing, AnyRegression, Program)
+FAMILIES: tuple[type[Model], ...] = (Postprocessing, JointModel, AnyRegression, Program)
 
 
 def family_of(problem: Any) -> type[Model]:
@@ -101,6 +102,10 @@ _HOMES: dict[type, tuple[str, ...]] = {
         "released.general_solver:GENERAL_SOLVER",
         "as_printed.algorithm_1:ADMM_AS_PRINTED",
     ),
+    JointModel: (
+        "joint.noisy_prices:NOISY_PRICES",
+        "joint.even_shares:EVEN_SHARES",
+    ),
     PrivateVectors: (
         "exact.stable_span:STABLE_SPAN",
         "exact.category_span:CATEGORY_SPAN",
@@ -156,6 +161,7 @@ _WORDS: dict[type, str] = {
     PrivateRegression: "regressions",
     PrivateOutputs: "regressions of several outputs",
     Postprocessing: "post-processing of published numbers",
+    JointModel: "shares of people who own their variables",
     PrivateVectors: "spans and equations, one vector per record",
     PrivateInequalities: "inequalities to be satisfied exactly, one per record",
     PrivatePoints: "points in a convex hull, one per record",
@@ -280,6 +286,7 @@ def named(mechanism: str | AnyMechanism, kind: type | None = None) -> AnyMechani
 BEYOND: dict[str, tuple[type, ...]] = {
     "regressions": (PrivateRegression,),
     "postprocessing": (Postprocessing,),
+    "shares": (JointModel,),
     "systems": (PrivateVectors, PrivateInequalities, PrivatePoints),
 }
 
