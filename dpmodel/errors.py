@@ -164,6 +164,10 @@ class NoGuaranteeWarning(UserWarning):
     """
 
 
+class CustodianWarning(UserWarning):
+    """Everybody's share goes to one reader, towards whom nothing is private any more."""
+
+
 class PossibleLeakWarning(UserWarning):
     """Private data may stand in the model as if they were public."""
 

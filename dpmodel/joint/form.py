@@ -71,6 +71,9 @@ class Affine:
         return cls(sp.csr_array((np.asarray(plain["number"], dtype=np.float64), places), shape=shape), constant)
 
 
+_AFFINE = ("values", "use", "coefficients", "limits")
+
+
 @dataclass(frozen=True, eq=False)
 class Form:
     """The public side of one person's problem.
@@ -106,6 +109,41 @@ class Form:
     personal: Any
     signed: bool = False
     integral: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON types."""
+        return {
+            "data": [list(each) for each in self.data],
+            "private": sorted(self.private),
+            "shape": list(self.shape),
+            "extra": self.extra,
+            "resources": self.resources,
+            "use_at": [np.asarray(each).tolist() for each in self.use_at],
+            "limits_at": [np.asarray(each).tolist() for each in self.limits_at],
+            **{name: getattr(self, name).to_dict() for name in _AFFINE},
+            "caps": [each.to_dict() for each in self.caps],
+            "personal": np.asarray(self.personal).tolist(),
+            "signed": self.signed,
+            "integral": self.integral,
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Form:
+        """What ``to_dict`` gave."""
+        places = {name: tuple(np.asarray(each, dtype=np.intp) for each in plain[name]) for name in ("use_at", "limits_at")}
+        return cls(
+            data=tuple((str(name), int(width)) for name, width in plain["data"]),
+            private=frozenset(plain["private"]),
+            shape=tuple(map(int, plain["shape"])),
+            extra=int(plain["extra"]),
+            resources=int(plain["resources"]),
+            **places,
+            **{name: Affine.from_dict(plain[name]) for name in _AFFINE},
+            caps=tuple(map(Affine.from_dict, plain["caps"])),
+            personal=np.asarray(plain["personal"], dtype=bool),
+            signed=bool(plain["signed"]),
+            integral=bool(plain["integral"]),
+        )
 
     @property
     def size(self) -> int:
@@ -189,3 +227,12 @@ class People:
     coefficients: PrivateArray
     limits: PrivateArray
     count: int
+
+    def part(self, which: Any) -> People:
+        """The people of these numbers."""
+
+        def of(array: PrivateArray) -> PrivateArray:
+            return array if array.shape[0] == 1 else PrivateArray(array[which])
+
+        caps = None if self.caps is None else of(self.caps)
+        return People(of(self.values), caps, of(self.use), of(self.coefficients), of(self.limits), len(which))

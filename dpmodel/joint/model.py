@@ -22,6 +22,7 @@ from dpmodel.joint.lower_bound import least_loss
 from dpmodel.joint.outcome import Prices
 from dpmodel.joint.read import Read, read, shares_of
 from dpmodel.joint.release import SharesRelease, joint_guarantee
+from dpmodel.joint.rule import Rule
 from dpmodel.joint.table import PeopleTable, people_table
 from dpmodel.marks.records import record_words
 from dpmodel.memo import latest
@@ -200,8 +201,7 @@ class JointModel(Model):
             classification=self.classification.told(),
             plan=ran.plan,
             notes=notes,
-            outcome=outcome,
-            form=self.form,
+            rule=Rule(self.form, outcome),
             resources=self.labels,
             capacity=self.planned_capacity,
             people=self.count,

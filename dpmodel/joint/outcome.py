@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpmodel._types import Floats
+from dpmodel.text import PlainData
 
 
 @dataclass(frozen=True, eq=False)
-class Prices:
+class Prices(PlainData):
     """Public: a person's share is ``scales`` times the mean of their best answers to the ``prices``, by ``weights``.
 
     ``prices`` (T, m), ``weights`` (T,), ``scales`` (m,) : an entry of a share is multiplied by the least scale of the
@@ -20,15 +25,39 @@ class Prices:
     """
 
     status: str
-    prices: Floats
-    weights: Floats
-    scales: Floats
+    prices: NDArray[Any]
+    weights: NDArray[Any]
+    scales: NDArray[Any]
     radius: float
-    demand: Floats
-    at_most: Floats
+    demand: NDArray[Any]
+    at_most: NDArray[Any]
     beta: float
     lost: float = float("nan")
     statement: str = ""
     seed: int | None = None
-    ceiling: Floats | None = None
+    ceiling: NDArray[Any] | None = None
     notes: tuple[str, ...] = ()
+
+    @classmethod
+    def none(cls, resources: int, status: str, note: str) -> Self:
+        """Of a run that ended with an error: nobody gets anything."""
+        nothing = np.zeros(resources)
+        empty = np.zeros((0, resources))
+        return cls(status, empty, np.zeros(0), nothing, 0.0, empty, nothing, 0.0, notes=(note,))
+
+    def fault(self, resources: int) -> str:
+        """What is wrong with it, in words without its numbers; "" for nothing."""
+        steps = np.shape(self.weights)
+        shapes: list[tuple[Floats, tuple[int, ...]]] = [
+            (self.prices, (*steps, resources)),
+            (self.scales, (resources,)),
+            (self.at_most, (resources,)),
+            (self.demand, (np.shape(self.demand)[0] if np.ndim(self.demand) == 2 else 0, resources)),
+        ]
+        if len(steps) != 1 or any(np.shape(array) != shape for array, shape in shapes):
+            return "prices, weights, scales or demands of other shapes than the resources"
+        if not all(np.isfinite(array).all() for array, _ in shapes) or not np.isfinite(self.weights).all():
+            return "prices, weights, scales or demands that are not finite"
+        if (self.prices < 0).any() or (self.scales < 0).any() or (self.scales > 1).any() or not self.radius >= 0:
+            return "prices, scales or a radius out of their range"
+        return ""

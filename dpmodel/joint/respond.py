@@ -13,41 +13,49 @@ from dpmodel.joint.form import Form, People
 
 _HALVINGS = 24  # of the multiplier of the ball, and of the limit
 _TINY = 1e-300
+_WHOLE = 1e-9  # by as much less an entry counts as whole
 
 
-def respond(form: Form, people: People, prices: Floats, radius: float) -> tuple[Floats, Floats]:
-    """Shares x (B, k) and their use u = A x (B, m), with ``||u||_2 <= radius`` for each person.
+def respond(
+    form: Form, people: People, prices: Floats, radius: float, ceiling: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Shares x (B, k) and their use u = A x (B, m), with ``||u||_2 <= radius`` and ``u <= ceiling`` for each person.
 
-    ``prices`` (m,) : of a unit of each resource. x maximises ``values' x - prices' u`` exactly where at most one limit
+    ``prices``, ``ceiling`` (m,) : of a unit of each resource, and the most of it (None: any). x maximises ``values' x - prices' u`` exactly where at most one limit
     and bounds stand (``form.single``): by sorting, and by two multipliers where the ball binds and each resource is
     used by one entry. Elsewhere each person's linear program is solved by HiGHS, and a share outside the ball is moved
-    towards 0: then it is allowed, and may not be the best one inside. At 0 a tie is left: nobody takes what is worth
-    nothing to them.
+    towards 0: then it is allowed, and may not be the best one inside. Whole shares (``form.integral``) are rounded
+    down first, and moved so too. At 0 a tie is left: nobody takes what is worth nothing to them.
     """
     if form.single:
-        x = _sorted(form, people, prices, radius)
+        x = _sorted(form, people, prices, radius, ceiling)
     else:
         from dpmodel.joint.programs import solved
 
         x = solved(form, people, prices, radius)
     use = form.used(people, x)
-    length = np.sqrt(np.einsum("ij,ij->i", use, use))
-    outside = np.flatnonzero(length > radius)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fits = radius / np.sqrt(np.einsum("ij,ij->i", use, use))
+        if ceiling is not None:
+            fits = np.minimum(fits, np.where(use > 0, ceiling / use, np.inf).min(axis=1, initial=np.inf))
+    outside = np.flatnonzero(fits < 1)
     if outside.size:
         # A part in 10^12 covers the rounding of the length, so that the ball holds in exact numbers.
-        shrink = (radius * (1 - 1e-12)) / length[outside, None]
+        shrink = (1 - 1e-12) * fits[outside, None]
         x[outside] *= shrink
         use[outside] *= shrink
     return x, use
 
 
-def _sorted(form: Form, people: People, prices: Floats, radius: float) -> Floats:
+def _sorted(form: Form, people: People, prices: Floats, radius: float, ceiling: Floats | None) -> Floats:
     """(B, k) the best shares under bounds and one limit, inside the ball where ``form.separate``."""
     scores = people.values - form.charged(people, prices)
-    weights, budget, most = _limits(form, people, radius)
+    weights, budget, most = _limits(form, people, np.inf if form.integral else radius, ceiling)
     if scores.shape[0] < people.count:  # everything but the limits is shared
         scores = np.broadcast_to(scores, (people.count, scores.shape[1]))
     x = best_of(scores, weights, budget, most, alone=not form.caps and weights is not None)
+    if form.integral:
+        return np.floor(x + _WHOLE)
     if form.separate:
         use = form.used(people, x)
         outside = np.flatnonzero(np.einsum("ij,ij->i", use, use) > radius * radius * (1 + 1e-12))
@@ -62,12 +70,19 @@ def _of(array: Floats | None, which: Floats) -> Floats | None:
     return array if array is None or array.shape[0] == 1 else array[which]
 
 
-def _limits(form: Form, people: People, radius: float) -> tuple[Floats | None, Floats | None, Floats]:
+def _limits(
+    form: Form, people: People, radius: float, ceiling: Floats | None
+) -> tuple[Floats | None, Floats | None, Floats]:
     """The weights (., k) and the right-hand side (., 1) of the limit, None without one; and the most of each entry."""
-    unit = np.zeros((people.use.shape[0], form.size))
-    np.maximum.at(unit, (slice(None), form.use_at[1]), np.asarray(people.use))
-    with np.errstate(divide="ignore"):
-        most = np.where(unit > 0, radius / np.maximum(unit, _TINY), np.inf)
+    rows, columns = form.use_at
+    room = np.minimum(radius, np.inf if ceiling is None else ceiling[rows])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = np.where(people.use > 0, room / people.use, np.inf)
+    most = np.full((each.shape[0], form.size), np.inf)
+    if form.separate:
+        most[:, columns] = each
+    else:
+        np.minimum.at(most, (slice(None), columns), each)
     if people.caps is not None:
         most = np.minimum(most, people.caps)
     weights = budget = None
@@ -85,7 +100,7 @@ def best_of(
 ) -> Floats:
     """(B, k) the best of ``scores' x``, 0 <= x <= most, weights' x <= budget: by score per weight.
 
-    ``alone`` : every entry by itself may use up the budget, so that the best one does.
+    ``alone`` : most entries by themselves use up the budget, so that the best one is enough.
     """
     wanted = np.where(scores > 0, most, 0.0)
     if weights is None or budget is None:
@@ -96,6 +111,10 @@ def best_of(
         best = (ratio * (most > 0)).argmax(axis=1)[:, None]
         x = np.zeros_like(wanted)
         np.put_along_axis(x, best, np.take_along_axis(wanted, best, 1), 1)
+        left = budget[:, 0] * (1 - 1e-12) > (x * weights).sum(axis=1)
+        short = np.flatnonzero(left & (np.count_nonzero(wanted, axis=1) > 1))
+        if short.size:  # the ball stops their best entry before the limit does
+            x[short] = best_of(*(_of(part, short) for part in (scores, weights, budget, most)))
         return x
     order = np.argsort(-ratio, axis=1, kind="stable")
     wide = np.broadcast_to(weights, wanted.shape)

@@ -1,0 +1,215 @@
+"""The release of a joint solve: prices for everybody, and for each person their own share."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from dpmodel._types import Floats
+from dpmodel.errors import CustodianWarning, SpecificationError, users_line
+from dpmodel.joint.outcome import Prices
+from dpmodel.joint.rule import Rule, shares_of
+from dpmodel.marks.rows import watched
+from dpmodel.release import Guarantee, Release
+from dpmodel.solve.progress import shown
+from dpmodel.text import number
+
+if TYPE_CHECKING:
+    from dpmodel.joint.form import Form, People
+    from dpmodel.joint.model import JointModel
+
+_WHO = (
+    "joint: what all others learn together about a person, from the prices and from their own shares, is "
+    "differentially private; a person's own share may show that person's data to whoever sees it, and what is used of "
+    "a resource, seen by whoever runs it, tells more than the prices"
+)
+_MOST_ROWS = 8  # resources that are printed
+
+
+def joint_guarantee(guarantee: Guarantee) -> Guarantee:
+    """``guarantee``, with who may see what."""
+    return replace(guarantee, record=f"{guarantee.record}; {_WHO}")
+
+
+class HiddenShares:
+    """Stands for the shares of all people: reads as nothing, like the value of a ``Private``."""
+
+    value = None
+
+    def __repr__(self) -> str:
+        return "<shares: release.share(i) for person i, release.deliver(callback) for each>"
+
+    def __reduce__(self) -> Any:
+        return HiddenShares, ()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class SharesRelease(Release):
+    """What a solve with ``release="joint"`` publishes, and the one way to what it does not.
+
+    ``prices`` is public; a share is handed out to its owner: ``share(i)``, ``deliver(callback)``, or computed at home
+    by ``rule``. Nothing here holds a share: they are computed anew from prices and one person's data, so that none is
+    printed, pickled, logged or copied. That guards against mistakes, not against whoever holds this object and the
+    private data: such a reader can ask for every share, and learns what they tell.
+
+    Parameters
+    ----------
+    rule : prices, and how a share follows from them. ``resources`` (m,) : what all share, in words. ``capacity`` (m,) :
+        of each (a public guess where it is private). ``people`` : how many have a share.
+    """
+
+    rule: Rule
+    resources: tuple[str, ...]
+    capacity: Floats
+    people: int
+
+    def shares_from(self, model: JointModel) -> None:
+        """Let shares be computed from the people of ``model``; copies and pickles cannot."""
+        object.__setattr__(self, "_model", model)
+
+    # ------------------------------------------------------------------ public
+    @property
+    def prices(self) -> Floats:
+        """(m,) the mean price of each resource, as steps count in shares. All steps: ``rule.prices.prices``."""
+        return np.asarray(self.rule.prices.weights @ self.rule.prices.prices)
+
+    @property
+    def overload_bound(self) -> Floats:
+        """(m,) what is used of each resource at most, in all of them except with probability ``accuracy.beta``."""
+        return self.rule.prices.at_most
+
+    @property
+    def value_lost(self) -> float:
+        """Bound on what mean answers are worth less than the best possible, before they are scaled; nan for none."""
+        return self.rule.prices.lost
+
+    # ------------------------------------------------------------------ for one person each
+    @property
+    def shares(self) -> HiddenShares:
+        """Reads as nothing: ``share(i)`` is what one person is handed."""
+        return HiddenShares()
+
+    def share(self, person: int) -> Floats:
+        """The share of one person, for that person alone: an array of the shape of a share.
+
+        Raises
+        ------
+        SpecificationError
+            For a number that no person has, and in copies, which hold no private data (``rule.share(...)`` works).
+        """
+        model = self._people_of("share")
+        whole = isinstance(person, int | np.integer) and not isinstance(person, bool)
+        if not whole or not 0 <= person < self.people:
+            raise SpecificationError(
+                f"share({person!r})" if isinstance(person, int | float | str) else f"share({type(person).__name__})",
+                why=f"people have the numbers 0 to {self.people - 1}",
+                remedy="the row of that person in the private parameters",
+            )
+        form = self.rule.form
+        found = shares_of(form, self.rule.prices, model.read_table().person(int(person)), int(person))
+        return np.asarray(found[0].reshape(form.shape))
+
+    def deliver(
+        self, callback: Callable[[int, Floats], None] | None = None, *, to_custodian: bool = False, progress: Any = None
+    ) -> Floats | None:
+        """Hand each person's share to ``callback(person, share)``, which sends it to that person and keeps nothing.
+
+        Parameters
+        ----------
+        callback : called once for each person, in order. ``progress`` : as in ``Problem.solve``.
+        to_custodian : give all shares to one reader instead, as an array (people, ...). It voids the guarantee towards
+            that reader: everybody's share together shows much of everybody's data. Towards all others it stands, as
+            long as the reader passes on to each person their own share alone.
+
+        Raises
+        ------
+        SpecificationError
+            Without either, with both, and in copies, which hold no private data.
+        """
+        model = self._people_of("deliver")
+        if (callback is None) == (not to_custodian) or not (callback is None or callable(callback)):
+            raise SpecificationError(
+                "deliver: neither a callback nor to_custodian=True" if not to_custodian else "deliver: both ways",
+                why="a share is sent to its owner, or all of them go to one reader, who is then trusted with them",
+                remedy="deliver(send), send(person, share) being yours; or deliver(to_custodian=True)",
+            )
+        form, prices, shape = self.rule.form, self.rule.prices, self.rule.form.shape
+        table = model.read_table()
+        if to_custodian:
+            warnings.warn(
+                "all shares go to one reader, towards whom nothing is private any more; each person may be handed their "
+                "own share, and nobody else's",
+                CustodianWarning,
+                stacklevel=users_line(),
+            )
+            parts = table.map_reduce(partial(_part, form, prices), _joined)
+            whole = np.concatenate([each for _, each in sorted(parts, key=lambda part: part[0])])
+            return np.asarray(whole.reshape(self.people, *shape))
+        with shown(progress) as report, watched(lambda block, count: report("shares", block / count)):
+            table.map_reduce(partial(_sent, form, prices, callback))
+        return None
+
+    def _people_of(self, what: str) -> JointModel:
+        model: JointModel | None = getattr(self, "_model", None)
+        if model is None:
+            raise SpecificationError(
+                f"{what}: this release was read or copied, and holds no private data",
+                why="shares are computed from the data of the people, which only the problem that was solved has",
+                remedy="problem.release, or release.rule.share(...) with one person's data",
+            )
+        return model
+
+    # ------------------------------------------------------------------ printed
+    def _rows(self) -> list[tuple[str, object]]:
+        order = np.argsort(-self.prices, kind="stable")[:_MOST_ROWS]
+        lines = [
+            (
+                f"price {self.resources[j]}",
+                f"{number(self.prices[j])}, at most {number(self.overload_bound[j])} of {number(self.capacity[j])} used",
+            )
+            for j in sorted(order)
+        ]
+        left = len(self.resources) - len(lines)
+        more = [("prices", f"... and {left} lower ones: release.prices")] if left > 0 else []
+        shares = (f"{self.people} people: release.share(i), release.deliver(send), release.rule")
+        rows = super()._rows()
+        return [rows[0], ("shares", shares), *rows[1:4], *lines, *more, *rows[4:]]
+
+    @property
+    def title(self) -> str:
+        return f"Shares by {self.mechanism}"
+
+    @classmethod
+    def _of(cls, data: Any) -> Self:
+        rule = Rule.from_dict(data["rule"])
+        rest = {name: each for name, each in data.items() if name != "rule"}
+        known = Release.__dataclass_fields__.keys()
+        base = Release._of({name: each for name, each in rest.items() if name in known})
+        given = {name: getattr(base, name) for name in known}
+        return cls(
+            **given,
+            rule=rule,
+            resources=tuple(rest["resources"]),
+            capacity=np.asarray(rest["capacity"], dtype=np.float64),
+            people=int(rest["people"]),
+        )
+
+
+
+def _sent(form: Form, prices: Prices, callback: Any, people: People, first: int) -> float:
+    for place, share in enumerate(shares_of(form, prices, people, first)):
+        callback(first + place, share.reshape(form.shape))
+    return 0.0
+
+
+def _part(form: Form, prices: Prices, people: People, first: int) -> list[tuple[int, Floats]]:
+    return [(first, shares_of(form, prices, people, first))]
+
+
+def _joined(a: list[tuple[int, Floats]], b: list[tuple[int, Floats]]) -> list[tuple[int, Floats]]:
+    return a + b
