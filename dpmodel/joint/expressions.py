@@ -7,7 +7,7 @@ record is known from the shares and the private rows; a public array gets its ro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -15,11 +15,12 @@ import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from dpmodel._types import Floats, Integers
+from dpmodel._types import Integers
 from dpmodel.compile.affine_reader import pairs
 from dpmodel.compile.atoms import is_number, kind, number_of
 from dpmodel.compile.refusals import short
 from dpmodel.errors import UnsupportedModelError
+from dpmodel.joint.leaves import Flat, Leaves, Public, Value
 from dpmodel.joint.terms import (
     ALL,
     PERSON,
@@ -42,69 +43,19 @@ _MOVED = ("hstack", "vstack", "concatenate", "transpose", "diag", "diagonal", "u
 _EXTREMES = ("maximum", "minimum", "max", "min", "abs", "norm1")
 
 
-@dataclass(frozen=True, eq=False)
-class Public:
-    """Numbers, dense or CSR, whose rows are people's if what they meet says so."""
-
-    value: Any
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.value.shape)
-
-    @property
-    def dense(self) -> Floats:
-        return np.asarray(self.value.toarray() if sp.issparse(self.value) else self.value, dtype=np.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class Flat:
-    """``inner`` written as one vector, in which the record is no axis; products of two of a kind and sums are read."""
-
-    inner: Terms
-    order: str
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (prod(self.inner.shape),)
-
-
-Value = Terms | Public | Flat
-
-
-@dataclass(frozen=True, eq=False)
-class Column:
-    """A parameter or public array whose rows are people's: ``width`` numbers of each, from ``first`` on.
-
-    ``source`` : the Private, or the array (n, width).
-    """
-
-    name: str
-    first: int
-    width: int
-    source: Any
-
-
-class Reader:
+class Reader(Leaves):
     """Reads the expressions of one problem with these ``shares``.
 
-    ``columns`` : what a row of data consists of, as it was met. ``aside`` : private parameters without a row for each
-    person, and where their entries begin. ``rows`` : terms <= 0 that say what each further column t of a share is;
-    ``extra`` of these. ``off_zero`` : those t that are not 0 where the share is.
+    ``rows`` : terms <= 0 that say what each further column t of a share is; ``extra`` of these. ``off_zero`` : those t
+    that are not 0 where the share is.
     """
 
     def __init__(self, shares: Shares) -> None:
-        self.shares = shares
-        self.count = int(shares.shape[0])
-        self.size = prod(shares.shape[1:])
-        self.columns: list[Column] = []
-        self.aside: list[tuple[Any, int]] = []
+        super().__init__(shares)
         self.rows: list[Terms] = []
         self.extra = 0
         self.off_zero: set[int] = set()
-        self._width = self._aside = 0
-        self._found: dict[Any, tuple[Any, Value]] = {}
-        self._public: dict[tuple[int, int], tuple[Any, Terms]] = {}
+        self._found: dict[int, tuple[Any, Value]] = {}
 
     # ------------------------------------------------------------------ the tree
     def read(self, node: Any) -> Value:
@@ -119,11 +70,11 @@ class Reader:
 
     def _read(self, node: Any) -> Value:
         if isinstance(node, cp.Variable):
-            return self._shares(node)
+            return self.of_shares(node)
         if isinstance(node, Private):
-            return self._private(node)
+            return self.of_private(node)
         if is_number(node):
-            return Public(number_of(node))
+            return Public(number_of(node), node.name() if isinstance(node, cp.Parameter) else "")
         values = [self.read(arg) for arg in node.args]
         name = kind(node)
         if name in _SAME:
@@ -154,95 +105,6 @@ class Reader:
             "a linear or piecewise linear form of it",
         )
 
-    # ------------------------------------------------------------------ leaves
-    def _shares(self, node: Any) -> Terms:
-        if node is not self.shares:
-            raise Unread(
-                f"variable {node.name()} is not owned record by record, so that it would tell everybody of everybody",
-                "dpm.Shares for what people own; what all share is a capacity, public or declared",
-            )
-        entries = np.arange(self.size)
-        none = np.full(self.size, -1)
-        return Terms(tuple(node.shape), 0, entries, entries, none, np.ones(self.size))
-
-    def _private(self, node: Private) -> Terms:
-        shape = tuple(node.shape)
-        owned = node.unit == "row" or (node.unit == "entry" and len(shape) == 1)
-        if owned and shape[:1] == (self.count,) and node.records is self.shares.records:
-            width = prod(shape[1:])
-            first = self._column(node.name(), width, node)
-            entries = np.arange(width)
-            return Terms(shape, 0, entries, np.full(width, PERSON), first + entries, np.ones(width))
-        if shape[:1] == (self.count,) and node.records is not self.shares.records and owned:
-            same = node.records.people is self.shares.records.people
-            raise Unread(
-                f"{node.name()} has a row for each of {self._whose(node.records)}"
-                + (", numbered as the rows of a table are" if same else "")
-                + f", and the shares belong to {self._whose(self.shares.records)}",
-                "the same records= for the shares and for the private data of their owners: records=data.records of a "
-                "Dataset",
-            )
-        if node.layout.size != node.size:
-            raise Unread(f"{node.name()} has structure, and no row for each person", "a parameter of all its entries")
-        if not node.sensitivity.finite:
-            raise Unread(
-                f"one record may move {node.name()} arbitrarily far, and it has no row for each person",
-                "l1=, l2= or linf= (how far one record moves it), or bounds=[lo, hi]",
-            )
-        if not any(each is node for each, _ in self.aside):
-            self.aside.append((node, self._aside))
-            self._aside += int(node.size)
-        first = next(start for each, start in self.aside if each is node)
-        entries = np.arange(int(node.size))
-        datum = first + entries.reshape(shape, order="F").ravel()  # entries are counted column by column
-        return Terms(shape, None, entries, np.full(entries.size, ALL), datum, np.ones(entries.size))
-
-    @staticmethod
-    def _whose(records: Any) -> str:
-        return f"{records.name}" if records.name else "unnamed records"
-
-    def _column(self, name: str, width: int, source: Any) -> int:
-        for column in self.columns:
-            if column.source is source:
-                return column.first
-        taken = {column.name for column in self.columns}
-        unique, number = name, 1
-        while unique in taken:
-            number += 1
-            unique = f"{name} ({number})"
-        self.columns.append(Column(unique, self._width, width, source))
-        self._width += width
-        return self.columns[-1].first
-
-    def _rows_of(self, public: Public, axis: int | None) -> Terms:
-        """Public numbers in an expression whose record is on ``axis`` (None: no axis, or one that they do not have)."""
-        shape = public.shape
-        if axis is None or axis < 0 or shape[axis] == 1 != self.count:
-            return constant(public.dense)
-        known = self._public.get((id(public), axis))
-        if known is None:
-            known = self._public[id(public), axis] = public, self._own_rows(public.dense, axis)
-        return known[1]
-
-    def _own_rows(self, array: Floats, axis: int) -> Terms:
-        if array.shape[axis] != self.count:
-            raise Unread(
-                f"an array of shape {array.shape} has no row for each of {self.count} records where one is needed",
-                f"{self.count} along that axis",
-            )
-        rows = np.moveaxis(array, axis, 0).reshape(self.count, -1)
-        varying = np.flatnonzero((rows != rows[0]).any(axis=0))
-        shared = np.setdiff1d(np.flatnonzero(rows[0]), varying)
-        datum, number = np.full(shared.size + varying.size, -1), np.ones(shared.size + varying.size)
-        number[: shared.size] = rows[0, shared]
-        if varying.size:
-            own = np.ascontiguousarray(rows[:, varying])
-            number_of_arrays = 1 + sum(not isinstance(column.source, Private) for column in self.columns)
-            first = self._column(f"public {number_of_arrays}", varying.size, own)
-            datum[shared.size :] = first + np.arange(varying.size)
-        place = np.concatenate([shared, varying])
-        return Terms(array.shape, axis, place, np.full(place.size, PERSON), datum, number)
-
     # ------------------------------------------------------------------ sums and products
     def _scaled(self, value: Value, factor: float) -> Value:
         if isinstance(value, Flat):
@@ -266,7 +128,7 @@ class Reader:
         out = []
         for value in values:
             if isinstance(value, Public):
-                value = self._rows_of(value, None if axis is None else axis - len(shape) + len(value.shape))
+                value = self.rows_of(value, None if axis is None else axis - len(shape) + len(value.shape))
             assert isinstance(value, Terms)
             if axis is not None and value.axis is None:
                 if not value.plain:
@@ -296,7 +158,7 @@ class Reader:
             name, values = "multiply", [values[0], Public(inverse)]
         parts = self.aligned(values, shape)
         if name == "multiply":
-            return multiplied(parts[0], parts[1])
+            return multiplied(parts[0], parts[1], self.met)
         return joined(parts, shape, parts[0].axis)
 
     def _flat(self, name: str, values: list[Value]) -> Value:
@@ -375,7 +237,7 @@ class Reader:
         row, at = np.divmod(a.place, width)
         to, column = np.divmod(b.place, columns)
         i, j = pairs(at, to)
-        share, datum, number = product(a, i, b, j, a.axis is None and b.axis is None)
+        share, datum, number = product(a, i, b, j, a.axis is None and b.axis is None, self.met)
         axis = None
         end = at_left if at_left is not None else at_right
         if not inner and end is not None:
@@ -392,9 +254,9 @@ class Reader:
             return value
         assert isinstance(value, Public)
         if inner is not None:
-            return self._rows_of(value, len(value.shape) + inner)
+            return self.rows_of(value, len(value.shape) + inner)
         if other == -3 and len(value.shape) == 3:
-            return self._rows_of(value, 0)
+            return self.rows_of(value, 0)
         if sp.issparse(value.value):
             places = sp.coo_array(value.value)
             row, column = places.coords
@@ -449,7 +311,7 @@ class Reader:
             if isinstance(value, Flat):
                 raise Unread("a vector of all people's numbers beside others", "matrices with a row per record")
             if isinstance(value, Public):
-                value = self._rows_of(value, axis if len(value.shape) == dims else None)
+                value = self.rows_of(value, axis if len(value.shape) == dims else None)
             parts.append(value)
         if axis is not None and any(part.axis is None for part in parts):
             raise Unread("numbers of each person beside numbers without a row for each person", "the same rows in all")

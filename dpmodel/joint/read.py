@@ -14,8 +14,9 @@ from dpmodel._types import Floats, Integers
 from dpmodel.compile.refusals import constraint_label, refuse_undisciplined
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.joint.declared import bounds_of, largest_use, most_value, ranges_of, synthetic_rows, uses_nothing
-from dpmodel.joint.expressions import Public, Reader
+from dpmodel.joint.expressions import Reader
 from dpmodel.joint.form import Affine, Form
+from dpmodel.joint.leaves import Public
 from dpmodel.joint.terms import ALL, PERSON, Terms, Unread, joined
 from dpmodel.marks.private import Private
 from dpmodel.marks.records import Records, refuse_unnamed
@@ -190,11 +191,14 @@ class _Reading:
     # ------------------------------------------------------------------ into arrays
     def _assembled(self, values: Terms) -> Read:
         reader = self.reader
-        columns = sorted(reader.columns, key=lambda column: not isinstance(column.source, Private))
+        terms = [values, *self.use, *reader.rows, *(each for each, _ in self.personal)]
+        used = np.concatenate([each.datum[each.share != ALL] for each in terms])
+        columns = [c for c in reader.columns if ((used >= c.first) & (used < c.first + c.width)).any()]
+        columns.sort(key=lambda column: not isinstance(column.source, Private))
+        names = _unlike([column.name for column in columns])
         order = np.concatenate([np.arange(c.first, c.first + c.width) for c in columns] or [np.zeros(0, dtype=int)])
-        self._datum = np.empty(order.size + 1, dtype=np.int64)
+        self._datum = np.full(sum(column.width for column in reader.columns), -1)
         self._datum[order] = np.arange(order.size)
-        self._datum[-1] = -1
         self._private = sum(column.width for column in columns if isinstance(column.source, Private))
         self._ends = ranges_of([(column.source, column.width) for column in columns])
         size = reader.size + reader.extra
@@ -211,8 +215,10 @@ class _Reading:
         self._refuse_negative(amounts, use_at, "use")
         capacity, limits_map, constant = self._capacities(use)
         form = Form(
-            data=tuple((column.name, column.width) for column in columns),
-            private=frozenset(column.name for column in columns if isinstance(column.source, Private)),
+            data=tuple((name, column.width) for name, column in zip(names, columns, strict=True)),
+            private=frozenset(
+                n for n, column in zip(names, columns, strict=True) if isinstance(column.source, Private)
+            ),
             shape=tuple(int(n) for n in self.shares.shape[1:]),
             extra=reader.extra,
             resources=len(self.labels),
@@ -383,6 +389,15 @@ def _at_zero(terms: Terms, factor: float) -> tuple[Integers, Integers, Floats]:
     """Place, datum and number of what stands beside the shares, times ``factor``."""
     beside = terms.some(terms.share == PERSON)
     return beside.place, beside.datum, beside.number * factor
+
+
+def _unlike(names: list[str]) -> list[str]:
+    """The names, those that stood before with a number."""
+    out: list[str] = []
+    for name in names:
+        places = (name, *(f"{name} ({k})" for k in range(2, len(names) + 2)))
+        out.append(next(each for each in places if each not in out))
+    return out
 
 
 def _entries(label: str, shape: tuple[int, ...]) -> list[str]:

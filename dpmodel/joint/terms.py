@@ -7,6 +7,7 @@ data. Its cost does not depend on the number of records.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,11 +114,17 @@ def joined(parts: list[Terms], shape: tuple[int, ...], axis: int | None) -> Term
     return Terms(shape, axis, *map(np.concatenate, zip(*fields, strict=True)))
 
 
-def product(left: Terms, i: Integers, right: Terms, j: Integers, total: bool) -> tuple[Integers, Integers, Floats]:
+# Two numbers of a person multiplied: the data of the products.
+Meet = Callable[[Integers, Integers], Integers]
+
+
+def product(
+    left: Terms, i: Integers, right: Terms, j: Integers, total: bool, meet: Meet
+) -> tuple[Integers, Integers, Floats]:
     """Share, datum and number of terms ``i`` of ``left`` times terms ``j`` of ``right``.
 
     ``total`` : whether the factors are as a whole, and not one person's.
-    Errors: Unread, unless one is public.
+    Errors: Unread, for what is not affine in a share, or in a person's private numbers (``meet``).
     """
     share, datum = (left.share[i], right.share[j]), (left.datum[i], right.datum[j])
     if ((share[0] >= 0) & (share[1] >= 0)).any():
@@ -131,20 +138,19 @@ def product(left: Terms, i: Integers, right: Terms, j: Integers, total: bool) ->
             "unit='row' (or 'entry' for a vector) with a row for each person, or a number published first "
             "(dpm.measure)",
         )
-    if ((datum[0] >= 0) & (datum[1] >= 0)).any():
-        raise Unread(
-            "a person's number times another of their numbers is not affine in their data",
-            "the product declared as one Private (or, of public numbers, as one array)",
-        )
     if total and not (left.plain or right.plain):
         raise Unread("a sum over all people is multiplied by another", "a sum over people of each one's own product")
-    return np.maximum(*share), np.maximum(*datum), left.number[i] * right.number[j]
+    both = (datum[0] >= 0) & (datum[1] >= 0)
+    met = np.maximum(*datum)
+    if both.any():
+        met[both] = meet(datum[0][both], datum[1][both])
+    return np.maximum(*share), met, left.number[i] * right.number[j]
 
 
-def multiplied(left: Terms, right: Terms) -> Terms:
+def multiplied(left: Terms, right: Terms, meet: Meet) -> Terms:
     """Entry by entry, of the same shape and axis."""
     i, j = pairs(left.place, right.place)
-    share, datum, number = product(left, i, right, j, left.axis is None)
+    share, datum, number = product(left, i, right, j, left.axis is None, meet)
     return Terms(left.shape, left.axis, left.place[i], share, datum, number)
 
 

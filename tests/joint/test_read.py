@@ -236,6 +236,36 @@ def test_ways_of_writing(name: str) -> None:
     _same(SPELLED[name])
 
 
+def test_as_many_people_as_hours() -> None:
+    one, other = (read(marked(charging(n))[0]).form for n in (24, 25))
+    for part in ("values", "use", "coefficients", "limits"):
+        a, b = getattr(one, part), getattr(other, part)
+        assert (a.matrix != b.matrix).nnz == 0 and (a.constant == b.constant).all()
+    assert one.data == other.data and (one.use_at[0] == other.use_at[0]).all()
+
+
+def test_public_numbers_of_people_are_data_of_theirs() -> None:
+    weights, place = cp.Parameter((N, 4), name="weights", value=SHIFT), cp.Parameter((N, 2), value=DISTRICT, name="at")
+    found = _same(
+        _spelled(
+            lambda x, d: _value(x, d) + cp.sum(cp.multiply(weights, x)),
+            lambda x, d: place.T @ cp.multiply(SHIFT, x) <= 2,
+            lambda x, d: cp.sum(cp.multiply(np.tile([1.0, 2, 3, 4], (N, 1)), x), axis=1) <= 3,
+        )
+    )
+    # What is the same for all is no data, and what is multiplied is the product.
+    assert [name for name, _ in found.form.data] == ["v", "weights", "public"]
+    assert [array.shape for array in found.public] == [(N, 4), (N, 8)]
+
+
+def test_names_of_data_are_unlike() -> None:
+    people = dpm.Records("people")
+    v, w = (dpm.Private(VALUES, unit="row", records=people, name="v") for _ in range(2))
+    x = dpm.Shares((N, 4), records=people, nonneg=True)
+    goal = cp.Maximize(cp.sum(cp.multiply(v + w, x)))
+    assert read(dpm.Problem(goal, [cp.sum(x, axis=0) <= 1, x <= w])).form.data == (("v", 4), ("v (2)", 4))
+
+
 def test_a_norm_of_shares_is_their_sum() -> None:
     assert read(marked(_spelled(_value, _shared, lambda x, d: cp.norm1(x, axis=1) <= d["w"]))[0]).form.single
 
@@ -305,7 +335,7 @@ REFUSED = {
     "a product of numbers": (
         _spelled(lambda x, d: cp.sum(cp.multiply(d["v"], cp.multiply(SHIFT, x))), _shared),
         "objective",
-        "not affine in their data",
+        "product is not affine",
     ),
     "curved values": (_spelled(lambda x, d: cp.sum(cp.log(1 + x)), _shared), "objective", "log of shares"),
     "a capacity that may be anything": (
