@@ -216,9 +216,7 @@ class _Reading:
         capacity, limits_map, constant = self._capacities(use)
         form = Form(
             data=tuple((name, column.width) for name, column in zip(names, columns, strict=True)),
-            private=frozenset(
-                n for n, column in zip(names, columns, strict=True) if isinstance(column.source, Private)
-            ),
+            private=frozenset(names[: sum(isinstance(column.source, Private) for column in columns)]),
             shape=tuple(int(n) for n in self.shares.shape[1:]),
             extra=reader.extra,
             resources=len(self.labels),

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import dpmodel as dpm
+from dpmodel.errors import UnsupportedModelError
 from dpmodel.joint.expressions import Reader
 from dpmodel.joint.leaves import Flat, Public
 from dpmodel.joint.terms import ALL, Terms

@@ -58,7 +58,7 @@ ENTRIES = {
 @pytest.mark.parametrize("way", ENTRIES)
 def test_nothing_is_stored(way: str) -> None:
     for x in _copies(_shares()):
-        with pytest.raises(SpecificationError) as caught:
+        with pytest.raises(dpm.DPModelError) as caught:
             ENTRIES[way](x)
         assert "7321" not in str(caught.value) and caught.value.remedy
         assert x.value is None and x.value_sparse is None and cp.sum(x).value is None
