@@ -18,6 +18,7 @@ from dpmodel.marks.values import limit_entries
 from dpmodel.privacy import PublicGenerator
 
 Ranges = tuple[Floats, Floats]
+_LIMITS = 8  # of one person's share that are looked at for each resource
 
 
 def ranges_of(columns: Sequence[tuple[Any, int]]) -> Ranges:
@@ -88,7 +89,8 @@ def most_value(form: Form, ranges: Ranges) -> float:
 def _most_of(form: Form, ranges: Ranges, gains: Floats) -> Floats:
     """(g,) bounds of ``gains' x`` (g, k), gains >= 0, over all shares x that one person may have.
 
-    Each limit by itself, at its widest, is a knapsack; the least of these bounds holds.
+    Each limit by itself, at its widest, is a knapsack; the least of these bounds holds. Of many limits those are taken
+    that leave the least to all gains together.
     """
     most = np.full(form.size, inf)
     for cap in form.caps:
@@ -98,14 +100,16 @@ def _most_of(form: Form, ranges: Ranges, gains: Floats) -> Floats:
     weights = np.zeros((len(form.personal), form.size + form.extra))
     weights[form.limits_at] = bounds_of(form.coefficients, ranges)[0]
     budgets = np.maximum(bounds_of(form.limits, ranges)[1], 0.0)
-    for row in np.flatnonzero(form.personal):
-        if weights[row, form.size :].any():
-            continue
+    together, found = gains.sum(axis=0)[None, :], []
+    for row in np.flatnonzero(form.personal & ~weights[:, form.size :].any(axis=1)):
         weight = weights[row, : form.size]
         with np.errstate(invalid="ignore"):  # what gives room back does so at most at its bound
-            budget = budgets[row] + np.where(weight < 0, -weight * most, 0.0).sum()
+            budget = float(budgets[row] + np.where(weight < 0, -weight * most, 0.0).sum())
         if isfinite(budget):
-            best = np.minimum(best, _knapsack(gains, np.maximum(weight, 0.0), float(budget), most))
+            limit = np.maximum(weight, 0.0), budget
+            found.append((float(_knapsack(together, *limit, most)[0]), limit))
+    for _, limit in sorted(found, key=lambda each: each[0])[:_LIMITS]:
+        best = np.minimum(best, _knapsack(gains, *limit, most))
     return best
 
 

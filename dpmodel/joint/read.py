@@ -142,10 +142,16 @@ class _Reading:
         highest: list[Any] = [1.0] if attributes["boolean"] else []
         highest += [] if attributes["bounds"] is None else [attributes["bounds"][1]]
         for end in highest:
-            array = np.asarray(end, dtype=np.float64)
+            array, label = np.asarray(end, dtype=np.float64), f"bounds of {self.shares.name()}"
             if np.isfinite(array).all():
                 x, most = self.reader.aligned([self.reader.read(self.shares), Public(array)], shape)
-                self._owned(joined([x, most.times(-1.0)], shape, 0), f"bounds of {self.shares.name()}")
+                self._owned(joined([x, most.times(-1.0)], shape, 0), label)
+            elif not np.isinf(array).all():
+                raise UnsupportedModelError(
+                    label,
+                    why="some entries have a bound and others none",
+                    remedy="nonneg=True, and a constraint such as x[:, :3] <= 1",
+                )
 
     def _constraint(self, constraint: Any, label: str) -> None:
         if type(constraint) is cp.constraints.Inequality:
@@ -210,9 +216,8 @@ class _Reading:
         table = [p.at((height,), None, p.place + s) for (p, _), s in zip(pieces, starts[:-1], strict=True)]
         limits = joined(table, (height,), None) if table else values.some(slice(0, 0))
         limits_at, coefficients = self._at(limits.some(limits.share >= 0), size)
-        use_terms = use.some(use.share >= 0)
-        use_at, amounts = self._at(use_terms, reader.size)
-        self._refuse_negative(amounts, use_at, "use")
+        use_at, amounts = self._at(use.some(use.share >= 0), reader.size)
+        self._refuse_negative(amounts, use_at)
         capacity, limits_map, constant = self._capacities(use)
         form = Form(
             data=tuple((name, column.width) for name, column in zip(names, columns, strict=True)),
@@ -267,7 +272,7 @@ class _Reading:
         """(q,), (q,) public bounds of numbers of a person."""
         return bounds_of(numbers, self._ends)
 
-    def _refuse_negative(self, amounts: Affine, at: tuple[Any, Any], what: str) -> None:
+    def _refuse_negative(self, amounts: Affine, at: tuple[Any, Any]) -> None:
         low, _ = self._range(amounts)
         wrong = np.flatnonzero(low < 0)
         if not wrong.size:

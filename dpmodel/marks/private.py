@@ -61,7 +61,7 @@ class Private(cp.Parameter):  # type: ignore[misc]
     shape : needed when no value is given.
     name : shown in messages.
     unit : what one record owns: ``"all"`` (an aggregate; a record may move every entry), ``"entry"``,
-        ``"row"`` or ``"column"``.
+        ``"row"`` (of more axes than two, all that lies along the first) or ``"column"``.
     l1, l2, linf, row_l1 : how far one record may move its unit in the data as given, in these norms
         (``row_l1``: the 1-norm of the change of any one matrix row). The missing ones are derived. None at all, and no
         magnitude, means arbitrarily far, which unit ``"all"`` does not allow.

@@ -266,6 +266,13 @@ def test_names_of_data_are_unlike() -> None:
     assert read(dpm.Problem(goal, [cp.sum(x, axis=0) <= 1, x <= w])).form.data == (("v", 4), ("v (2)", 4))
 
 
+def test_bounds_of_some_entries_are_limits() -> None:
+    most = np.array([1.0, np.inf, 1.0, np.inf])
+    with pytest.raises(UnsupportedModelError, match="others none"):
+        read(marked(_spelled(_value, _shared, bounds=[0, np.tile(most, (N, 1))]))[0])
+    assert read(marked(_spelled(_value, _shared, bounds=[0, np.inf]))[0]).form.caps == ()
+
+
 def test_a_norm_of_shares_is_their_sum() -> None:
     assert read(marked(_spelled(_value, _shared, lambda x, d: cp.norm1(x, axis=1) <= d["w"]))[0]).form.single
 

@@ -65,6 +65,14 @@ def test_nothing_is_stored(way: str) -> None:
         assert not any(np.shape(each) == (3, 2) and np.any(each == SECRET) for each in vars(x).values())
 
 
+def test_the_search_finds_what_a_plain_variable_holds() -> None:
+    x = cp.Variable((3, 2), nonneg=True)
+    for way in ("value", "save_value", "projected", "CVXPY's solve"):
+        ENTRIES[way](x)
+        assert any(np.shape(each) == (3, 2) and np.allclose(each, SECRET) for each in vars(x).values())
+        x.value = None
+
+
 def test_no_value_may_be_said_again() -> None:
     x = _shares()
     x.value = None

@@ -14,6 +14,7 @@ from blocks import Broken
 from models_of_shares import charging, marked
 
 import dpmodel as dpm
+from dpmodel._types import PrivateArray
 from dpmodel.errors import MissingValueError, SourceError, SpecificationError
 from dpmodel.joint.form import People
 from dpmodel.joint.read import read
@@ -105,6 +106,29 @@ def test_a_person_alone_is_that_person_among_others() -> None:
     alone = [_taken(table, table.person(i))[0] for i in range(N)]
     np.testing.assert_array_equal(np.concatenate(together), alone)
     assert table.rows is not None and not table.rows.flags.writeable
+
+
+def _moved_by(table_of: Any, i: int) -> set[int]:
+    """Whose shares change where the row of person i becomes another."""
+    other = DATA.copy()
+    other[i] = [*np.full(K, 1.0), 0.5, 9.0]
+    one, two = (table_of(data) for data in (DATA, other))
+    taken = [np.concatenate([_taken(table, table.person(j)) for j in range(N)]) for table in (one, two)]
+    return set(np.flatnonzero((taken[0] != taken[1]).any(axis=1)).tolist())
+
+
+def test_a_row_moves_the_share_of_its_owner_alone() -> None:
+    def in_blocks(data: Any) -> PeopleTable:
+        return _table(MemoryBlocks(np.split(data, [20])))
+
+    def centred(data: Any) -> PeopleTable:  # a twin that would tell of others
+        table = in_blocks(data)
+        rows = np.array([table.row(i) for i in range(N)])
+        return PeopleTable(table.form, N, PrivateArray(rows - rows.mean(axis=0) + 0.5))
+
+    for i in (0, 19, N - 1):
+        assert _moved_by(in_blocks, i) == {i}
+        assert len(_moved_by(centred, i)) > 5
 
 
 def test_parts_do_not_change_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,11 @@ import itertools
 import math
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
 import pytest
 
+import dpmodel as dpm
 from dpmodel.marks import Private, Records, private, vault
 
 SENSITIVITIES: list[dict[str, float]] = [{}, {"linf": 0.4}, {"linf": 5.0}, {"l2": 2.0}, {"l1": 4.0}, {"row_l1": 1.5}]
@@ -156,3 +158,16 @@ def test_scaling_can_enlarge_a_declared_change() -> None:
     before = np.array(vault.unseal(parameter))
     parameter.value = [1.0, 0.5]
     assert parameter.l1 >= np.abs(np.array(vault.unseal(parameter)) - before).sum() == pytest.approx(2 / 3)
+
+
+def test_a_record_of_a_cube_owns_all_along_the_first_axis() -> None:
+    """Like the matrix with the same rows: what one record moves, and to what norm a row is scaled."""
+    cube = np.random.default_rng(0).normal(size=(4, 2, 3))
+    for declared in ({"max_l2": 1.0}, {"linf": 1.0}, {"bounds": [-1, 2]}, {"max_l1": 2.0, "nonneg": True}):
+        data = np.abs(cube) if "nonneg" in declared else cube
+        one = Private(data, unit="row", **declared)
+        other = Private(data.reshape(4, 6), unit="row", **declared)
+        assert one.sensitivity == other.sensitivity
+        rows = (np.asarray(vault.unseal(p)).reshape(p.shape, order="F").reshape(4, 6) for p in (one, other))
+        np.testing.assert_allclose(*rows)
+        assert dpm.sensitivity(cp.sum(one, axis=0)).l1 == pytest.approx(dpm.sensitivity(cp.sum(other, axis=0)).l1)
