@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
-
-import numpy as np
-
 from dpmodel._types import Floats
 from dpmodel.joint.descent import Path
 from dpmodel.text import number
 
-if TYPE_CHECKING:
-    from dpmodel.joint.model import JointModel
 
-
-def planned_margin(model: JointModel, amount: float, beta: float) -> str:
-    """What a plan says: nothing is used beyond its capacity, and what is left free for the noise."""
-    capacity = model.planned_capacity
-    shares = amount / np.maximum(capacity, 1e-300)
-    part = number(100 * min(float(np.median(shares)), 1.0))
+def planned_margin(free: float, unused: float, beta: float) -> str:
+    """What a plan says: nothing is used beyond its capacity, and how much is left free for the noise."""
     return (
-        f"no resource is used beyond its capacity, except with probability {number(beta)}; {number(amount)} of each is "
-        f"left free for the noise, {part} % of a capacity in the middle"
+        f"no resource is used beyond its capacity, except with probability {number(beta)}; {number(free)} of each is "
+        f"left free for the noise, {number(100 * min(unused, 1.0))} % of the capacity in the middle"
     )
 
 
@@ -41,7 +31,7 @@ def value_lost(path: Path, capacity: Floats, beta: float) -> float:
     return max(gap + math.sqrt(total * math.log(total / (rho * beta**2))), 0.0)
 
 
-def statement_of(model: JointModel, scales: Floats, lost: float, beta: float) -> str:
+def statement_of(scales: Floats, lost: float, beta: float) -> str:
     """What a release says: overload, value, and by how much shares were scaled down."""
     text = f"no resource is used beyond its capacity, except with probability {number(beta)}"
     least = float(scales.min(initial=1.0))

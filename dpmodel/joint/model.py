@@ -191,7 +191,7 @@ class JointModel(Model):
             objective_alpha=outcome.lost if math.isfinite(outcome.lost) else None,
             violation_alpha=0.0,
         )
-        release = SharesRelease(
+        return SharesRelease(
             mechanism=ran.mechanism,
             guarantee=guarantee,
             accuracy=accuracy,
@@ -206,6 +206,4 @@ class JointModel(Model):
             capacity=self.planned_capacity,
             people=self.count,
         )
-        release.shares_from(self)
-        return release
 

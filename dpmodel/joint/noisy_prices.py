@@ -88,13 +88,14 @@ class NoisyPrices(Mechanism[JointModel]):
     def forecast(self, model: JointModel, options: Options) -> Forecast:
         settings, mu = self.settings(model, options), gaussian_mu(options.epsilon, options.delta)
         noise = model.sensitivity(settings.radius) / mu
-        share = settings.share
+        free = margin(noise, options.beta, model.capacity.size)
+        unused = free / max(float(np.median(model.planned_capacity)), 1e-300)
         return Forecast(
-            statement=planned_margin(model, margin(noise, options.beta, model.capacity.size), options.beta),
+            statement=planned_margin(free, unused, options.beta),
             epsilon=options.epsilon,
             delta=options.delta,
             beta=options.beta,
-            error=ShareOfOptimum(share),
+            error=ShareOfOptimum(settings.share, min(unused, 1.0)),
             work=f"{settings.steps + settings.search.looks + 1} passes over the people",
             noise={
                 "demand": {"kind": "gaussian", "scale": noise, "largest_noise": noise},
@@ -156,7 +157,7 @@ def priced(model: JointModel, path: Path, capacity: Floats, radius: float, beta:
         at_most=np.minimum(most, capacity) if seed is None else capacity,
         beta=beta,
         lost=lost,
-        statement=statement_of(model, scales, lost, beta),
+        statement=statement_of(scales, lost, beta),
         seed=seed,
     )
 

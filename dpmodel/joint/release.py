@@ -68,8 +68,9 @@ class SharesRelease(Release):
     capacity: Floats
     people: int
 
-    def shares_from(self, model: JointModel) -> None:
-        """Let shares be computed from the people of ``model``; copies and pickles cannot."""
+    def answered_by(self, problem: Any, model: Any, options: Any) -> None:
+        """As for all releases; and shares are computed from the people of ``model``, which copies and pickles lack."""
+        super().answered_by(problem, model, options)
         object.__setattr__(self, "_model", model)
 
     # ------------------------------------------------------------------ public

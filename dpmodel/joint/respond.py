@@ -11,7 +11,7 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.joint.form import Form, People
 
-_HALVINGS = 24  # of the multiplier of the ball, and of the limit
+_STEPS, _CLOSE = 80, 1e-12  # most steps for a multiplier, and how close what it is for has to come
 _TINY = 1e-300
 _WHOLE = 1e-9  # by as much less an entry counts as whole
 
@@ -134,41 +134,65 @@ def _in_ball(
     """(B, k) the best inside the ball ``||unit x||_2 <= radius``, which binds for all of these people.
 
     With multipliers kappa of the ball and theta of the limit an entry is ``(score - theta weight) / (kappa unit^2)``,
-    within [0, most]. Both are found by halving, each for every person by itself and a public number of times.
+    within [0, most]. Both are found inside brackets by Newton's steps, by halving where these leave them, each for
+    every person by itself, and what rounding is left over is scaled away.
     """
+    shape = np.broadcast_shapes(scores.shape, most.shape)
+    weight = np.zeros((1, 1)) if weights is None else weights
+    limit = np.full((1, 1), np.inf) if budget is None else budget
     square = np.maximum(unit * unit, _TINY)
-    gains = np.maximum(scores, 0.0)
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        steepest = np.where(unit > 0, gains / np.maximum(unit, _TINY), 0.0)
-        high = np.sqrt((steepest**2).sum(axis=1)) / radius
-        low = np.zeros_like(high)
-        x = np.zeros(np.broadcast_shapes(scores.shape, most.shape))
-        for _ in range(_HALVINGS):
-            kappa = np.sqrt(np.maximum(low, 1e-6 * high) * high)
-            x = _at(kappa, scores, weights, budget, most, square)
-            inside = ((unit * x) ** 2).sum(axis=1) <= radius * radius
-            high, low = np.where(inside, kappa, high), np.where(inside, low, kappa)
-        return _at(high, scores, weights, budget, most, square)
+    out, left = np.empty(shape), np.arange(shape[0])
+    with np.errstate(all="ignore"):
+        high = np.sqrt(np.where(unit > 0, np.maximum(scores, 0.0) ** 2 / square, 0.0).sum(axis=1)) / radius
+        low, kappa, theta = 1e-9 * high, high / 2, np.zeros(shape[0])
+        for _ in range(_STEPS):
+            s, w, b, m, q = (_of(each, left) for each in (scores, weight, limit, most, square))
+            assert s is not None and w is not None and b is not None and m is not None and q is not None
+            d = np.maximum(kappa[:, None] * q, _TINY)
+            x, theta = _under_limit(theta, s, w, b, m, d)
+            length = (q * x * x).sum(axis=1) / radius**2
+            out[left] = x
+            low, high = np.where(length > 1, kappa, low), np.where(length > 1, high, kappa)
+            # d length / d kappa: entries inside [0, most] move by -x / kappa, and by what theta has to give back.
+            inside = (x > 0) & (x < m)
+            back = (w * x * inside).sum(axis=1) / (w * w / d * inside).sum(axis=1) * (theta > 0)
+            back = np.where(np.isfinite(back), back, 0.0)
+            fall = 2 / kappa * (q * x * (x - w / d * back[:, None]) * inside).sum(axis=1) / radius**2
+            # Newton for length^(-1/2), which is nearly linear in kappa.
+            guess = kappa + 2 * length * (1 - np.sqrt(1 / length)) * np.sqrt(length) / fall
+            kappa = np.where((guess > low) & (guess < high), guess, np.sqrt(low * high))
+            again = np.flatnonzero((np.abs(length - 1) > _CLOSE) & (high > low * (1 + _CLOSE)))
+            if not again.size:
+                break
+            left, low, high, kappa, theta = (each[again] for each in (left, low, high, kappa, theta))
+        used, length = (out * weight).sum(axis=1), np.sqrt((square * out * out).sum(axis=1)) / radius
+        fits = np.minimum(np.where(used > limit[:, 0], limit[:, 0] / used, 1.0), 1 / length)
+        return np.asarray(out * np.minimum(fits, 1.0)[:, None])
 
 
-def _at(
-    kappa: Floats, scores: Floats, weights: Floats | None, budget: Floats | None, most: Floats, square: Floats
-) -> Floats:
-    """(B, k) the entries at kappa (B,), with the least theta >= 0 at which the limit holds."""
-    scale = np.maximum(kappa[:, None] * square, _TINY)
-    x = np.clip(scores / scale, 0.0, most)
-    if weights is None or budget is None:
-        return x
-    over = np.flatnonzero((x * weights).sum(axis=1) > budget[:, 0])
-    if not over.size:
-        return x
-    s, w, b, m, d = (_of(each, over) for each in (scores, weights, budget, most, scale))
-    assert s is not None and w is not None and b is not None
-    low = np.zeros(over.size)
+def _under_limit(theta: Floats, s: Floats, w: Floats, b: Floats, m: Floats, d: Floats) -> tuple[Floats, Floats]:
+    """(B, k) the entries ``(s - theta w) / d`` within [0, m], and the least theta >= 0 (B,) with which ``w' x <= b``;
+    ``theta`` : where to begin."""
+    x = np.clip(s / d, 0.0, m)
+    left = np.flatnonzero((x * w).sum(axis=1) > b[:, 0])
+    out = np.zeros(x.shape[0])
+    at, low = theta[left], np.zeros(left.size)
     high = np.where(w > 0, np.maximum(s, 0.0) / np.maximum(w, _TINY), 0.0).max(axis=1)
-    for _ in range(_HALVINGS):
-        theta = (low + high) / 2
-        more = (np.clip((s - theta[:, None] * w) / d, 0.0, m) * w).sum(axis=1) > b[:, 0]
-        low, high = np.where(more, theta, low), np.where(more, high, theta)
-    x[over] = np.clip((s - high[:, None] * w) / d, 0.0, m)
-    return x
+    high = (np.broadcast_to(high, x.shape[:1]))[left]
+    for _ in range(_STEPS):
+        if not left.size:
+            break
+        S, W, M, D = (_of(each, left) for each in (s, w, m, d))
+        assert S is not None and W is not None and M is not None and D is not None
+        y = (S - at[:, None] * W) / D
+        inside = (y > 0) & (y < M)
+        np.clip(y, 0.0, M, out=y)
+        target = np.broadcast_to(b[:, 0], x.shape[:1])[left]
+        over = (y * W).sum(axis=1) - target
+        x[left], out[left] = y, at
+        low, high = np.where(over > 0, at, low), np.where(over > 0, high, at)
+        guess = at + over / (W * W / D * inside).sum(axis=1)
+        step = np.where((guess > low) & (guess < high), guess, (low + high) / 2)
+        again = np.flatnonzero((np.abs(over) > _CLOSE * target) & (high > low * (1 + _CLOSE)))
+        left, low, high, at = left[again], low[again], high[again], step[again]
+    return x, out

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from dpmodel.joint.model import JointModel
 
 # People of a population, populations, and steps of the algorithm on them: a forecast takes about a second.
-_PEOPLE, _SEEDS, _STEPS, _PACE = 400, (0, 1), 30, 4.0
+_PEOPLE, _SEEDS, _STEPS, _PACE = 300, (0, 1), 25, 3.5
 # Steps on the data, and their pace: few where the margin is a tenth of the capacity or more (the noise decides then).
 _FEW, _MANY, _WIDE = (40, 5.0), (100, 10.0), 0.1
 # Limits of one person's use are tried from the largest one down, by this factor, until two in a row are no better.
@@ -66,28 +67,42 @@ def settings_of(model: JointModel, noise: float, beta: float, radius: float | No
     given ones, or None."""
     search = _search(model)
     limits = [radius] if radius is not None else [largest_radius(model) / _FACTOR**i for i in range(_LIMITS)]
-    best, share, worse = limits[0], math.nan, 0
+    best, share = limits[0], math.nan
     if model.form.single:
-        for each in limits:
-            found = expected_share(model, noise * model.sensitivity(each), beta, each)
-            if math.isnan(share) or found > share:
-                best, share, worse = each, found, 0
-            elif (worse := worse + 1) == 2:
-                break
+        best = limits[_best_of([partial(_share_at, model, noise, beta, each, _SEEDS[:1]) for each in limits])]
+        share = _share_at(model, noise, beta, best, _SEEDS)
     wide = margin(noise * model.sensitivity(best), beta, model.capacity.size)
     few = wide > _WIDE * float(np.median(model.planned_capacity))
     count, pace = _FEW if few else _MANY
     return Settings(best, steps or count, pace, search, share)
 
 
+def _best_of(shares: Sequence[Callable[[], float]]) -> int:
+    """Which is largest, of numbers that rise and then fall: every second one until they fall, then those beside."""
+    found: dict[int, float] = {}
+    for place in range(0, len(shares), 2):
+        found[place] = shares[place]()
+        if found[place] < max(found.values()):
+            break
+    best = max(found, key=found.__getitem__)
+    for place in (best - 1, best + 1):
+        if 0 <= place < len(shares):
+            found[place] = shares[place]()
+    return max(found, key=found.__getitem__)
+
+
 def expected_share(model: JointModel, noise: float, beta: float, radius: float) -> float:
-    """Mean share of the optimum that the synthetic people get. ``noise`` : of a demand of all people that gets all of
-    the budget."""
+    """Mean share of the optimum that the synthetic people get. ``noise`` : 1 / mu, for a demand of all people that gets
+    all of the budget, per unit of sensitivity."""
+    return _share_at(model, noise, beta, radius, _SEEDS)
+
+
+def _share_at(model: JointModel, noise: float, beta: float, radius: float, seeds: Sequence[int]) -> float:
     shares = []
-    for seed in _SEEDS:
+    for seed in seeds:
         population = population_of(model, seed)
         rng = public_generator(seed)
-        smaller = noise * population.people.count / max(model.count, 1)
+        smaller = noise * model.sensitivity(radius) * population.people.count / max(model.count, 1)
         value = run_on(population, smaller, beta, radius, lambda mean, sd: mean + sd * rng.standard_normal(mean.size))
         shares.append(value / population.optimum if population.optimum > 0 else math.nan)
     return float(np.mean(shares))
