@@ -427,6 +427,9 @@ class Place(Error):
         return (float(self.place),)
 
 
+AnyError = Violation | ExcessRisk | RowsMissed | ShareOfOptimum | Place
+
+
 @dataclass(frozen=True)
 class Forecast:
     """The error a mechanism predicts from public facts alone.
@@ -446,7 +449,7 @@ class Forecast:
     epsilon: float
     delta: float
     beta: float
-    error: Violation | ExcessRisk | RowsMissed | ShareOfOptimum | Place
+    error: AnyError
     proved: bool = True
     vacuous: bool = False
     work: str = "one solve"
@@ -559,7 +562,7 @@ def capped(forecast: Forecast, known: Known) -> Forecast:
     )
 
 
-def _compared(forecast: Forecast, known: Known) -> tuple[Violation | ExcessRisk | RowsMissed | Place, bool]:
+def _compared(forecast: Forecast, known: Known) -> tuple[AnyError, bool]:
     error = forecast.error
     if isinstance(error, ExcessRisk):
         bounds = math.isfinite(error.at_most) or not math.isfinite(error.predicted)

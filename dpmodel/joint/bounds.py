@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+
 from dpmodel._types import Floats
 from dpmodel.joint.descent import Path
 from dpmodel.text import number

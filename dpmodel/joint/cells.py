@@ -82,15 +82,15 @@ def refuse_public(given: Read, asked: Options) -> NoReturn:
     """Raise for shares that nobody said are to be handed out one by one: with the theorem that stands against
     publishing them, where there is one."""
     if asked.release != "public":
-        raise SpecificationError(f"release={asked.release!r}", why="what is released goes to all or to each", remedy=JOINT)
+        raise SpecificationError(
+            f"release={asked.release!r}", why="what is released goes to all or to each", remedy=JOINT
+        )
     impossible = [cell for cell in classified(given).cells if not cell.solvable]
     if impossible:
         cell = impossible[0]
         where = "objective" if cell.part == "objective" else _WHERE[cell.part]
         reason = f"{cell.reason}; published, all shares together would show the records"
-        raise impossibility_error(
-            cell.part, cell.parameter, where, asked.epsilon, asked.delta, asked.beta, reason, []
-        )
+        raise impossibility_error(cell.part, cell.parameter, where, asked.epsilon, asked.delta, asked.beta, reason, [])
     raise SpecificationError(
         f"shares {given.shares.name()} and release='public'",
         why="shares are handed out, each to its own person",

@@ -57,9 +57,7 @@ class EvenShares(Mechanism[JointModel]):
             work="none",
         )
 
-    def run(
-        self, model: JointModel, options: Options, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Prices:
+    def run(self, model: JointModel, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Prices:
         size = model.capacity.size
         return Prices(
             status="optimal",

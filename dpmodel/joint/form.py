@@ -33,7 +33,7 @@ class Affine:
         if self.public:
             return self.constant[None, :]
         if self._columns is not None:
-            return rows[:, self._columns]
+            return np.asarray(rows[:, self._columns])
         return np.asarray(rows @ self.matrix) + self.constant
 
     @property
@@ -130,15 +130,18 @@ class Form:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Form:
         """What ``to_dict`` gave."""
-        places = {name: tuple(np.asarray(each, dtype=np.intp) for each in plain[name]) for name in ("use_at", "limits_at")}
         return cls(
             data=tuple((str(name), int(width)) for name, width in plain["data"]),
             private=frozenset(plain["private"]),
             shape=tuple(map(int, plain["shape"])),
             extra=int(plain["extra"]),
             resources=int(plain["resources"]),
-            **places,
-            **{name: Affine.from_dict(plain[name]) for name in _AFFINE},
+            use_at=_places(plain["use_at"]),
+            limits_at=_places(plain["limits_at"]),
+            values=Affine.from_dict(plain["values"]),
+            use=Affine.from_dict(plain["use"]),
+            coefficients=Affine.from_dict(plain["coefficients"]),
+            limits=Affine.from_dict(plain["limits"]),
             caps=tuple(map(Affine.from_dict, plain["caps"])),
             personal=np.asarray(plain["personal"], dtype=bool),
             signed=bool(plain["signed"]),
@@ -204,7 +207,7 @@ class Form:
     def charged(self, people: People, prices: Floats) -> Floats:
         """(B, k) what one unit of each entry costs at these prices (m,); (1, k) where all share A."""
         if self.use.public:
-            return (self._public_use @ prices)[None, :]
+            return np.asarray((self._public_use @ prices)[None, :])
         return np.asarray((people.use * prices[self.use_at[0]]) @ self._to_entry)
 
     def scaled(self, scales: Floats) -> Floats:
@@ -215,6 +218,11 @@ class Form:
             return np.full(self.size, scales[self.use_at[0]].min(initial=1.0))
         np.minimum.at(out, self.use_at[1], scales[self.use_at[0]])
         return out
+
+
+def _places(plain: Any) -> tuple[Any, Any]:
+    rows, columns = (np.asarray(each, dtype=np.intp) for each in plain)
+    return rows, columns
 
 
 @dataclass(frozen=True, eq=False)

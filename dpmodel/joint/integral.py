@@ -16,9 +16,9 @@ def drawn_scales(most: Floats, capacity: Floats, radius: float, people: int, bet
     ``most`` (m,) : what the mean answers use at most, except with probability ``beta`` for the noise; the coins get
     ``beta`` again. A person uses at most ``radius`` of a resource.
 
-    What is used of resource j is a sum of independent numbers in [0, G] with a mean of at most ``m = s_j U_j``: it is at
-    least t >= m with probability ``exp(-(t ln(t / m) - t + m) / G)`` at most (Chernoff for such sums). s_j is the
-    largest number for which that is ``beta / resources`` at t = b_j, by halving. Coins are drawn without a look at data.
+    What is used of resource j is a sum of independent numbers in [0, G] with a mean of at most ``m = s_j U_j``: it is
+    at least t >= m with probability ``exp(-(t ln(t / m) - t + m) / G)`` at most (Chernoff for such sums). s_j is the
+    largest number for which that is ``beta / resources`` at t = b_j, by halving. Coins do not look at data.
     """
     need = math.log(capacity.size / beta) * radius
     low, high = np.zeros_like(capacity), np.minimum(np.maximum(capacity, 0.0), np.maximum(most, 0.0))

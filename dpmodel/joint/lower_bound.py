@@ -22,8 +22,8 @@ def least_loss(capacity: float, epsilon: float, delta: float) -> float:
     at least ``(b - l) / (b + k)`` in the mean, so the k others get at least ``k (b - l) / (b + k)``, and S at most b
     less that: ``E Y >= k (b - l) / (b + k)``. What S gets is seen by a coalition without the k others, whose data are
     all that D_0 and D_k differ in: k changes of one record, so ``E_k Y <= e^(k epsilon) E_0 Y + b d_k``. Hence
-    ``k (b - l) / (b + k) <= e^(k epsilon) l + b d_k``; solve for l. Where each of several resources has people of its own,
-    as much is lost of each.
+    ``k (b - l) / (b + k) <= e^(k epsilon) l + b d_k``; solve for l. Where each of several resources has people of its
+    own, as much is lost of each.
     """
     best = 0.0
     for k in range(1, max(2, math.ceil(4 / epsilon)) + 1):

@@ -206,4 +206,3 @@ class JointModel(Model):
             capacity=self.planned_capacity,
             people=self.count,
         )
-

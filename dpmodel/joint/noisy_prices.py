@@ -73,7 +73,9 @@ class NoisyPrices(Mechanism[JointModel]):
     """
 
     serves: ClassVar[Serves] = Serves(
-        JointModel, cells=("objective high", "objective low", "scalar high", "column high", "column low"), reads_blocks=True
+        JointModel,
+        cells=("objective high", "objective low", "scalar high", "column high", "column low"),
+        reads_blocks=True,
     )
     largest_use: float | None = None
     steps: int | None = None
@@ -112,9 +114,7 @@ class NoisyPrices(Mechanism[JointModel]):
         mu = gaussian_mu(options.epsilon, options.delta)
         return model.cached(key, lambda: settings_of(model, 1 / mu, options.beta, self.largest_use, self.steps))
 
-    def run(
-        self, model: JointModel, options: Options, noise: NoiseSource, progress: Progress = no_progress
-    ) -> Prices:
+    def run(self, model: JointModel, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Prices:
         settings, mu, beta = self.settings(model, options), gaussian_mu(options.epsilon, options.delta), options.beta
         capacity = model.capacity
         if model.capacity_sensitivity:

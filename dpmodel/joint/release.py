@@ -143,8 +143,8 @@ class SharesRelease(Release):
         table = model.read_table()
         if to_custodian:
             warnings.warn(
-                "all shares go to one reader, towards whom nothing is private any more; each person may be handed their "
-                "own share, and nobody else's",
+                "all shares go to one reader, towards whom nothing is private any more; each person may be handed "
+                "their own share, and nobody else's",
                 CustodianWarning,
                 stacklevel=users_line(),
             )
@@ -167,17 +167,18 @@ class SharesRelease(Release):
 
     # ------------------------------------------------------------------ printed
     def _rows(self) -> list[tuple[str, object]]:
+        bound = self.overload_bound
         order = np.argsort(-self.prices, kind="stable")[:_MOST_ROWS]
         lines = [
             (
                 f"price {self.resources[j]}",
-                f"{number(self.prices[j])}, at most {number(self.overload_bound[j])} of {number(self.capacity[j])} used",
+                f"{number(self.prices[j])}, at most {number(bound[j])} of {number(self.capacity[j])} used",
             )
             for j in sorted(order)
         ]
         left = len(self.resources) - len(lines)
         more = [("prices", f"... and {left} lower ones: release.prices")] if left > 0 else []
-        shares = (f"{self.people} people: release.share(i), release.deliver(send), release.rule")
+        shares = f"{self.people} people: release.share(i), release.deliver(send), release.rule"
         rows = super()._rows()
         return [rows[0], ("shares", shares), *rows[1:4], *lines, *more, *rows[4:]]
 
@@ -199,7 +200,6 @@ class SharesRelease(Release):
             capacity=np.asarray(rest["capacity"], dtype=np.float64),
             people=int(rest["people"]),
         )
-
 
 
 def _sent(form: Form, prices: Prices, callback: Any, people: People, first: int) -> float:

@@ -6,6 +6,8 @@ can compute it at home.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dpmodel._types import Floats
@@ -21,18 +23,19 @@ def respond(
 ) -> tuple[Floats, Floats]:
     """Shares x (B, k) and their use u = A x (B, m), with ``||u||_2 <= radius`` and ``u <= ceiling`` for each person.
 
-    ``prices``, ``ceiling`` (m,) : of a unit of each resource, and the most of it (None: any). x maximises ``values' x - prices' u`` exactly where at most one limit
-    and bounds stand (``form.single``): by sorting, and by two multipliers where the ball binds and each resource is
-    used by one entry. Elsewhere each person's linear program is solved by HiGHS, and a share outside the ball is moved
-    towards 0: then it is allowed, and may not be the best one inside. Whole shares (``form.integral``) are rounded
-    down first, and moved so too. At 0 a tie is left: nobody takes what is worth nothing to them.
+    ``prices``, ``ceiling`` (m,) : of a unit of each resource, and the most of it (None: any). x maximises
+    ``values' x - prices' u`` exactly where at most one limit and bounds stand (``form.single``): by sorting, and by two
+    multipliers where the ball binds and each resource is used by one entry. Elsewhere each person's linear program is
+    solved by HiGHS, and a share outside the ball is moved towards 0: then it is allowed, and may not be the best one
+    inside. Whole shares (``form.integral``) are rounded down first, and moved so too. At 0 a tie is left: nobody takes
+    what is worth nothing to them.
     """
     if form.single:
         x = _sorted(form, people, prices, radius, ceiling)
     else:
         from dpmodel.joint.programs import solved
 
-        x = solved(form, people, prices, radius)
+        x = solved(form, people, prices, radius, ceiling)
     use = form.used(people, x)
     with np.errstate(divide="ignore", invalid="ignore"):
         fits = radius / np.sqrt(np.einsum("ij,ij->i", use, use))
@@ -62,11 +65,13 @@ def _sorted(form: Form, people: People, prices: Floats, radius: float, ceiling: 
         if outside.size:
             unit = np.zeros((people.use.shape[0], form.size))
             unit[:, form.use_at[1]] = people.use
-            x[outside] = _in_ball(*(_of(each, outside) for each in (scores, weights, budget, most, unit)), radius)
+            scores, weights, budget, most = (_of(each, outside) for each in (scores, weights, budget, most))
+            x[outside] = _in_ball(scores, weights, budget, most, _of(unit, outside), radius)
     return x
 
 
-def _of(array: Floats | None, which: Floats) -> Floats | None:
+def _of(array: Any, which: Any) -> Any:
+    """The rows of these people; all where one row is everybody's, None of nothing."""
     return array if array is None or array.shape[0] == 1 else array[which]
 
 
@@ -82,7 +87,8 @@ def _limits(
     if form.separate:
         most[:, columns] = each
     else:
-        np.minimum.at(most, (slice(None), columns), each)
+        where: Any = (slice(None), columns)
+        np.minimum.at(most, where, each)
     if people.caps is not None:
         most = np.minimum(most, people.caps)
     weights = budget = None
@@ -141,13 +147,12 @@ def _in_ball(
     weight = np.zeros((1, 1)) if weights is None else weights
     limit = np.full((1, 1), np.inf) if budget is None else budget
     square = np.maximum(unit * unit, _TINY)
-    out, left = np.empty(shape), np.arange(shape[0])
+    out, left = np.empty(shape), np.arange(shape[0], dtype=np.intp)
     with np.errstate(all="ignore"):
         high = np.sqrt(np.where(unit > 0, np.maximum(scores, 0.0) ** 2 / square, 0.0).sum(axis=1)) / radius
         low, kappa, theta = 1e-9 * high, high / 2, np.zeros(shape[0])
         for _ in range(_STEPS):
             s, w, b, m, q = (_of(each, left) for each in (scores, weight, limit, most, square))
-            assert s is not None and w is not None and b is not None and m is not None and q is not None
             d = np.maximum(kappa[:, None] * q, _TINY)
             x, theta = _under_limit(theta, s, w, b, m, d)
             length = (q * x * x).sum(axis=1) / radius**2
@@ -164,7 +169,8 @@ def _in_ball(
             again = np.flatnonzero((np.abs(length - 1) > _CLOSE) & (high > low * (1 + _CLOSE)))
             if not again.size:
                 break
-            left, low, high, kappa, theta = (each[again] for each in (left, low, high, kappa, theta))
+            left = left[again]
+            low, high, kappa, theta = low[again], high[again], kappa[again], theta[again]
         used, length = (out * weight).sum(axis=1), np.sqrt((square * out * out).sum(axis=1)) / radius
         fits = np.minimum(np.where(used > limit[:, 0], limit[:, 0] / used, 1.0), 1 / length)
         return np.asarray(out * np.minimum(fits, 1.0)[:, None])
@@ -183,7 +189,6 @@ def _under_limit(theta: Floats, s: Floats, w: Floats, b: Floats, m: Floats, d: F
         if not left.size:
             break
         S, W, M, D = (_of(each, left) for each in (s, w, m, d))
-        assert S is not None and W is not None and M is not None and D is not None
         y = (S - at[:, None] * W) / D
         inside = (y > 0) & (y < M)
         np.clip(y, 0.0, M, out=y)

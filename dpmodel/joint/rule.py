@@ -46,7 +46,8 @@ class Rule(PlainData):
         """
         if self.prices.seed is not None and (not isinstance(person, int) or isinstance(person, bool) or person < 0):
             raise SpecificationError(
-                "share: person=", why="whole shares are drawn by public coins, other ones for each person",
+                "share: person=",
+                why="whole shares are drawn by public coins, other ones for each person",
                 remedy="person=3, the number of the person whose data these are",
             )
         row = np.concatenate([np.zeros(0), *(self._numbers(name, width, data) for name, width in self.form.data)])

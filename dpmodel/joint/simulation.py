@@ -101,23 +101,22 @@ def _share_at(model: JointModel, noise: float, beta: float, radius: float, seeds
     shares = []
     for seed in seeds:
         population = population_of(model, seed)
-        rng = public_generator(seed)
         smaller = noise * model.sensitivity(radius) * population.people.count / max(model.count, 1)
-        value = run_on(population, smaller, beta, radius, lambda mean, sd: mean + sd * rng.standard_normal(mean.size))
+        value = run_on(population, smaller, beta, radius, seed)
         shares.append(value / population.optimum if population.optimum > 0 else math.nan)
     return float(np.mean(shares))
 
 
-def run_on(
-    population: Population, noise: float, beta: float, radius: float, blur: Callable[[Floats, float], Floats]
-) -> float:
-    """What the shares are worth that the algorithm hands out."""
-    form, people, answers = population.form, population.people, []
+def run_on(population: Population, noise: float, beta: float, radius: float, seed: int) -> float:
+    """What the shares are worth that the algorithm hands out, with noise from this seed."""
+    form, people, rng = population.form, population.people, public_generator(seed)
+    answers: list[Floats] = []
 
     def measure(prices: Floats, scale: float) -> Floats:
         x, use = respond(form, people, prices, radius)
         answers.append(x)
-        return blur(use.sum(axis=0), scale)
+        demand = use.sum(axis=0)
+        return np.asarray(demand + scale * rng.standard_normal(demand.size))
 
     search = Search(math.log2(population.level), 1.0, 1)
     path = descend(measure, population.capacity, noise, beta, _STEPS, _PACE, search)
@@ -129,7 +128,7 @@ def scales_of(path: Path, capacity: Floats, beta: float) -> Floats:
     """(m,) by what shares are multiplied, so that no resource is used beyond its capacity with probability 1 - beta."""
     most = path.mean_demand + margin(path.noise, beta, capacity.size)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(most > capacity, np.maximum(capacity, 0.0) / most, 1.0)
+        return np.asarray(np.where(most > capacity, np.maximum(capacity, 0.0) / most, 1.0))
 
 
 @cached
@@ -144,7 +143,7 @@ def population_of(model: JointModel, seed: int) -> Population:
     def dual(prices: Floats) -> Floats:
         nonlocal least
         x, use = respond(form, people, prices, radius)
-        demand = use.sum(axis=0)
+        demand = np.asarray(use.sum(axis=0))
         least = min(least, float((people.values * x).sum() + prices @ (capacity - demand)))
         return demand
 
@@ -152,7 +151,9 @@ def population_of(model: JointModel, seed: int) -> Population:
     low, high = -_ANY[0], _ANY[0]
     for _ in range(8):
         level = 2.0 ** ((low + high) / 2)
-        low, high = ((low + high) / 2, high) if dual(np.full(capacity.size, level)).sum() > half else (low, (low + high) / 2)
+        low, high = (
+            ((low + high) / 2, high) if dual(np.full(capacity.size, level)).sum() > half else (low, (low + high) / 2)
+        )
     search = Search(math.log2(level), 1.0, 1)
     path = descend(lambda prices, _: dual(prices), capacity, 0.0, 0.5, 2 * _STEPS, 2 * _PACE, search)
     dual(np.asarray(path.weights @ path.prices))
@@ -175,4 +176,4 @@ def people_for(model: JointModel, noise: float, beta: float, radius: float, want
         middle = (low + high) / 2
         enough = expected_share(model, noise / 2**middle * 10, beta, radius) >= wanted
         low, high = (low, middle) if enough else (middle, high)
-    return model.count / 10 * 2.0**high
+    return float(model.count / 10 * 2.0**high)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal, Protocol, runtime_checkable
 
@@ -185,8 +186,9 @@ def noise_source(rng: int | str | np.random.Generator | NoiseSource | None = Non
 PublicGenerator = np.random.Generator
 
 
-def public_generator(seed: int) -> PublicGenerator:
-    """A generator for simulations on public facts (forecasts). Never for noise on private numbers."""
+def public_generator(seed: int | Sequence[int]) -> PublicGenerator:
+    """A generator for simulations on public facts (forecasts), and for coins that all may know. Never for noise on
+    private numbers."""
     return np.random.default_rng(seed)
 
 

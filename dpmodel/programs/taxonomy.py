@@ -53,8 +53,8 @@ _BEYOND = {
     "sensitivity beyond the paper's linear ones (TTZ15, AMU20)",
     "postprocessing": "post-processing (a likelihood of published noisy numbers under public constraints) reads "
     "nothing private and costs nothing (LWK15)",
-    "shares": "shares of people who own their variables (dpm.Shares, release=\"joint\") have a private objective, private "
-    "limits and private columns of any size: others learn prices alone (HHRW16)",
+    "shares": 'shares of people who own their variables (dpm.Shares, release="joint") have a private objective, '
+    "private limits and private columns of any size: others learn prices alone (HHRW16)",
     "systems": "exact systems (dpmodel.linalg: vectors, inequalities or points, one per record) are rows of high "
     "sensitivity that hold exactly, all but a few (KMMST24)",
 }

@@ -81,7 +81,7 @@ def _by_record(parameter: Private) -> bool:
 def _swapped(problem: Any, variable: cp.Variable, records: Any) -> Any:
     kept = {name: given for name, given in variable.attributes.items() if given is not None and given is not False}
     name = variable.name()
-    shares = Shares(variable.shape, records=records, name=name, **{**kept, "nonneg": True} if not kept else kept)
+    shares = Shares(variable.shape, records=records, name=name, **(kept or {"nonneg": True}))
     swap = {id(variable): shares}
     objective = problem.objective.tree_copy(id_objects=swap)
     constraints = [each.tree_copy(id_objects=swap).set_label(each.label) for each in problem.constraints]
