@@ -27,9 +27,10 @@ class NoisyDualMirrorDescent(JointlyPrivateProgramming):
 
     Source
         Chen and Chua, Noisy Dual Mirror Descent: A Near Optimal Algorithm for Jointly-DP Convex Resource Allocation,
-        NeurIPS 2024. Of the text the abstract and a summary by others were at hand (``K = 1.1 u / (gamma b)``, T = 10^4,
-        negative entropy and the squared 2-norm, Renyi divergences, plain averages); step sizes, which the summary leaves
-        out, are those of mirror descent's regret bound for T noisy gradients, not compared with the paper's.
+        NeurIPS 2024. Of the text the abstract and a summary by others were at hand (``K = 1.1 u / (gamma b)``,
+        T = 10^4, negative entropy and the squared 2-norm, Renyi divergences, plain averages); step sizes, which the
+        summary leaves out, are those of mirror descent's regret bound for T noisy gradients, not compared with the
+        paper's.
         Added, 0 as in the paper: ``margin``, a part of each capacity that is not planned with.
     Privacy
         Sensitivity and joint privacy as in ``NoisyPrices``. T Gaussian mechanisms, adaptively: Renyi divergence

@@ -1,7 +1,7 @@
 """People who share what there is: charging cars, timetables, appointments and advertisers, for any number of people.
 
-Every instance is a CVXPY model with private rows and ``dpm.Shares``, as somebody would write it who knows the package by
-its first page; nothing bounds what things are worth to people. Beside it stand the same numbers as rows of data, for
+Every instance is a CVXPY model with private rows and ``dpm.Shares``, as somebody would write it who knows the package
+by its first page; nothing bounds what things are worth to people. Beside it stand the same numbers as rows of data, for
 what a benchmark computes without privacy. An instance is the same for the same seed; people are drawn one like another,
 and capacities grow with their number, so that ``people`` is the only size.
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -224,8 +223,3 @@ def instance(kind: str, people: int, seed: int = 1, variant: str = "") -> Instan
 def instances(kinds: list[str], people: int, every: bool) -> list[Instance]:
     """The first variant of each kind, or ``every`` one."""
     return [instance(k, people, variant=v) for k in kinds for v in (KINDS[k] if every else KINDS[k][:1])]
-
-
-def columns(of: Instance) -> Any:
-    """(n, width) the rows of data, for those who compute without privacy."""
-    return np.asarray(of.table.rows)

@@ -1,8 +1,8 @@
 """The best there is without privacy, by the dual; what shares are worth, and what they use.
 
-``optimum`` minimises ``b'p + sum_i max_{x in X_i} (v_i - A_i'p)'x`` over prices p >= 0 with the package's own best answers,
-each person's for themselves. Any value of it is above the optimum, so what is short of convergence makes a share of it
-smaller, never larger. ``by_highs`` solves the linear program of all people at once, and is what it is checked by.
+``optimum`` minimises ``b'p + sum_i max_{x in X_i} (v_i - A_i'p)'x`` over prices p >= 0 with the package's own best
+answers. Any value of it is above the optimum, so what is short of convergence makes a share of it smaller, never
+larger. ``by_highs`` solves the linear program of all people at once, and is what it is checked by.
 """
 
 from __future__ import annotations
@@ -114,9 +114,13 @@ class Handed:
 def handed(of: Instance, prices: Prices) -> Handed:
     """What all people get together at these prices: shares as each would compute them."""
     form = of.form
+    limits = {} if prices.ceiling is None else {"ceiling": prices.ceiling}
 
     def part(people: People, first: int) -> Floats:
-        x = prices.shares(form, people, first)
+        x = np.zeros((people.count, form.size))
+        for weight, at in zip(prices.weights, prices.prices, strict=True):
+            x += weight * respond(form, people, at, prices.radius, **limits)[0]
+        x *= form.scaled(prices.scales)
         return np.append(form.used(people, x).sum(axis=0), (people.values * x).sum())
 
     total = of.table.map_reduce(part)
