@@ -151,16 +151,21 @@ class JointlyPrivateProgramming(Mechanism[JointModel]):
     def forecast(self, model: JointModel, options: Options) -> Forecast:
         given = self.public(model)
         plan = self.settings(given, options)
+        spread = margin(plan.noise / math.sqrt(plan.count), options.beta, given.capacity.size)
+        needed = min(spread / max(float(np.median(given.capacity)), 1e-300), 1.0)
         return Forecast(
-            statement="on average over the resources capacities are exceeded; by how much is bounded up to constants",
+            statement="capacities may be exceeded, by amounts that are bounded up to constants",
             epsilon=options.epsilon,
             delta=options.delta,
             beta=options.beta,
-            error=ShareOfOptimum(math.nan),
+            error=ShareOfOptimum(math.nan, max(needed, self.margin)),
             proved=False,
             work=f"{plan.count} passes over the people",
             noise={"demand": {"kind": "gaussian", "scale": plan.noise}, "steps": plan.count, "step size": plan.rate},
-            caveats=("for study: nothing keeps resources within their capacities",),
+            caveats=(
+                "for study: nothing keeps resources within their capacities; what is said to be left free is what "
+                "its noise would need",
+            ),
             event=Cost.gaussian(math.sqrt(plan.count) * given.sensitivity / plan.noise),
         )
 

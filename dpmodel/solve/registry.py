@@ -105,6 +105,9 @@ _HOMES: dict[type, tuple[str, ...]] = {
     JointModel: (
         "joint.noisy_prices:NOISY_PRICES",
         "joint.even_shares:EVEN_SHARES",
+        "as_printed.jointly_private_programming:JOINTLY_PRIVATE_PROGRAMMING",
+        "as_printed.noisy_dual_mirror_descent:NOISY_DUAL_MIRROR_DESCENT",
+        "as_printed.noisy_dual_mirror_descent:NOISY_DUAL_GRADIENT_DESCENT",
     ),
     PrivateVectors: (
         "exact.stable_span:STABLE_SPAN",

@@ -33,7 +33,14 @@ ANCHORS: tuple[JointlyPrivateProgramming, ...] = (
     NOISY_DUAL_GRADIENT_DESCENT,
     NOISY_DUAL_MIRROR_DESCENT,
 )
-_STEPS, _PACES, _MARGINS = (10, 30, 100), tuple(3.0**i for i in range(-1, 7)), np.linspace(0, 0.9, 10)
+_STEPS, _MARGINS = (10, 30, 100), np.linspace(0, 0.9, 10)
+# Bounds on prices as multiples of the norm of the true best ones (a margin needs higher ones; the entropy starts at the
+# mean of what its bound allows), and step sizes as multiples of the printed ones.
+_GRID = {
+    NOISY_DUAL_MIRROR_DESCENT.name: ((1.0, 1.3, 1.8), (1.0, 3.0, 9.0, 27.0)),
+    NOISY_DUAL_GRADIENT_DESCENT.name: ((2.0, 6.0), (1 / 9, 1 / 3, 1.0, 3.0)),
+    JOINTLY_PRIVATE_PROGRAMMING.name: ((2.0, 6.0), (1 / 9, 1 / 3, 1.0, 3.0)),
+}
 # Runs that a margin is looked for with, settings that are run on all seeds, and by how much margins grow there.
 _TRIES, _FINALISTS, _MORE = 3, 4, 0.05
 
@@ -49,14 +56,15 @@ class Best:
     @property
     def settings(self) -> str:
         found = self.anchor
-        return f"T {found.steps}, step x {found.pace:.3g}, margin {found.margin:.2f}"
+        bound = 0.0 if found.dual_bound is None else found.dual_bound
+        return f"T {found.steps}, step x {found.pace:.3g}, margin {found.margin:.2f}, prices {bound:.3g}"
 
 
-def public(of: Instance, best: Optimum, largest_use: float, neighbors: str, anchor: JointlyPrivateProgramming) -> Public:
-    """What the algorithm is told, with the true norm of the best prices."""
-    order = 1 if anchor is NOISY_DUAL_MIRROR_DESCENT else 2
+def public(of: Instance, largest_use: float, neighbors: str, anchor: JointlyPrivateProgramming) -> Public:
+    """What the algorithm is told."""
     moved = largest_use * (1.0 if neighbors == "add-remove" else np.sqrt(2.0))
-    return Public(of.capacity, of.people, largest_use, float(moved), float(np.linalg.norm(best.prices, order)))
+    assert anchor.dual_bound is not None
+    return Public(of.capacity, of.people, largest_use, float(moved), anchor.dual_bound)
 
 
 def run(anchor: JointlyPrivateProgramming, of: Instance, given: Public, options: Options, seed: int) -> Handed:
@@ -77,12 +85,19 @@ def run(anchor: JointlyPrivateProgramming, of: Instance, given: Public, options:
 
 
 def best_of(
-    anchor: JointlyPrivateProgramming, of: Instance, best: Optimum, given: Public, options: Options, runs: int
+    anchor: JointlyPrivateProgramming,
+    of: Instance,
+    best: Optimum,
+    largest_use: float,
+    neighbors: str,
+    options: Options,
+    runs: int,
 ) -> Best | None:
     """None where no setting had all runs without an overloaded resource."""
 
     def shares(tried: JointlyPrivateProgramming, seeds: range) -> Iterator[float]:
         """Until a run is over."""
+        given = public(of, largest_use, neighbors, tried)
         for seed in seeds:
             found = run(tried, of, given, options, seed)
             if found.over(of.capacity):
@@ -90,11 +105,12 @@ def best_of(
             yield found.value / best.value
 
     found: list[tuple[float, JointlyPrivateProgramming]] = []
-    for steps, pace in product(_STEPS, _PACES):
+    norm = float(np.linalg.norm(best.prices, 1 if anchor.name == NOISY_DUAL_MIRROR_DESCENT.name else 2))
+    for steps, factor, pace in product(_STEPS, *_GRID[anchor.name]):
         low, high, value = -1, _MARGINS.size, 0.0
         while high - low > 1:  # margins of which all below low are too small, and those from high on are enough
             middle = (low + high) // 2 if low >= 0 or high < _MARGINS.size else _MARGINS.size - 1
-            tried = replace(anchor, steps=steps, pace=pace, margin=float(_MARGINS[middle]))
+            tried = replace(anchor, steps=steps, pace=pace, margin=float(_MARGINS[middle]), dual_bound=factor * norm)
             seen = tuple(shares(tried, range(_TRIES)))
             if len(seen) == _TRIES:
                 high, value = middle, float(np.mean(seen))
@@ -103,7 +119,7 @@ def best_of(
             else:
                 low = middle
         else:
-            found.append((value, replace(anchor, steps=steps, pace=pace, margin=float(_MARGINS[high]))))
+            found.append((value, replace(tried, margin=float(_MARGINS[high]))))
     winner: Best | None = None
     for value, tried in sorted(found, key=lambda each: -each[0])[:_FINALISTS]:
         while tried.margin < 1 and (winner is None or value > np.mean(winner.shares)):

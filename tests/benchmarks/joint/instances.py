@@ -89,8 +89,8 @@ def _write_charging(private: dict[str, Floats], capacity: Floats, people: dpm.Re
     n = len(private["power"])
     charge = dpm.Shares((n, 24), records=people, nonneg=True, name="charge")
     worth = dpm.Private(private["worth"], name="worth", unit="row", records=people)
-    power = dpm.Private(private["power"], name="power", unit="entry", records=people, bounds=[0, 1])
-    hours = dpm.Private(private["hours"], name="hours", unit="entry", records=people, bounds=[0, 8])
+    power = dpm.Private(private["power"], name="power", unit="entry", records=people, bounds=[0.5, 1])
+    hours = dpm.Private(private["hours"], name="hours", unit="entry", records=people, bounds=[3, 8])
     return dpm.Problem(
         cp.Maximize(cp.sum(cp.multiply(worth, charge))),
         [power @ charge <= capacity, charge <= 1, cp.sum(charge, axis=1) <= hours],

@@ -19,6 +19,7 @@ from dpmodel._types import Floats
 from dpmodel.joint.form import People
 from dpmodel.joint.outcome import Prices
 from dpmodel.joint.respond import respond
+from dpmodel.joint.rule import shares_of
 from tests.benchmarks.joint.instances import Instance
 
 # People that a first search for the prices is made on.
@@ -114,13 +115,9 @@ class Handed:
 def handed(of: Instance, prices: Prices) -> Handed:
     """What all people get together at these prices: shares as each would compute them."""
     form = of.form
-    limits = {} if prices.ceiling is None else {"ceiling": prices.ceiling}
 
     def part(people: People, first: int) -> Floats:
-        x = np.zeros((people.count, form.size))
-        for weight, at in zip(prices.weights, prices.prices, strict=True):
-            x += weight * respond(form, people, at, prices.radius, **limits)[0]
-        x *= form.scaled(prices.scales)
+        x = shares_of(form, prices, people, first)
         return np.append(form.used(people, x).sum(axis=0), (people.values * x).sum())
 
     total = of.table.map_reduce(part)
