@@ -63,6 +63,7 @@ DRAWS = {
     "programs/certificate.py:_shortage": "test_one_record_moves_what_rows_are_short_by_as_far_as_is_declared",
     "programs/certificate.py:_rows": "test_one_record_moves_the_count_of_rows_by_what_is_declared",
     "regressions/certificate.py:certify": "test_one_record_moves_the_risk_by_what_is_declared",
+    "as_printed/jointly_private_programming.py:measure": "test_demands_of_neighbours_cost_what_is_charged_and_no_more",
     "as_printed/adassp.py:run": "test_adassp_draws_what_its_paper_and_the_relation_demand",
     "as_printed/stable_span.py:index": "test_noise_of_the_printed_scales_doubled_for_replace_one",
     "as_printed/stochastic_mirror_descent.py:fresh_pattern": "test_pattern_of_fresh_steps",

@@ -33,16 +33,16 @@ ANCHORS: tuple[JointlyPrivateProgramming, ...] = (
     NOISY_DUAL_GRADIENT_DESCENT,
     NOISY_DUAL_MIRROR_DESCENT,
 )
-_STEPS, _MARGINS = (10, 30, 100), np.linspace(0, 0.9, 10)
+_STEPS, _MARGINS = (10, 30, 100), np.linspace(0, 0.95, 20)
 # Bounds on prices as multiples of the norm of the true best ones (a margin needs higher ones; the entropy starts at the
 # mean of what its bound allows), and step sizes as multiples of the printed ones.
 _GRID = {
-    NOISY_DUAL_MIRROR_DESCENT.name: ((1.0, 1.3, 1.8), (1.0, 3.0, 9.0, 27.0)),
-    NOISY_DUAL_GRADIENT_DESCENT.name: ((2.0, 6.0), (1 / 9, 1 / 3, 1.0, 3.0)),
-    JOINTLY_PRIVATE_PROGRAMMING.name: ((2.0, 6.0), (1 / 9, 1 / 3, 1.0, 3.0)),
+    NOISY_DUAL_MIRROR_DESCENT.name: ((1.0, 1.4, 2.0), (1.0, 3.0, 9.0, 27.0)),
+    NOISY_DUAL_GRADIENT_DESCENT.name: ((2.0, 6.0), (1 / 3, 1.0, 3.0, 9.0)),
+    JOINTLY_PRIVATE_PROGRAMMING.name: ((2.0, 6.0), (1 / 3, 1.0, 3.0, 9.0)),
 }
 # Runs that a margin is looked for with, settings that are run on all seeds, and by how much margins grow there.
-_TRIES, _FINALISTS, _MORE = 3, 4, 0.05
+_TRIES, _FINALISTS, _MORE = 3, 6, 0.025
 
 
 @dataclass(frozen=True)
