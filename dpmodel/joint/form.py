@@ -179,6 +179,11 @@ class Form:
         return bool(np.unique(rows).size == rows.size and np.unique(columns).size == columns.size)
 
     @cached_property
+    def aligned(self) -> bool:
+        """Whether entry j of x uses resource j, and no other: then A is a row of numbers."""
+        return all(np.array_equal(each, np.arange(self.size)) for each in (*self.use_at, range(self.resources)))
+
+    @cached_property
     def single(self) -> bool:
         """Whether a person's best answer is found by sorting: at most one limit, of numbers >= 0, and no t."""
         return self.extra == 0 and len(self.personal) <= 1 and not self.signed
@@ -200,12 +205,16 @@ class Form:
 
     def used(self, people: People, x: Floats) -> Floats:
         """(B, m) what shares x (B, k) use."""
+        if self.aligned:
+            return np.asarray(people.use * x)
         if self.use.public:
             return np.asarray(x @ self._public_use)
         return np.asarray((people.use * x[:, self.use_at[1]]) @ self._to_resource)
 
     def charged(self, people: People, prices: Floats) -> Floats:
         """(B, k) what one unit of each entry costs at these prices (m,); (1, k) where all share A."""
+        if self.aligned:
+            return np.asarray(people.use * prices)
         if self.use.public:
             return np.asarray((self._public_use @ prices)[None, :])
         return np.asarray((people.use * prices[self.use_at[0]]) @ self._to_entry)

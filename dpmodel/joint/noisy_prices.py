@@ -119,9 +119,10 @@ class NoisyPrices(Mechanism[JointModel]):
         capacity = model.capacity
         if model.capacity_sensitivity:
             own, mu, beta = mu * math.sqrt(_CAPACITY), mu * math.sqrt(1 - _CAPACITY), beta / 2
-            spread = model.capacity_sensitivity / own
-            capacity = np.asarray(noise.gaussian(model.read_capacity(), spread))
-            capacity = np.maximum(capacity - margin(spread, beta, capacity.size), 0.0)
+            spread, private = model.capacity_sensitivity / own, ~np.isfinite(capacity)
+            noisy = np.asarray(noise.gaussian(model.read_capacity()[private], spread))
+            capacity = capacity.copy()
+            capacity[private] = np.maximum(noisy - margin(spread, beta, noisy.size), 0.0)
         table, step = model.read_table(), counted("prices", settings.steps + settings.search.looks + 1, progress)
         demand = partial(demand_of, model.form, radius=settings.radius)
 

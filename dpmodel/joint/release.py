@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpmodel._types import Floats
+from dpmodel.contract import Progress, no_progress
 from dpmodel.errors import CustodianWarning, SpecificationError, users_line
 from dpmodel.joint.outcome import Prices
 from dpmodel.joint.rule import Rule, shares_of
 from dpmodel.marks.rows import watched
 from dpmodel.release import Guarantee, Release
-from dpmodel.solve.progress import shown
 from dpmodel.text import number
 
 if TYPE_CHECKING:
@@ -116,13 +116,17 @@ class SharesRelease(Release):
         return np.asarray(found[0].reshape(form.shape))
 
     def deliver(
-        self, callback: Callable[[int, Floats], None] | None = None, *, to_custodian: bool = False, progress: Any = None
+        self,
+        callback: Callable[[int, Floats], None] | None = None,
+        *,
+        to_custodian: bool = False,
+        progress: Progress | None = None,
     ) -> Floats | None:
         """Hand each person's share to ``callback(person, share)``, which sends it to that person and keeps nothing.
 
         Parameters
         ----------
-        callback : called once for each person, in order. ``progress`` : as in ``Problem.solve``.
+        callback : called once for each person, in order. ``progress`` : a function (stage, share).
         to_custodian : give all shares to one reader instead, as an array (people, ...). It voids the guarantee towards
             that reader: everybody's share together shows much of everybody's data. Towards all others it stands, as
             long as the reader passes on to each person their own share alone.
@@ -151,7 +155,8 @@ class SharesRelease(Release):
             parts = table.map_reduce(partial(_part, form, prices), _joined)
             whole = np.concatenate([each for _, each in sorted(parts, key=lambda part: part[0])])
             return np.asarray(whole.reshape(self.people, *shape))
-        with shown(progress) as report, watched(lambda block, count: report("shares", block / count)):
+        report = progress or no_progress
+        with watched(lambda block, count: report("shares", block / count)):
             table.map_reduce(partial(_sent, form, prices, callback))
         return None
 
