@@ -384,14 +384,19 @@ def private_rows(
 
 
 # ------------------------------------------------------------------------------------------------- Table 1 as a grid
-_FILL = {"yes": "#9ED5B5", "yes*": "#F3D98B", "no": "#EBA28C"}
-_MEANS = {"yes": "solvable", "yes*": "solvable, all but a few rows", "no": "impossible"}
+_FILL = {"yes": "#9ED5B5", "yes*": "#F3D98B", "no": "#EBA28C", "joint": "#9ED5B5"}
+_MEANS = {
+    "yes": "solvable",
+    "yes*": "solvable, all but a few rows",
+    "no": "impossible",
+    "joint": "solvable jointly",
+}
 # Of a square, in characters of the small text.
 _WIDE, _NAMES = 34, 3
 
 
 class Square(NamedTuple):
-    """One cell: its place, verdict ("yes", "yes*" or "no") and theorem."""
+    """One cell: its place, verdict ("yes", "yes*", "no" or "joint") and theorem."""
 
     part: str
     level: str

@@ -368,12 +368,16 @@ class RowsMissed(Error):
         return f"at least {math.ceil(self.needed)} records" if math.isfinite(self.needed) else ""
 
 
+# Of the optimum, for even shares that are not simulated: what households that charge get.
+_EVEN = 0.54
+
+
 @dataclass(frozen=True)
 class ShareOfOptimum(Error):
     """Shares of people: how much of the most that is possible they are worth together.
 
     ``share`` : the mean on synthetic people, by which plans choose; nan where none are simulated. ``unused`` : the part
-    of a capacity (the median) that is left free for the noise.
+    of a capacity (the median) that is left free for the noise; nan where capacities are not what limits a person.
     """
 
     kind: ClassVar[str] = "share of optimum"
@@ -389,8 +393,9 @@ class ShareOfOptimum(Error):
 
     @property
     def _expected(self) -> float:
-        """What can be used is what is not left free, where nothing was simulated."""
-        return max(1 - self.unused, 0.0) if math.isnan(self.share) else self.share
+        """Where nothing was simulated: what can be used is what is not left free, or a guess for even shares."""
+        known = (self.share, 1 - self.unused, _EVEN)
+        return max(next(each for each in known if not math.isnan(each)), 0.0)
 
     def stated(self) -> tuple[float | None, float | None, int]:
         return None, 0.0, 0

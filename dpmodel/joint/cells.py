@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
 from dpmodel.contract import Options
 from dpmodel.errors import SpecificationError
 from dpmodel.joint.form import Affine
+from dpmodel.marks.private import Private
 from dpmodel.marks.records import record_words
 from dpmodel.programs.classifier import Cell, Classification
-from dpmodel.programs.taxonomy import Level, Part
+from dpmodel.programs.taxonomy import Part
 from dpmodel.programs.taxonomy import cell as taxonomy_cell
 from dpmodel.programs.theorems import impossibility_error
 
@@ -20,23 +22,26 @@ if TYPE_CHECKING:
     from dpmodel.joint.read import Read
 
 _WHERE: dict[Part, str] = {
-    "objective": "the coefficients c",
-    "scalar": "right-hand sides of a person's own limits",
-    "column": "coefficients of what all share",
-    "row": "coefficients of a person's own limits",
+    "objective": "the objective, beside the shares of its own record",
+    "scalar": "limits of the shares of its own record",
+    "column": "what the shares of its own record use of a capacity",
+    "row": "coefficients of limits of the shares of its own record",
 }
-JOINT = 'release="joint": each person is handed their own share, and everybody learns prices'
 
 
 def classified(given: Read) -> Classification:
-    """The cells, each with what is joint about it."""
-    cells = [
-        _cell(given, part, parameter, numbers)
+    """All private parameters, in every part that they reach."""
+    record = record_words((*given.private, *given.limits))
+    stand = [
+        _cell(part, parameter, f"{parameter.name()} stands in {_WHERE[part]}", record)
         for part, numbers in _parts(given).items()
-        for parameter in given.private
-        if _stands_in(given, parameter.name(), numbers)
+        for parameter, columns in _columns(given)
+        if any(np.diff(each.matrix.indptr)[columns].any() for each in numbers)
     ]
-    return Classification(tuple(cells), joint=JOINT if cells else "")
+    capacities = [
+        _cell("scalar", p, f"{p.name()} is a capacity, published once with noise", record) for p in given.limits
+    ]
+    return Classification((*stand, *capacities))
 
 
 def _parts(given: Read) -> dict[Part, tuple[Affine, ...]]:
@@ -49,50 +54,45 @@ def _parts(given: Read) -> dict[Part, tuple[Affine, ...]]:
     }
 
 
-def _stands_in(given: Read, name: str, numbers: tuple[Affine, ...]) -> bool:
+def _columns(given: Read) -> Iterator[tuple[Private, slice]]:
+    """Each private parameter with its columns in a row of data, where private ones come first."""
     first = 0
-    for each, width in given.form.data:
-        if each == name and any(np.diff(part.matrix.indptr)[first : first + width].any() for part in numbers):
-            return True
+    for parameter, (_, width) in zip(given.private, given.form.data, strict=False):
+        yield parameter, slice(first, first + width)
         first += width
-    return False
 
 
-def _cell(given: Read, part: Part, parameter: Any, numbers: tuple[Affine, ...]) -> Cell:
-    level: Level = "low" if parameter.sensitivity.finite else "high"
-    found, moved = taxonomy_cell(part, level), parameter.sensitivity
-    sensitivity = {"l1": moved.l1, "l2": moved.l2, "linf": moved.linf}
-    reason = f"{parameter.name()} stands in {_WHERE[part]}; each record owns its shares"
+def _cell(part: Part, parameter: Private, reason: str, record: str) -> Cell:
+    moved = parameter.sensitivity
+    found = taxonomy_cell(part, "low" if moved.finite else "high")
     return Cell(
         part=part,
-        level=level,
+        level=found.level,
         parameter=parameter.name(),
         reason=reason,
         theorem=found.theorem,
-        sensitivity=sensitivity if level == "low" else dict.fromkeys(sensitivity, math.inf),
+        sensitivity={name: getattr(moved, name) if moved.finite else math.inf for name in ("l1", "l2", "linf")},
         solvable=found.solvable,
         relaxed=found.relaxed,
         where=(),
-        record=record_words(given.private),
+        record=record,
         single_entry=False,
+        joint=True,
     )
 
 
 def refuse_public(given: Read, asked: Options) -> NoReturn:
     """Raise for shares that nobody said are to be handed out one by one: with the theorem that stands against
     publishing them, where there is one."""
-    if asked.release != "public":
-        raise SpecificationError(
-            f"release={asked.release!r}", why="what is released goes to all or to each", remedy=JOINT
-        )
-    impossible = [cell for cell in classified(given).cells if not cell.solvable]
-    if impossible:
-        cell = impossible[0]
-        where = "objective" if cell.part == "objective" else _WHERE[cell.part]
-        reason = f"{cell.reason}; published, all shares together would show the records"
-        raise impossibility_error(cell.part, cell.parameter, where, asked.epsilon, asked.delta, asked.beta, reason, [])
+    impossible = next((cell for cell in classified(given).cells if not cell.solvable), None)
+    if impossible is not None:
+        place = {"objective": "objective", "column": "use of"}.get(impossible.part, "limits of")
+        place += "" if impossible.part == "objective" else f" {given.shares.name()}"
+        reason = f"{impossible.reason}, and all shares, published, would show the records"
+        budget = asked.epsilon, asked.delta, asked.beta
+        raise impossibility_error(impossible.part, impossible.parameter, place, *budget, reason, [])
     raise SpecificationError(
         f"shares {given.shares.name()} and release='public'",
         why="shares are handed out, each to its own person",
-        remedy=f"{JOINT}; or a cp.Variable in place of dpm.Shares, whose value everybody may see",
+        remedy='release="joint"; or a cp.Variable in place of dpm.Shares, whose value everybody may see',
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast, ShareOfOptimum
-from dpmodel.joint.model import JointModel
+from dpmodel.joint.model import CELLS, JointModel
 from dpmodel.joint.outcome import Prices
 from dpmodel.joint.respond import respond
 from dpmodel.joint.simulation import population_of
@@ -36,7 +37,7 @@ class EvenShares(Mechanism[JointModel]):
         Refuses by ``eligible``: whole shares (b / n of a resource is none), and private capacities.
     """
 
-    serves: ClassVar[Serves] = Serves(JointModel, reads_nothing=True, reads_blocks=True)
+    serves: ClassVar[Serves] = Serves(JointModel, cells=CELLS, reads_nothing=True, reads_blocks=True)
     name: str = "even-shares"
     source: str = "rationing"
 
@@ -48,13 +49,16 @@ class EvenShares(Mechanism[JointModel]):
         return YES
 
     def forecast(self, model: JointModel, options: Options) -> Forecast:
+        share = even_share(model)
         return Forecast(
             statement="no resource is used beyond its capacity, with certainty; prices would let people trade",
             epsilon=0.0,
             delta=0.0,
             beta=0.0,
-            error=ShareOfOptimum(even_share(model)),
-            work="none",
+            error=ShareOfOptimum(share, math.nan),
+            work="no pass over the people",
+            caveats=("with delta > 0, such as 1e-6, people could trade at prices",) * (options.delta == 0),
+            remark=model.told(share),
         )
 
     def run(self, model: JointModel, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Prices:

@@ -14,6 +14,7 @@ from dpmodel._types import Floats, PrivateArray
 from dpmodel.collect import guarantee_of, private_parameters
 from dpmodel.compile.form import public_key, public_values, require_private_values
 from dpmodel.contract import STOPPED, Candidate, Model, Options, Ran, Serves, WrongOutcome
+from dpmodel.errors import SpecificationError
 from dpmodel.forecast import ShareOfOptimum
 from dpmodel.joint.capacity import PrivateCapacity
 from dpmodel.joint.cells import classified, refuse_public
@@ -24,7 +25,8 @@ from dpmodel.joint.read import Read, read, shares_of
 from dpmodel.joint.release import SharesRelease, joint_guarantee
 from dpmodel.joint.rule import Rule
 from dpmodel.joint.table import PeopleTable, people_table
-from dpmodel.marks.records import record_words
+from dpmodel.marks.private import Private
+from dpmodel.marks.records import listed, record_words
 from dpmodel.memo import latest
 from dpmodel.options import public_options
 from dpmodel.privacy import PublicGenerator
@@ -32,12 +34,17 @@ from dpmodel.programs.classifier import Classification
 from dpmodel.release import Accuracy
 from dpmodel.text import number
 
+# Of Table 1: where records own the variables, numbers of every part may be of any size.
+CELLS = tuple(f"{part} {level}" for part in ("objective", "scalar", "row", "column") for level in ("high", "low"))
+
 
 @dataclass(frozen=True, eq=False)
 class JointModel(Model):
     """maximise ``sum_i v_i(x_i)`` over shares x_i of person i within limits of their own, ``sum_i A_i x_i <= b``.
 
     ``given`` : what was read of the problem, all public. ``problem`` : the caller's, None where people are synthetic.
+    ``times`` : how many people there are, as a multiple of those that were read; forecasts vary it, and with it
+    capacities.
     """
 
     words = "model of people with shares"
@@ -48,6 +55,7 @@ class JointModel(Model):
 
     given: Read
     problem: Any = field(default=None, repr=False)
+    times: float = 1.0
 
     # ------------------------------------------------------------------ public facts
     @property
@@ -58,12 +66,12 @@ class JointModel(Model):
     @property
     def count(self) -> int:
         """n, the number of people; where they may be absent the number of places."""
-        return self.given.count
+        return round(self.given.count * self.times)
 
     @property
     def capacity(self) -> Floats:
         """(m,) b; nan where it is private."""
-        return self.given.capacity
+        return self.given.capacity * self.times
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -140,16 +148,57 @@ class JointModel(Model):
         return classified(self.given)
 
     def check(self, given: Options) -> tuple[Model, Options]:
+        if not self._private:
+            raise SpecificationError(
+                "shares of people of whom nothing is private",
+                why="shares are handed out one by one so that others do not learn a person's data",
+                remedy="cp.Variable in place of dpm.Shares, solved as it is; or Private data of the people",
+            )
+        for name, value, wrong in (
+            ("feasibility", given.feasibility, given.feasibility != "auto"),
+            ("goal", given.goal, given.goal != "auto"),
+            ("solver", given.solver, given.solver is not None),
+            ("solver_options", "", bool(given.solver_options)),
+        ):
+            if wrong:
+                raise SpecificationError(
+                    f"{name}={value!r}" if isinstance(value, str) and value else f"{name}=",
+                    why="a person's own limits hold exactly and capacities with probability 1 - beta, by answers of "
+                    "each person to prices",
+                    remedy=f"leave {name} out" + ", and choose beta" * (name == "feasibility"),
+                )
         return self, replace(public_options(given, self.words), release=given.release)
 
     @property
+    def _private(self) -> tuple[Private, ...]:
+        return (*self.given.private, *self.given.limits)
+
+    @property
     def protects(self) -> str:
-        return record_words(self.given.private)
+        return record_words(self._private)
 
     # ------------------------------------------------------------------ planning
+    def told(self, share: float) -> str:
+        """What is expected of a mechanism, in words. ``share`` : of the optimum on synthetic people, nan where none are
+        simulated."""
+        if math.isnan(share):
+            return "unknown: people whose answers are linear programs of their own are not simulated"
+        guessed = [p.name() for p in self.given.private if p.typical is None and not _bounded(p)]
+        text = f"{100 * share:.3g} % of the optimum, on synthetic people drawn from the declarations"
+        return text + f"; a guess: nothing says how large {listed(guessed)} are (bounds=, typical=)" * bool(guessed)
+
     def refuse(self, options: Options) -> None:
         if options.release != "joint":
             refuse_public(self.given, options)
+
+    @property
+    def varies(self) -> tuple[str, ...]:
+        return ("records",) if np.isfinite(self.capacity).all() else ()
+
+    def varied(self, what: str, factor: float, parameter: str = "") -> Model:
+        if what not in self.varies:
+            return super().varied(what, factor, parameter)
+        return JointModel(self.given, times=self.times * factor)
 
     def lower_bounds(self, options: Options) -> tuple[str, ...]:
         least = max(self.least(options).values(), default=0.0)
@@ -178,7 +227,7 @@ class JointModel(Model):
 
     def finish(self, ran: Ran) -> SharesRelease:
         outcome: Prices = ran.outcome
-        guarantee = joint_guarantee(guarantee_of(self.given.private, ran.forecast.epsilon, ran.forecast.delta))
+        guarantee = joint_guarantee(guarantee_of(self._private, ran.forecast.epsilon, ran.forecast.delta))
         notes = outcome.notes
         if not ran.private:
             notes = ("NOT PRIVATE: seeded noise for tests was used", *notes)
@@ -206,3 +255,9 @@ class JointModel(Model):
             capacity=self.planned_capacity,
             people=self.count,
         )
+
+
+def _bounded(parameter: Private) -> bool:
+    """Whether something is declared of how large its numbers are."""
+    within = all(np.isfinite(end).all() for end in parameter.column_range)
+    return within or any(math.isfinite(most) for most in parameter.magnitude.values())

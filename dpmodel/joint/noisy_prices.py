@@ -16,7 +16,7 @@ from dpmodel.joint.bounds import planned_margin, statement_of, value_lost
 from dpmodel.joint.descent import Path, descend, margin
 from dpmodel.joint.form import Form, People
 from dpmodel.joint.integral import drawn_scales
-from dpmodel.joint.model import JointModel
+from dpmodel.joint.model import CELLS, JointModel
 from dpmodel.joint.outcome import Prices
 from dpmodel.joint.respond import respond
 from dpmodel.joint.simulation import Settings, scales_of, settings_of
@@ -72,11 +72,7 @@ class NoisyPrices(Mechanism[JointModel]):
     ``largest_use`` : G; ``steps`` : T. None: what does best on synthetic people.
     """
 
-    serves: ClassVar[Serves] = Serves(
-        JointModel,
-        cells=("objective high", "objective low", "scalar high", "column high", "column low"),
-        reads_blocks=True,
-    )
+    serves: ClassVar[Serves] = Serves(JointModel, cells=CELLS, reads_blocks=True)
     largest_use: float | None = None
     steps: int | None = None
     name: str = "noisy-prices"
@@ -105,6 +101,7 @@ class NoisyPrices(Mechanism[JointModel]):
                 "steps": settings.steps,
             },
             caveats=_caveats(model, settings),
+            remark=model.told(settings.share),
             event=Cost.gaussian(mu),
         )
 

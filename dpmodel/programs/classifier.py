@@ -42,7 +42,8 @@ class Cell:
     ``relaxed`` : solvable only if a few constraints may be violated.
     ``size`` : the largest range that is declared of a number of that part; inf where none is.
     ``equality`` : whether the parameter stands in an equality constraint. ``spare`` : whether one record owns a few
-    of many constraints, which could be left out.
+    of many constraints, which could be left out. ``joint`` : whether every record owns the variables that the parameter
+    stands beside, so that it can be solved jointly whatever ``solvable`` says of publishing them.
     """
 
     part: Part
@@ -59,6 +60,7 @@ class Cell:
     size: float = math.inf
     equality: bool = False
     spare: bool = False
+    joint: bool = False
 
     # A MappingProxyType can neither be pickled nor copied.
     def __getstate__(self) -> dict[str, Any]:
@@ -106,12 +108,15 @@ class Cell:
         if self.drowns:
             few = "solvable if a few constraints may be violated; otherwise"
             verdict = f"{few if self.spare else 'solvable, but'} at epsilon 1 or less the answer drowns in noise"
+        if self.joint:
+            verdict = f"solvable jointly; published, {verdict}"
         return f"{self.part}, {self.level} sensitivity: {verdict} ({self.theorem})"
 
     @property
     def words(self) -> tuple[str, ...]:
         """What Table 1 says of the cell in a sentence, why the parameter is in it, and how far one record moves it."""
         told = self.taxonomy.summary if self.theorem == self.taxonomy.theorem else ""
+        told = self.taxonomy.joint.summary if self.joint else told
         moves = ", ".join(f"{key} {number(value)}" for key, value in self.sensitivity.items())
         moved = "" if self.level == "high" else f" ({moves})"
         return (*([told] if told else []), f"{self.reason}{moved}", *([self.drowned] if self.drowns else []))
@@ -136,28 +141,32 @@ class Cell:
 class Classification(PlainData):
     """The cells of a problem; empty when nothing is private.
 
-    ``words`` : what it is when it is in no cell, such as a post-processing of published numbers. ``joint`` : what makes
-    all of them solvable, where records own the variables; "" elsewhere.
+    ``words`` : what it is when it is in no cell, such as a post-processing of published numbers.
     """
 
     cells: tuple[Cell, ...]
     words: str = ""
-    joint: str = ""
 
     @property
     def solvable(self) -> bool:
         """Whether every cell can be solved privately (perhaps in the relaxed sense, perhaps jointly)."""
-        return bool(self.joint) or all(cell.solvable for cell in self.cells)
+        return all(cell.solvable or cell.joint for cell in self.cells)
+
+    @property
+    def joint(self) -> str:
+        """Who learns what, where records own the variables; "" elsewhere."""
+        told = next((cell.taxonomy.joint for cell in self.cells if cell.joint), None)
+        if told is None:
+            return ""
+        return f"others learn {told.others_learn}; a person learns {told.person_learns} ({told.theorem})"
 
     def parts(self) -> tuple[str, ...]:
         """The distinct parts, in the order of the cells."""
         return tuple(dict.fromkeys(cell.part for cell in self.cells))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"solvable": self.solvable, "cells": [cell.to_dict() for cell in self.cells]} | {
-            "words": self.words,
-            "joint": self.joint,
-        }
+        cells = [cell.to_dict() for cell in self.cells]
+        return {"solvable": self.solvable, "cells": cells, "words": self.words, "joint": self.joint}
 
     @classmethod
     def _of(cls, data: Mapping[str, Any]) -> Self:
@@ -169,6 +178,7 @@ class Classification(PlainData):
         rows: list[tuple[str, ...]] = []
         for cell in self.cells:
             verdict = "no" if not cell.solvable else "yes, all but a few rows" if cell.relaxed else "yes"
+            verdict = f"jointly; published: {verdict}" if cell.joint else verdict
             moves = "arbitrarily far"
             if cell.level == "low":
                 moves = ", ".join(f"{key} {number(value)}" for key, value in cell.sensitivity.items())
@@ -183,7 +193,7 @@ class Classification(PlainData):
             lines += [wrapped(f"{names}: {cell.verdict}"), *(wrapped(line, "  ") for line in cell.words)]
         if len(kinds) > _MOST_NAMES:
             lines.append(f"... and {len(kinds) - _MOST_NAMES} more kinds in to_dict()")
-        lines += [wrapped(f"Joint privacy: solvable. {self.joint}")] if self.joint else []
+        lines += [wrapped(f'release="joint": {self.joint}')] if self.joint else []
         if any(re.match(r"constraint \d+ \(", label) for cell in self.cells for label in cell.where):
             lines.append(wrapped(_HINT))
         return screenful("\n".join(lines), "classification.to_dict()")
@@ -230,12 +240,14 @@ class Classification(PlainData):
         mine = [c for c in self.cells if (c.taxonomy.label, c.level) == (square.part, square.level)]
         worst = next((cell for cell in mine if not cell.solvable), mine[0])
         verdict = "no" if not worst.solvable else "yes*" if worst.relaxed else "yes"
+        verdict = "joint" if worst.joint else verdict
         return {"verdict": verdict, "theorem": worst.theorem}
 
     def _repr_html_(self) -> str:
         if not self.cells:
             return f"<p>{escape(str(self))}</p>"
-        return TextTable(_COLUMNS, self._rows(), title="Classification (HRRU14, Table 1)")._repr_html_()
+        footer = (f'release="joint": {self.joint}',) if self.joint else ()
+        return TextTable(_COLUMNS, self._rows(), "Classification (HRRU14, Table 1)", footer)._repr_html_()
 
 
 def _few_of_a_kind(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:

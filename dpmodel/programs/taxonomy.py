@@ -30,7 +30,7 @@ _LABEL = {
     "matrix": "all of A (ours)",
 }
 _TITLE = "Private linear programs (HRRU14, Table 1)"
-_COLUMNS = ("location of change", "level", "solvable", "HRRU14", "mechanisms", "lower_bound")
+_COLUMNS = ("location of change", "level", "solvable", "HRRU14", "mechanisms", "lower_bound", "joint")
 _LEVELS = (
     "low: by at most a declared bound (in the paper, one that vanishes as the database grows; classify() holds it "
     "against the numbers); high: arbitrarily."
@@ -47,7 +47,8 @@ _NOTE = (
 )
 
 
-_SHORT = (f"{_LEVELS} yes*: all but a few constraints hold. {_OURS} More in to_dict() and HTML.",)
+_JOINT = "joint: where every record owns its variables (dpm.Shares) and is handed them alone; others learn prices."
+_SHORT = (f"{_LEVELS} yes*: all but a few constraints hold. {_OURS} {_JOINT} More in to_dict().",)
 _BEYOND = {
     "regressions": "regressions (a sum or mean of one convex loss per record, written in CVXPY) are objectives of low "
     "sensitivity beyond the paper's linear ones (TTZ15, AMU20)",
@@ -58,6 +59,33 @@ _BEYOND = {
     "systems": "exact systems (dpmodel.linalg: vectors, inequalities or points, one per record) are rows of high "
     "sensitivity that hold exactly, all but a few (KMMST24)",
 }
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A part where every record owns its variables and is handed them alone: ``dpm.Shares``, ``release="joint"``.
+
+    ``verdict`` : "yes" or "no". ``theorem`` : behind it. ``summary`` : one sentence. ``others_learn`` : all of them
+    together, of a record. ``person_learns`` : whoever the record is about.
+    """
+
+    summary: str
+    verdict: str = "yes"
+    theorem: str = "billboard lemma (HHRRW14); HHRW16"
+    others_learn: str = "prices, which are differentially private, and their own shares, which follow from prices"
+    person_learns: str = "their own share, which may show their own data, and prices"
+
+
+_HOLD = "All limits of a record's own variables hold exactly, whatever their coefficients."
+JOINT: Mapping[Part, Joint] = MappingProxyType(
+    {
+        "objective": Joint("Each record may value its own variables by any amount."),
+        "scalar": Joint("Limits of a record's own variables may be anything; capacities that all share need a bound."),
+        "row": Joint(_HOLD),
+        "matrix": Joint(_HOLD),
+        "column": Joint("What a record uses of a capacity may be anything, and is cut to a public limit."),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -75,6 +103,7 @@ class TaxonomyCell:
     mechanisms : names of the registered mechanisms that serve the cell, in ``dpmodel.taxonomy()``.
     lower_bound : least error of any mechanism, in the terms of `theorems.lower_bound`, or empty.
     ours : empty for a cell as the paper prints it; else what the paper says, and what this cell adds.
+    joint : the same part where every record owns its variables (ours, after HHRW16).
     """
 
     part: Part
@@ -100,9 +129,13 @@ class TaxonomyCell:
         """The part, as Table 1 names it, and whether the cell is ours."""
         return _LABEL[self.part]
 
+    @property
+    def joint(self) -> Joint:
+        return JOINT[self.part]
+
     def to_dict(self) -> dict[str, object]:
         """Return the fields as a JSON-serialisable dict."""
-        return {**asdict(self), "mechanisms": list(self.mechanisms)}
+        return {**asdict(self), "mechanisms": list(self.mechanisms), "joint": asdict(self.joint)}
 
 
 class Taxonomy(tuple[TaxonomyCell, ...]):
@@ -117,10 +150,19 @@ class Taxonomy(tuple[TaxonomyCell, ...]):
         return f"<Taxonomy: {len(self)} cells>"
 
     def __str__(self) -> str:
-        rows = [(cell.label, cell.level, cell.verdict, cell.theorem, cell.summary) for cell in self]
-        return str(
-            TextTable(("part", "level", "solvable", "HRRU14", "in a sentence"), rows, title=_TITLE, footer=_SHORT)
-        )
+        columns = ("part", "level", "solvable", "joint", "HRRU14", "in a sentence")
+        rows = [
+            (
+                cell.label.replace(" (", "\n("),
+                cell.level,
+                cell.verdict,
+                cell.joint.verdict,
+                cell.theorem.replace("Theorems ", "Theorems\n"),
+                cell.summary,
+            )
+            for cell in self
+        ]
+        return str(TextTable(columns, rows, title=_TITLE, footer=_SHORT))
 
     def _repr_html_(self) -> str:
         beyond = (f"{_BEYOND[family]}: {', '.join(names)}." for family, names in self.beyond.items())
@@ -132,7 +174,7 @@ class Taxonomy(tuple[TaxonomyCell, ...]):
         return taxonomy_grid(squares(), {}, ax)
 
     def to_dict(self) -> dict[str, object]:
-        """Plain data: ``source``, ``cells``, and the names in ``regressions``, ``postprocessing`` and ``systems``."""
+        """Plain data: ``source``, ``cells``, and the mechanisms of ``beyond``, by family."""
         return {
             "source": "HRRU14, Table 1; a cell with `ours` is an addition",
             "cells": [item.to_dict() for item in self],
@@ -148,6 +190,7 @@ class Taxonomy(tuple[TaxonomyCell, ...]):
                 f"{item.theorem}\nsection {item.section}",
                 "\n".join(item.mechanisms) or "-",
                 item.lower_bound or "-",
+                f"{item.joint.verdict}: {item.joint.summary}",
             )
             for item in self
         ]

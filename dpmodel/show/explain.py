@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from dpmodel.contract import Candidate, Model
 from dpmodel.errors import DPModelError, ImpossibilityError
-from dpmodel.forecast import ExcessRisk, Forecast, Place, RowsMissed, Violation
+from dpmodel.forecast import ExcessRisk, Forecast, Place, RowsMissed, ShareOfOptimum, Violation
+from dpmodel.joint.model import JointModel
 from dpmodel.programs.classifier import Classification
 from dpmodel.programs.model import Program
 from dpmodel.programs.remedies import statements
@@ -202,14 +203,17 @@ def _verdict(candidate: Candidate, winner: Forecast) -> tuple[str, str]:
 
 def _meaning(forecast: Forecast) -> Iterator[str]:
     error = forecast.error
-    if forecast.spends_nothing:
+    joint = isinstance(error, ShareOfOptimum)
+    if forecast.spends_nothing and joint:
+        yield "A share depends on its own record alone: others learn nothing, and it costs no privacy."
+    elif forecast.spends_nothing:
         yield "It reads no private data, so it costs no privacy, and its answer is the same for all data."
     else:
         times = number(math.exp(min(forecast.epsilon, 700.0)))
         slack = f", but for a probability of {number(forecast.delta)}" if forecast.delta > 0 else ""
         yield (
-            f"Privacy: with one record's data any outcome is at most {times} times (e to the epsilon) as likely as "
-            f"with any other data of it{slack}."
+            f"Privacy: with one record's data any outcome{' for all others' * joint} is at most {times} times (e to "
+            f"the epsilon) as likely as with any other data of it{slack}."
         )
     if forecast.vacuous:
         yield "Accuracy: the statement holds, but a public point keeps it too: data add nothing that is proved."
@@ -233,6 +237,9 @@ def _quantities(error: Any) -> Iterator[str]:
             yield "tightened by: how much harder constraints were made so that all true ones hold."
     elif isinstance(error, ExcessRisk):
         yield "excess risk: how much more the objective is at the released coefficients than at the best ones."
+    elif isinstance(error, ShareOfOptimum):
+        yield "share of optimum: what shares are worth, over the most that they could be; a prediction, and no bound."
+        yield "capacity left free: what is not handed out, so that noise overloads nothing."
     elif isinstance(error, RowsMissed):
         yield "rows missed: records whose row the answer does not satisfy; below the records needed nothing is said."
     elif isinstance(error, Place):
@@ -241,6 +248,7 @@ def _quantities(error: Any) -> Iterator[str]:
 
 # --------------------------------------------------------------------------------------------------------- a problem
 _PLANNED = "explain(epsilon, delta) tells what is chosen then, why, and what would do better."
+_PLANNED_JOINTLY = 'explain(epsilon, delta, release="joint") tells what is chosen then, why, and what would do better.'
 _WORDS = {"objective": "c", "offset": "constant term", "scalar": "b", "matrix": "A"}
 
 
@@ -305,13 +313,21 @@ def refusal(error: DPModelError) -> str:
     """Why there is no plan to explain, in a sentence."""
     if isinstance(error, ImpossibilityError):
         least = number(error.lower_bound)
-        return f"no plan: by {error.theorem} no private algorithm keeps the error below {least} on all such problems"
+        told = f"no plan: by {error.theorem} no private algorithm keeps the error below {least} on all such problems"
+        return told + "".join(f"; {each.statement}" for each in error.remedies if each.name == "joint")
     return f"no plan: {error.what}: {error.why}; try {error.remedy}"
 
 
 def explain(problem: Any, family: type[Model], release: Release | None) -> Explanation:
     """What a problem of ``family`` is; public facts and the last release only."""
-    return {Program: _program, AnyRegression: _regression, Postprocessing: _postprocessing}[family](problem, release)
+    families: dict[type, Any] = {
+        Program: _program,
+        AnyRegression: _regression,
+        Postprocessing: _postprocessing,
+        JointModel: _shares,
+    }
+    found: Explanation = families[family](problem, release)
+    return found
 
 
 def _program(problem: Any, release: Release | None) -> Explanation:
@@ -386,6 +402,20 @@ def _regression(problem: Any, release: Release | None) -> Explanation:
     told, classification = tuple(sensitivities), model.classification
     said = sentences(classification)
     return Explanation(size, parameters, told, classification, (), _told(release), sentences=said)
+
+
+def _shares(problem: Any, release: Release | None) -> Explanation:
+    """One person's problem, and what all share."""
+    model = JointModel.of(problem)
+    form, given = model.form, model.given
+    own = f"{len(form.personal) + len(form.caps)} kinds of limits of their own"
+    use = "no bound" if math.isinf(model.largest_use) else number(model.largest_use)
+    size = (
+        f"{model.count} people with a share of {form.size} numbers each and {own}; they share {len(model.labels)} "
+        f"capacities. One person's use, by what is declared: {use} (2-norm)."
+    )
+    parameters = tuple(_declared(parameter) for parameter in (*given.private, *given.limits))
+    return Explanation(size, parameters, (), model.classification, (), _told(release), unplanned=_PLANNED_JOINTLY)
 
 
 def _postprocessing(problem: Any, release: Release | None) -> Explanation:

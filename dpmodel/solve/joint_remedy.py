@@ -16,21 +16,19 @@ from dpmodel.marks.private import Private
 from dpmodel.marks.shares import Shares
 from dpmodel.programs.remedies import Remedy
 
-_STATEMENT = (
-    "let each record own its variables: {it} becomes dpm.Shares, each person is handed their own part, and everybody "
-    'else learns prices (release="joint")'
-)
+_OWN = "let each record own its variables ({it} becomes dpm.Shares): "
+_HAND_OUT = 'release="joint" hands each person their own part of {it}, and everybody else learns prices'
 
 
 @dataclass(frozen=True, eq=False)
 class JointRemedy(Remedy):
-    """The same model, with a variable whose first axis is the record made into ``Shares``; planned and solved with
-    ``release="joint"``. Private numbers of a record may then be of any size."""
+    """The same model, with a variable whose first axis is the record made into ``Shares``: planned and solved with
+    ``release="joint"``, whatever one record changes. ``apply`` returns it; it has the same parameters."""
 
     def _changed(self, problem: Any, settings: Mapping[str, Any], sealed: bool = True) -> Any:
         if settings:
             raise SpecificationError(f"joint: {sorted(settings)[0]}=", why="it has no setting", remedy="apply()")
-        found = with_shares(problem)
+        found = with_shares(problem, self._parameter)
         if found is None:
             raise SpecificationError(
                 "joint: no variable of this problem is owned by its records",
@@ -47,26 +45,26 @@ def joint_first(model: Model, options: Options) -> Iterator[None]:
         yield
     except ImpossibilityError as error:
         problem = getattr(model, "problem", None)
-        changed = None if problem is None else with_shares(problem)
+        changed = None if problem is None else with_shares(problem, error.parameter)
         if changed is None:
             raise
-        delta = options.delta or 1e-6
-        request = {"epsilon": options.epsilon, "delta": delta, "beta": options.beta, "release": "joint"}
-        names = ", ".join(each.name() for each in shares_of(changed))
-        remedy = JointRemedy("joint", _STATEMENT.format(it=names), {}, request, problem, "")
-        raise error.with_first(remedy) from None
+        request = {"epsilon": options.epsilon, "delta": options.delta or 1e-6, "beta": options.beta, "release": "joint"}
+        (shares,) = shares_of(changed)
+        statement = (_HAND_OUT if changed is problem else _OWN + _HAND_OUT).format(it=shares.name())
+        raise error.with_first(JointRemedy("joint", statement, {}, request, problem, error.parameter)) from None
 
 
-def with_shares(problem: Any) -> Any:
-    """``problem`` with one variable made into shares, itself where it has some; None where it cannot be read so."""
+def with_shares(problem: Any, parameter: str) -> Any:
+    """``problem`` with one variable made into shares of the records of this private parameter, and itself where it has
+    some; None where it cannot be read so."""
     if shares_of(problem):
         return problem
-    owners = {(p.shape[0], p.records) for p in problem.parameters() if isinstance(p, Private) and _by_record(p)}
-    for variable in problem.variables():
-        for count, records in owners:
-            if variable.ndim and variable.shape[0] == count:
+    owners = [p for p in problem.parameters() if isinstance(p, Private) and p.name() == parameter and _by_record(p)]
+    for owner in owners:
+        for variable in problem.variables():
+            if variable.ndim and variable.shape[0] == owner.shape[0] and _nonneg(problem, variable):
                 try:
-                    changed = _swapped(problem, variable, records)
+                    changed = _swapped(problem, variable, owner.records)
                     read(changed)
                 except DPModelError:
                     continue
@@ -78,10 +76,18 @@ def _by_record(parameter: Private) -> bool:
     return parameter.ndim > 0 and (parameter.unit == "row" or (parameter.unit == "entry" and parameter.ndim == 1))
 
 
+def _nonneg(problem: Any, variable: cp.Variable) -> bool:
+    """Whether it says that it is, or ``variable >= 0`` (or more) is a constraint."""
+    rows = (each.args for each in problem.constraints if isinstance(each, cp.constraints.Inequality))
+    return bool(variable.is_nonneg()) or any(
+        more is variable and less.is_constant() and not less.parameters() and less.is_nonneg() for less, more in rows
+    )
+
+
 def _swapped(problem: Any, variable: cp.Variable, records: Any) -> Any:
     kept = {name: given for name, given in variable.attributes.items() if given is not None and given is not False}
-    name = variable.name()
-    shares = Shares(variable.shape, records=records, name=name, **(kept or {"nonneg": True}))
+    named = {} if variable.is_nonneg() else {"nonneg": True}
+    shares = Shares(variable.shape, records=records, name=variable.name(), **kept, **named)
     swap = {id(variable): shares}
     objective = problem.objective.tree_copy(id_objects=swap)
     constraints = [each.tree_copy(id_objects=swap).set_label(each.label) for each in problem.constraints]
