@@ -3,7 +3,9 @@
 A shop sells five articles from one shelf, and what each supplier charges it is to stay private. Each supplier
 owns one coefficient of the objective and may change it arbitrarily: by Theorem 37 of Hsu, Roth,
 Roughgarden and Ullman (2014) no private algorithm is accurate then. The error says so, with the theorem, the
-lower bound and the remedies, each with its forecast. Applied, the first makes the same program solvable.
+lower bound and the remedies, each with its forecast. Applied, a remedy makes the same program solvable: here the
+second, a declared change. The first is for models whose records own variables: then each supplier is told how many
+units of its article the shop takes, nobody else is, and its price may be anything.
 
     python examples/impossible.py
 """
@@ -36,10 +38,10 @@ def main() -> None:
         print(f"theorem: {error.theorem}; parameter: {error.parameter}; lower bound: {error.lower_bound:.4f}")
         for number, remedy in enumerate(error.remedies, start=1):
             print(f"remedy {number}: {remedy}")
-        first = error.remedies[0]
+        declared = next(remedy for remedy in error.remedies if remedy.name == "declared-change")
 
-    print("\nThe first remedy: a supplier can move a profit by at most 5 cents.")
-    bounded = first.apply(linf=0.05)
+    print("\nA remedy, applied: a supplier can move a profit by at most 5 cents.")
+    bounded = declared.apply(linf=0.05)
     print(bounded.plan(epsilon=1, delta=1e-6))
     bounded.solve(epsilon=1, delta=1e-6)
     print(f"released by {bounded.release.mechanism}; {bounded.release.accuracy.statement}")

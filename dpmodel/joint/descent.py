@@ -80,7 +80,8 @@ def descend(
     planned = np.maximum(capacity - margin(noise_left, beta, capacity.size), _LEAST * capacity)
     level = _level(measure, capacity.size, noise / math.sqrt(look) if look else 0.0, search)
     weights = 2 * np.arange(1, steps + 1) / (steps * (steps + 1))
-    step = pace / steps * level / np.maximum(capacity, 1e-300)
+    # A capacity of nothing counts as little: its price rises to where nobody pays it, and no further.
+    step = pace / steps * level / np.maximum(capacity, 1e-3 * capacity.mean() or 1.0)
     y = np.full(capacity.size, _START * level)
     prices, demand = np.empty((steps, capacity.size)), np.empty((steps, capacity.size))
     for t, weight in enumerate(weights):

@@ -35,5 +35,5 @@ def coins(seed: int, person: int, weights: Floats) -> tuple[int, float]:
     """The step whose answer person number ``person`` gets, drawn by ``weights``, and a number in [0, 1): the answer is
     kept where that is below its scale. The same for the same person whenever it is asked."""
     generator = public_generator([seed, person])
-    step = int(np.searchsorted(np.cumsum(weights), generator.random() * weights.sum(), side="right"))
-    return min(step, weights.size - 1), float(generator.random())
+    step = int(np.searchsorted(np.cumsum(weights), generator.uniform() * weights.sum(), side="right"))
+    return min(step, weights.size - 1), float(generator.uniform())

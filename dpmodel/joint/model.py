@@ -185,7 +185,9 @@ class JointModel(Model):
             return "unknown: people whose answers are linear programs of their own are not simulated"
         guessed = [p.name() for p in self.given.private if p.typical is None and not _bounded(p)]
         text = f"{100 * share:.3g} % of the optimum, on synthetic people drawn from the declarations"
-        return text + f"; a guess: nothing says how large {listed(guessed)} are (bounds=, typical=)" * bool(guessed)
+        if not guessed:
+            return text
+        return f"{text}; a guess: nothing says how large the numbers in {listed(guessed)} are (bounds=, typical=)"
 
     def refuse(self, options: Options) -> None:
         if options.release != "joint":

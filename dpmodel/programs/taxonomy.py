@@ -29,6 +29,7 @@ _LABEL = {
     "column": "column of A",
     "matrix": "all of A (ours)",
 }
+_MARK = " (ours)"
 _TITLE = "Private linear programs (HRRU14, Table 1)"
 _COLUMNS = ("location of change", "level", "solvable", "HRRU14", "mechanisms", "lower_bound", "joint")
 _LEVELS = (
@@ -150,14 +151,13 @@ class Taxonomy(tuple[TaxonomyCell, ...]):
         return f"<Taxonomy: {len(self)} cells>"
 
     def __str__(self) -> str:
-        columns = ("part", "level", "solvable", "joint", "HRRU14", "in a sentence")
+        columns = ("part", "solvable", "joint", "HRRU14", "in a sentence")
         rows = [
             (
-                cell.label.replace(" (", "\n("),
-                cell.level,
+                f"{cell.label.removesuffix(_MARK)},\n{cell.level}{_MARK * bool(cell.ours)}",
                 cell.verdict,
                 cell.joint.verdict,
-                cell.theorem.replace("Theorems ", "Theorems\n"),
+                cell.theorem,
                 cell.summary,
             )
             for cell in self

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import cvxpy as cp
+import numpy as np
 
 from dpmodel.contract import Model, Options
 from dpmodel.errors import DPModelError, ImpossibilityError, SpecificationError
@@ -17,7 +18,7 @@ from dpmodel.marks.shares import Shares
 from dpmodel.programs.remedies import Remedy
 
 _OWN = "let each record own its variables ({it} becomes dpm.Shares): "
-_HAND_OUT = 'release="joint" hands each person their own part of {it}, and everybody else learns prices'
+_HAND_OUT = 'release="joint" hands each record its own part of {it}, and everybody else learns prices'
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,17 +77,23 @@ def _by_record(parameter: Private) -> bool:
     return parameter.ndim > 0 and (parameter.unit == "row" or (parameter.unit == "entry" and parameter.ndim == 1))
 
 
+def _declared(variable: cp.Variable) -> bool:
+    """Whether the variable itself says that it is 0 or more."""
+    bounds = variable.attributes["bounds"]
+    return bool(variable.is_nonneg() or (bounds is not None and np.all(np.asarray(bounds[0]) >= 0)))
+
+
 def _nonneg(problem: Any, variable: cp.Variable) -> bool:
-    """Whether it says that it is, or ``variable >= 0`` (or more) is a constraint."""
+    """Whether it, or a constraint ``variable >= 0``, says so."""
     rows = (each.args for each in problem.constraints if isinstance(each, cp.constraints.Inequality))
-    return bool(variable.is_nonneg()) or any(
+    return _declared(variable) or any(
         more is variable and less.is_constant() and not less.parameters() and less.is_nonneg() for less, more in rows
     )
 
 
 def _swapped(problem: Any, variable: cp.Variable, records: Any) -> Any:
     kept = {name: given for name, given in variable.attributes.items() if given is not None and given is not False}
-    named = {} if variable.is_nonneg() else {"nonneg": True}
+    named = {} if _declared(variable) else {"nonneg": True}
     shares = Shares(variable.shape, records=records, name=variable.name(), **kept, **named)
     swap = {id(variable): shares}
     objective = problem.objective.tree_copy(id_objects=swap)

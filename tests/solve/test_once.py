@@ -9,7 +9,7 @@ import dpmodel
 
 ROOT = Path(dpmodel.__file__).parent
 # What runs is there, what is charged, and what audits both.
-BELOW = {"programs", "regressions", "released", "exact", "kernels", "as_printed", "privacy", "audit"}
+BELOW = {"programs", "regressions", "released", "exact", "joint", "kernels", "as_printed", "privacy", "audit"}
 
 
 def _callers(source: str, method: str) -> bool:
