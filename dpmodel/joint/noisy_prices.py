@@ -65,7 +65,7 @@ class NoisyPrices(Mechanism[JointModel]):
         numbers, in the unit of the objective, before the shares are scaled (``bounds.value_lost``).
         *Expected.* The mean share of the optimum on synthetic people drawn from declarations; it decides G.
     Cost
-        One pass over the people for each step: 40 or 100, and 6 to 8 for the level of prices.
+        One pass over the people for each of 60 steps, and 6 to 8 for the level of prices.
     Errors
         Refuses by ``eligible``: delta = 0.
 
