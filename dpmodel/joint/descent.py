@@ -53,32 +53,39 @@ def margin(noise: float, beta: float, resources: int) -> float:
     return float(-noise * ndtri(beta / resources))
 
 
-def looks_share(search: Search, noise: float, capacity: Floats) -> float:
+def looks_share(noise: float, capacity: Floats) -> float:
     """The share of the squared budget that one look takes. ``noise`` : of a demand that gets all of it."""
     total = float(capacity.sum())
     relative = math.sqrt(capacity.size) * noise / (_PRECISION * total) if total > 0 else math.inf
-    return min(_LOOK, relative**2)
+    return max(min(_LOOK, relative**2), 1e-12)
+
+
+def look(measure: Measure, resources: int, scale: float, search: Search) -> tuple[float, float]:
+    """The price, the same for all resources, at which the total demand is half of that at no price, within 2^(1/2);
+    and the total demand at no price, with the noise of ``resources`` numbers. ``scale`` : of the noise of each."""
+    total = float(measure(np.zeros(resources), scale).sum())
+    low, high = search.centre - search.width, search.centre + search.width
+    for _ in range(search.looks):
+        middle = (low + high) / 2
+        more = measure(np.full(resources, 2.0**middle), scale).sum() > total / 2
+        low, high = (middle, high) if more else (low, middle)
+    return float(2.0 ** ((low + high) / 2)), total
 
 
 def descend(
-    measure: Measure, capacity: Floats, noise: float, beta: float, steps: int, pace: float, search: Search
+    measure: Measure, capacity: Floats, level: float, noise: float, beta: float, steps: int, pace: float
 ) -> Path:
     """Prices at which people ask for no more than ``capacity`` (m,) less a margin, on average over ``steps``.
 
-    ``noise`` : Delta / mu, the standard deviation that one demand would get with all of the budget. A demand with the
-    share q of the squared budget has noise of ``noise / sqrt(q)``; all shares add up to 1.
-
-    1. *Level.* Prices alike, found by halving: there the total demand is half of what it is at no price. It gives the
-       unit of the step, so that nothing need be known of how much people value what.
-    2. *Dual averaging* (Nesterov 2009; lazy): ``y <- y + pace / steps * level / capacity * (demand - planned)``, prices
-       max(y, 0). Step t of T has the weight ``2 t / (T (T + 1))`` in the answer and in the budget alike, so that the
-       noise of the weighted mean is the least there is, whatever the weights. y itself is not cut at 0: where prices
-       are low, cutting at every step would keep what the noise adds and drop what it takes.
+    Dual averaging (Nesterov 2009; lazy): ``y <- y + pace / steps * level / capacity * (demand - planned)``, prices
+    max(y, 0), from half of the ``level`` on, which gives the unit of the step (``look``): nothing need be known of how
+    much people value what. ``noise`` : the standard deviation that one demand would get with all of the budget that is
+    left; one with the share q of it, squared, gets ``noise / sqrt(q)``. Step t of T has the weight
+    ``2 t / (T (T + 1))`` in the answer and in the budget alike, so that the noise of the weighted mean is ``noise``,
+    the least there is. y itself is not cut at 0: where prices are low, cutting at every step would keep what the noise
+    adds and drop what it takes.
     """
-    look = looks_share(search, noise, capacity)
-    noise_left = noise / math.sqrt(1 - (search.looks + 1) * look)
-    planned = np.maximum(capacity - margin(noise_left, beta, capacity.size), _LEAST * capacity)
-    level = _level(measure, capacity.size, noise / math.sqrt(look) if look else 0.0, search)
+    planned = np.maximum(capacity - margin(noise, beta, capacity.size), _LEAST * capacity)
     weights = 2 * np.arange(1, steps + 1) / (steps * (steps + 1))
     # A capacity of nothing counts as little: its price rises to where nobody pays it, and no further.
     step = pace / steps * level / np.maximum(capacity, 1e-3 * capacity.mean() or 1.0)
@@ -86,17 +93,6 @@ def descend(
     prices, demand = np.empty((steps, capacity.size)), np.empty((steps, capacity.size))
     for t, weight in enumerate(weights):
         prices[t] = np.maximum(y, 0.0)
-        demand[t] = measure(prices[t], noise_left / math.sqrt(weight))
+        demand[t] = measure(prices[t], noise / math.sqrt(weight))
         y = y + step * (demand[t] - planned)
-    return Path(prices, demand, weights, noise_left)
-
-
-def _level(measure: Measure, resources: int, scale: float, search: Search) -> float:
-    """The price, the same for all resources, at which the total demand is half of that at no price, within 2^(1/2)."""
-    half = measure(np.zeros(resources), scale).sum() / 2
-    low, high = search.centre - search.width, search.centre + search.width
-    for _ in range(search.looks):
-        middle = (low + high) / 2
-        more = measure(np.full(resources, 2.0**middle), scale).sum() > half
-        low, high = (middle, high) if more else (low, middle)
-    return float(2.0 ** ((low + high) / 2))
+    return Path(prices, demand, weights, noise)

@@ -13,13 +13,13 @@ from dpmodel._types import Floats, PrivateArray
 from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, counted, no_progress
 from dpmodel.forecast import Forecast, ShareOfOptimum
 from dpmodel.joint.bounds import planned_margin, statement_of, value_lost
-from dpmodel.joint.descent import Path, descend, margin
+from dpmodel.joint.descent import Path, descend, look, looks_share, margin
 from dpmodel.joint.form import Form, People
 from dpmodel.joint.integral import drawn_scales
 from dpmodel.joint.model import CELLS, JointModel
 from dpmodel.joint.outcome import Prices
 from dpmodel.joint.respond import respond
-from dpmodel.joint.simulation import Settings, scales_of, settings_of
+from dpmodel.joint.simulation import Settings, radius_after, scales_of, settings_of
 from dpmodel.privacy import Cost, NoiseSource, gaussian_mu, public_coins
 
 # Share of the squared budget that private capacities get, and of beta.
@@ -35,9 +35,9 @@ class NoisyPrices(Mechanism[JointModel]):
         Nesterov 2009 (dual averaging). Weights, limits and statements: here.
     Privacy
         Unit: one person's row of data. At prices p person i answers with the x_i that is best for them within their own
-        limits and ``||A_i x_i||_2 <= G`` (``respond``); G is public, and the answer a function of p and of the
-        person's row. What is released are the demands ``d_t = sum_i A_i x_i^t`` (m,), with Gaussian noise; the prices
-        p_{t+1}, all weights and all scales are functions of the demands released before and of public facts.
+        limits and ``||A_i x_i||_2 <= G`` (``respond``): a function of p, G and the person's row. What is released are
+        the demands ``d_t = sum_i A_i x_i^t`` (m,), with Gaussian noise; G, the prices, all weights and all scales are
+        functions of the demands released before and of public facts, and so is Delta, by which noise is scaled.
         *Sensitivity.* Fix the prices. Another row for one person changes one term of the sum, from u to u', both >= 0
         with 2-norms of at most G: ``||u - u'||^2 <= ||u||^2 + ||u'||^2 <= 2 G^2``, since ``u'u' >= 0`` for the inner
         product. Where a record may be absent, and then uses nothing, it is G. Sums of n terms in floating point are
@@ -121,15 +121,22 @@ class NoisyPrices(Mechanism[JointModel]):
             capacity = capacity.copy()
             capacity[private] = np.maximum(noisy - margin(spread, beta, noisy.size), 0.0)
         table, step = model.read_table(), counted("prices", settings.steps + settings.search.looks + 1, progress)
-        demand = partial(demand_of, model.form, radius=settings.radius)
 
-        def measure(prices: Floats, scale: float) -> Floats:
+        def measure(prices: Floats, scale: float, radius: float) -> Floats:
             step()
-            return np.asarray(noise.gaussian(table.map_reduce(partial(demand, prices)), scale))
+            demand = table.map_reduce(partial(demand_of, model.form, prices, radius=radius))
+            return np.asarray(noise.gaussian(demand, scale))
 
-        spread = model.sensitivity(settings.radius) / mu
-        path = descend(measure, capacity, spread, beta, settings.steps, settings.pace, settings.search)
-        return priced(model, path, capacity, settings.radius, options.beta, beta)
+        radius, size = settings.radius, capacity.size
+        share = looks_share(model.sensitivity(radius) / mu, capacity)
+        error = model.sensitivity(radius) / (mu * math.sqrt(share))
+        level, total = look(partial(measure, radius=radius), size, error, settings.search)
+        mu *= math.sqrt(1 - (settings.search.looks + 1) * share)
+        if self.largest_use is None and model.form.single:
+            radius = radius_after(model, settings, 1 / mu, beta, total, error * math.sqrt(size))
+        spread = model.sensitivity(radius) / mu
+        path = descend(partial(measure, radius=radius), capacity, level, spread, beta, settings.steps, settings.pace)
+        return priced(model, path, capacity, radius, options.beta, beta)
 
 
 def demand_of(form: Form, prices: Floats, people: People, first: int, *, radius: float) -> PrivateArray:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpmodel._types import Floats
-from dpmodel.joint.descent import Path, Search, descend, margin
+from dpmodel.joint.descent import Path, Search, descend, look, margin
 from dpmodel.joint.form import Form, People
 from dpmodel.joint.respond import respond
 from dpmodel.memo import cached
@@ -27,6 +27,8 @@ _PEOPLE, _SEEDS, _STEPS, _PACE = 300, (0, 1), 25, 3.5
 _ON_DATA, _PACE_ON_DATA = 60, 5.0
 # Limits of one person's use are tried from the largest one down, by this factor, until two in a row are no better.
 _FACTOR, _LIMITS = 1.2, 9
+# How far the room that people have is moved, after a look at their demand.
+_ROOM = 8.0
 # Where nothing limits a person's use, it is limited to this many times an even share.
 _EVEN_SHARES = 8.0
 # Levels of prices are looked for within these powers of two of that of the synthetic people: where values have bounds,
@@ -36,13 +38,15 @@ _DECLARED, _ANY = (8.0, 5), (32.0, 7)
 
 @dataclass(frozen=True)
 class Population:
-    """Synthetic people, what they share, and the most that shares can be worth to them."""
+    """Synthetic people, what they share, and the most that shares can be worth to them. ``scale`` : what noise on the
+    demand of all is multiplied by, to be noise on theirs."""
 
     form: Form
     people: People
     capacity: Floats
     optimum: float
     level: float
+    scale: float
 
 
 @dataclass(frozen=True)
@@ -66,13 +70,36 @@ def largest_radius(model: JointModel) -> float:
 def settings_of(model: JointModel, noise: float, beta: float, radius: float | None, steps: int | None) -> Settings:
     """The settings that do best on synthetic people. ``noise`` : 1 / mu per unit of sensitivity; ``radius``, ``steps``:
     given ones, or None."""
-    search = _search(model)
-    limits = [radius] if radius is not None else [largest_radius(model) / _FACTOR**i for i in range(_LIMITS)]
-    best, share = limits[0], math.nan
+    people = partial(population_of, model)
+    best, share = _limits(model)[0] if radius is None else radius, math.nan
     if model.form.single:
-        best = limits[_best_of([partial(_share_at, model, noise, beta, each, _SEEDS[:1]) for each in limits])]
-        share = _share_at(model, noise, beta, best, _SEEDS)
-    return Settings(best, steps or _ON_DATA, _PACE_ON_DATA, search, share)
+        if radius is None:
+            best = _best_limit(model, noise, beta, people(_SEEDS[0]))
+        share = float(np.mean([_share_of(model, noise, beta, best, people(seed), seed) for seed in _SEEDS]))
+    return Settings(best, steps or _ON_DATA, _PACE_ON_DATA, _search(model), share)
+
+
+def radius_after(model: JointModel, settings: Settings, noise: float, beta: float, total: float, error: float) -> float:
+    """The limit of one person's use that does best where the demand at no price is ``total`` of all, as released, with
+    a standard deviation of ``error``: the synthetic people get as much of what they want as the people do.
+
+    Declared bounds say little of how much people want: where they are wide, synthetic people want too much, and the
+    best limit for them is far too tight."""
+    population = population_of(model, _SEEDS[0])
+    _, use = respond(population.form, population.people, np.zeros(model.capacity.size), settings.radius)
+    wanted = max(total, 2 * error) * population.people.count / max(model.count, 1)
+    room = float(np.clip(use.sum() / wanted if wanted > 0 else 1.0, 1 / _ROOM, _ROOM))
+    return _best_limit(model, noise, beta, _population(model, _SEEDS[0], room))
+
+
+def _limits(model: JointModel) -> list[float]:
+    return [largest_radius(model) / _FACTOR**i for i in range(_LIMITS)]
+
+
+def _best_limit(model: JointModel, noise: float, beta: float, population: Population) -> float:
+    limits = _limits(model)
+    shares = [partial(_share_of, model, noise, beta, each, population, _SEEDS[0]) for each in limits]
+    return limits[_best_of(shares)]
 
 
 def _best_of(shares: Sequence[Callable[[], float]]) -> int:
@@ -92,17 +119,15 @@ def _best_of(shares: Sequence[Callable[[], float]]) -> int:
 def expected_share(model: JointModel, noise: float, beta: float, radius: float) -> float:
     """Mean share of the optimum that the synthetic people get. ``noise`` : 1 / mu, for a demand of all people that gets
     all of the budget, per unit of sensitivity."""
-    return _share_at(model, noise, beta, radius, _SEEDS)
-
-
-def _share_at(model: JointModel, noise: float, beta: float, radius: float, seeds: Sequence[int]) -> float:
-    shares = []
-    for seed in seeds:
-        population = population_of(model, seed)
-        smaller = noise * model.sensitivity(radius) * population.people.count / max(model.count, 1)
-        value = run_on(population, smaller, beta, radius, seed)
-        shares.append(value / population.optimum if population.optimum > 0 else math.nan)
+    shares = [_share_of(model, noise, beta, radius, population_of(model, seed), seed) for seed in _SEEDS]
     return float(np.mean(shares))
+
+
+def _share_of(model: JointModel, noise: float, beta: float, radius: float, population: Population, seed: int) -> float:
+    if not population.optimum > 0:
+        return math.nan
+    smaller = noise * model.sensitivity(radius) * population.scale
+    return run_on(population, smaller, beta, radius, seed) / population.optimum
 
 
 def run_on(population: Population, noise: float, beta: float, radius: float, seed: int) -> float:
@@ -116,9 +141,8 @@ def run_on(population: Population, noise: float, beta: float, radius: float, see
         demand = use.sum(axis=0)
         return np.asarray(demand + scale * rng.standard_normal(demand.size))
 
-    search = Search(math.log2(population.level), 1.0, 1)
-    path = descend(measure, population.capacity, noise, beta, _STEPS, _PACE, search)
-    mean = np.tensordot(path.weights, answers[-_STEPS:], 1) * form.scaled(scales_of(path, population.capacity, beta))
+    path = descend(measure, population.capacity, population.level, noise, beta, _STEPS, _PACE)
+    mean = np.tensordot(path.weights, answers, 1) * form.scaled(scales_of(path, population.capacity, beta))
     return float((people.values * mean).sum())
 
 
@@ -131,12 +155,18 @@ def scales_of(path: Path, capacity: Floats, beta: float) -> Floats:
 
 @cached
 def population_of(model: JointModel, seed: int) -> Population:
-    """``_PEOPLE`` synthetic people with their part of the capacity. The optimum is the least value of the dual, which
-    is above it, on the way without noise."""
+    """``_PEOPLE`` synthetic people with their part of the capacity."""
+    return _population(model, seed, 1.0)
+
+
+def _population(model: JointModel, seed: int, room: float) -> Population:
+    """The same with ``room`` times the capacity, and the noise with it, as if there were fewer people. The optimum is
+    the least value of the dual, which is above it, on the way without noise."""
     form, count = model.form, min(_PEOPLE, max(model.count, 1))
     people = form.people(model.synthetic_rows(public_generator(seed), count))
-    capacity = model.planned_capacity * count / max(model.count, 1)
-    radius, least, level = largest_radius(model), math.inf, 0.0
+    scale = room * count / max(model.count, 1)
+    capacity = scale * model.planned_capacity
+    radius, least = largest_radius(model), math.inf
 
     def dual(prices: Floats) -> Floats:
         nonlocal least
@@ -145,17 +175,10 @@ def population_of(model: JointModel, seed: int) -> Population:
         least = min(least, float((people.values * x).sum() + prices @ (capacity - demand)))
         return demand
 
-    half = dual(np.zeros(capacity.size)).sum() / 2
-    low, high = -_ANY[0], _ANY[0]
-    for _ in range(8):
-        level = 2.0 ** ((low + high) / 2)
-        low, high = (
-            ((low + high) / 2, high) if dual(np.full(capacity.size, level)).sum() > half else (low, (low + high) / 2)
-        )
-    search = Search(math.log2(level), 1.0, 1)
-    path = descend(lambda prices, _: dual(prices), capacity, 0.0, 0.5, 2 * _STEPS, 2 * _PACE, search)
+    level, _ = look(lambda prices, _: dual(prices), capacity.size, 0.0, Search(0.0, *_ANY))
+    path = descend(lambda prices, _: dual(prices), capacity, level, 0.0, 0.5, 2 * _STEPS, 2 * _PACE)
     dual(np.asarray(path.weights @ path.prices))
-    return Population(form, people, capacity, least, level)
+    return Population(form, people, capacity, least, level, scale)
 
 
 def _search(model: JointModel) -> Search:
