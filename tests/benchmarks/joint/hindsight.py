@@ -1,15 +1,16 @@
 """The two papers' algorithms with their best settings in hindsight: chosen on the very data that they are judged by.
 
-For each number of steps and each size of a step (factors of 3 about the printed one) the least margin, as a part of
-every capacity, is looked for with which no resource is over its capacity in a few runs; of the best of these, runs on
-all seeds with margins that grow until no run is over. Bounds on prices are those of the true best ones. None of this
-could be done under privacy; it is what the algorithms could reach if everything were guessed right.
+For each setting (number of steps, size of a step, bound on prices) the least margin, as a part of every capacity, is
+looked for with which no resource is over its capacity in a few runs. Settings are those of a grid with 30 steps, about
+the printed step size and the true norm of the best prices, and from the best of these on whatever neighbour is better,
+until none is. The best few run on all seeds, with margins that grow until no run is over. None of this could be done
+under privacy; it is what the algorithms could reach if everything were guessed right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
 from time import perf_counter
 
@@ -33,16 +34,31 @@ ANCHORS: tuple[JointlyPrivateProgramming, ...] = (
     NOISY_DUAL_GRADIENT_DESCENT,
     NOISY_DUAL_MIRROR_DESCENT,
 )
-_STEPS, _MARGINS = (10, 30, 100), np.linspace(0, 0.95, 20)
+_STEPS, _MARGINS = 30, np.linspace(0, 0.95, 20)
 # Bounds on prices as multiples of the norm of the true best ones (a margin needs higher ones; the entropy starts at the
 # mean of what its bound allows), and step sizes as multiples of the printed ones.
 _GRID = {
-    NOISY_DUAL_MIRROR_DESCENT.name: ((1.0, 1.4, 2.0), (1.0, 3.0, 9.0, 27.0)),
+    NOISY_DUAL_MIRROR_DESCENT.name: ((1.0, 1.4, 2.0), (1.0, 3.0, 9.0, 27.0, 81.0)),
     NOISY_DUAL_GRADIENT_DESCENT.name: ((2.0, 6.0), (1 / 3, 1.0, 3.0, 9.0)),
     JOINTLY_PRIVATE_PROGRAMMING.name: ((2.0, 6.0), (1 / 3, 1.0, 3.0, 9.0)),
 }
+# Neighbours of a setting: factors of the number of steps, of the bound on prices and of the step size.
+_MOVES = (
+    (3, 1, 1),
+    (1 / 3, 1, 1),
+    (1, 1.2, 1),
+    (1, 1 / 1.2, 1),
+    (1, 1, 2),
+    (1, 1, 1 / 2),
+    (3, 1, 2),
+    (1 / 3, 1, 1 / 2),
+)
+_FEWEST, _MOST = 3, 300
 # Runs that a margin is looked for with, settings that are run on all seeds, and by how much margins grow there.
-_TRIES, _FINALISTS, _MORE = 3, 6, 0.025
+_TRIES, _FINALISTS, _MORE = 3, 5, 0.025
+
+# Steps, bound on prices, factor of the step size.
+Setting = tuple[int, float, float]
 
 
 @dataclass(frozen=True)
@@ -95,36 +111,51 @@ def best_of(
 ) -> Best | None:
     """None where no setting had all runs without an overloaded resource."""
 
-    def shares(tried: JointlyPrivateProgramming, seeds: range) -> Iterator[float]:
-        """Until a run is over."""
-        given = public(of, largest_use, neighbors, tried)
+    def shares(tried: JointlyPrivateProgramming, seeds: range) -> tuple[float, ...]:
+        """Those before the first run that is over."""
+        given, out = public(of, largest_use, neighbors, tried), []
         for seed in seeds:
             found = run(tried, of, given, options, seed)
             if found.over(of.capacity):
-                return
-            yield found.value / best.value
+                break
+            out.append(found.value / best.value)
+        return tuple(out)
 
-    found: list[tuple[float, JointlyPrivateProgramming]] = []
-    norm = float(np.linalg.norm(best.prices, 1 if anchor.name == NOISY_DUAL_MIRROR_DESCENT.name else 2))
-    for steps, factor, pace in product(_STEPS, *_GRID[anchor.name]):
-        low, high, value = -1, _MARGINS.size, 0.0
-        while high - low > 1:  # margins of which all below low are too small, and those from high on are enough
-            middle = (low + high) // 2 if low >= 0 or high < _MARGINS.size else _MARGINS.size - 1
-            tried = replace(anchor, steps=steps, pace=pace, margin=float(_MARGINS[middle]), dual_bound=factor * norm)
-            seen = tuple(shares(tried, range(_TRIES)))
+    @cache
+    def least_margin(setting: Setting) -> tuple[float, JointlyPrivateProgramming]:
+        """The mean share with the least margin that a few runs allow, 0 where none does."""
+        steps, bound, pace = setting
+        low, high, value, tried = -1, _MARGINS.size - 1, 0.0, anchor
+        middle = high
+        while middle > low:  # all margins up to low are too small; those from high on are enough
+            tried = replace(anchor, steps=steps, pace=pace, margin=float(_MARGINS[middle]), dual_bound=bound)
+            seen = shares(tried, range(_TRIES))
             if len(seen) == _TRIES:
                 high, value = middle, float(np.mean(seen))
             elif middle == _MARGINS.size - 1:
                 break
             else:
                 low = middle
-        else:
-            found.append((value, replace(tried, margin=float(_MARGINS[high]))))
+            middle = (low + high) // 2
+        return value, replace(tried, margin=float(_MARGINS[high]))
+
+    norm = float(np.linalg.norm(best.prices, 1 if anchor.name == NOISY_DUAL_MIRROR_DESCENT.name else 2))
+    settings: list[Setting] = [(_STEPS, factor * norm, pace) for factor, pace in product(*_GRID[anchor.name])]
+    here = max(settings, key=lambda setting: least_margin(setting)[0])
+    while least_margin(here)[0] > 0:
+        near = [(round(here[0] * a), here[1] * b, here[2] * c) for a, b, c in _MOVES]
+        near = [each for each in near if _FEWEST <= each[0] <= _MOST]
+        settings += near
+        there = max(near, key=lambda setting: least_margin(setting)[0])
+        if least_margin(there)[0] <= least_margin(here)[0]:
+            break
+        here = there
     winner: Best | None = None
-    for value, tried in sorted(found, key=lambda each: -each[0])[:_FINALISTS]:
-        while tried.margin < 1 and (winner is None or value > np.mean(winner.shares)):
+    finalists = sorted((least_margin(each) for each in set(settings)), key=lambda each: -each[0])
+    for value, tried in finalists[:_FINALISTS]:
+        while tried.margin < 1 and value > (0.0 if winner is None else np.mean(winner.shares)):
             start = perf_counter()
-            seen = tuple(shares(tried, range(100, 100 + runs)))
+            seen = shares(tried, range(100, 100 + runs))
             if len(seen) == runs:
                 if winner is None or np.mean(seen) > np.mean(winner.shares):
                     winner = Best(tried, seen, (perf_counter() - start) / runs)
