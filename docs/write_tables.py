@@ -16,7 +16,7 @@ def mechanism_table(family: str) -> str:
     The words are the first sentence of each mechanism's docstring, the source its own.
     """
     mechanisms = [each for model in {"programs": (Program,), **BEYOND}[family] for each in KINDS[model].mechanisms]
-    cells = any(each.serves.cells for each in mechanisms)
+    cells = family == "programs"  # shares are served in every cell
     head = ["mechanism", *(["cells of Table 1"] if cells else []), "what it does", "source"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for each in (each for each in mechanisms if not each.serves.as_printed):

@@ -6,7 +6,7 @@ For solves with settings of one's own: ``mechanism=mechanisms.FrankWolfe(steps=4
 from typing import Any
 
 from dpmodel.contract import Mechanism, Options, Outcome, Serves, Verdict
-from dpmodel.forecast import ExcessRisk, Forecast, Place, RowsMissed, Violation
+from dpmodel.forecast import ExcessRisk, Forecast, Place, RowsMissed, ShareOfOptimum, Violation
 
 __all__ = [
     "ExcessRisk",
@@ -17,6 +17,7 @@ __all__ = [
     "Place",
     "RowsMissed",
     "Serves",
+    "ShareOfOptimum",
     "Verdict",
     "Violation",
 ]

@@ -39,9 +39,18 @@ def models(text: str) -> dict[str, Any]:
 def facts(name: str, problem: Any) -> str:
     """The generated lines of a cell."""
     (cell,) = problem.classify().cells
+    joint = taxonomy_cell(cell.part, cell.level).joint
     assert f"{cell.part} {cell.level}" == name, f"the model of {name} is {cell.verdict}"
     return "\n".join(
-        [f"**Verdict.** {_verdict(cell)}", "", f"**What the library runs.** {_runs(cell)}", "", _cannot(cell)]
+        [
+            f"**Verdict.** {_verdict(cell)}",
+            "",
+            f"**What the library runs.** {_runs(cell)}",
+            "",
+            f"**Jointly.** {joint.verdict}. {joint.summary}",
+            "",
+            _cannot(cell),
+        ]
     )
 
 
@@ -57,11 +66,14 @@ def written(text: str, problems: dict[str, Any]) -> str:
 def table() -> str:
     """The cells of ``dpm.taxonomy()``, each a link to its section."""
     cells = {(cell.part, cell.level): cell for cell in dpm.taxonomy()}
-    lines = ["| one record moves | low: by at most a declared bound | high: arbitrarily |", "|---|---|---|"]
+    head = "| one record moves | low: by at most a declared bound | high: arbitrarily | joint, low and high |"
+    lines = [head, "|---|---|---|---|"]
     for part in dict.fromkeys(part for part, _ in cells):
         low, high = (f"[{MEANS[cells[part, level].verdict]}](#{part}-{level})" for level in ("low", "high"))
-        lines.append(f"| {cells[part, 'low'].label} | {low} | {high} |")
-    return "\n".join(lines)
+        lines.append(f"| {cells[part, 'low'].label} | {low} | {high} | {cells[part, 'high'].joint.verdict} |")
+    joint = cells["objective", "high"].joint
+    told = f"*Joint* ({joint.theorem}): others learn {joint.others_learn}; a person learns {joint.person_learns}."
+    return "\n".join([*lines, "", told])
 
 
 def _verdict(cell: Any) -> str:
@@ -75,7 +87,7 @@ def _verdict(cell: Any) -> str:
 
 def _runs(cell: Any) -> str:
     if not cell.solvable:
-        helps = "; ".join(statements(cell.part)[:2])
+        helps = "; ".join(statements(cell.part)[:3])
         return (
             f"nothing: `solve` raises `ImpossibilityError` before it reads anything. It says what would help: {helps}."
         )

@@ -48,7 +48,11 @@ _STATEMENTS = {
     "worst-case": 'take feasibility="strict" with declared bounds: the best point for the worst values that they allow '
     "reads no data and costs no privacy: {setting}",
 }
-# By part, in the order in which they are offered.
+_JOINT = (
+    "where every record has variables of its own, hand each its own part of the answer alone: dpm.Shares and "
+    'release="joint"'
+)
+# By part, in the order in which they are offered, after joint privacy (``solve.joint_remedy``).
 _OFFERED = {
     "objective": ("declared-change", "bounds", "public"),
     "scalar": ("worst-case", "leave-out", "declared-change", "bounds", "public"),
@@ -64,9 +68,12 @@ def statements(part: str) -> tuple[str, ...]:
     if part not in _OFFERED:
         raise SpecificationError(f"unknown part {part!r}", remedy=f"one of {', '.join(_OFFERED)}")
     settings = {"declared-change": "row_l1=1" if part == "column" else "linf=1", "leave-out": "dpm.AllBut(rows=...)"}
-    return tuple(
-        _STATEMENTS[name].format(it="it", whose="its records", setting=settings.get(name, "bounds=(lo, hi)"))
-        for name in _OFFERED[part]
+    return (
+        *([_JOINT] if part != "row" else []),
+        *(
+            _STATEMENTS[name].format(it="it", whose="its records", setting=settings.get(name, "bounds=(lo, hi)"))
+            for name in _OFFERED[part]
+        ),
     )
 
 

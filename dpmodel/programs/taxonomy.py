@@ -72,7 +72,7 @@ class Joint:
 
     summary: str
     verdict: str = "yes"
-    theorem: str = "billboard lemma (HHRRW14); HHRW16"
+    theorem: str = "billboard lemma, HHRRW14; HHRW16"
     others_learn: str = "prices, which are differentially private, and their own shares, which follow from prices"
     person_learns: str = "their own share, which may show their own data, and prices"
 
