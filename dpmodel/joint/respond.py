@@ -147,6 +147,8 @@ def _in_ball(
     limit = np.full((1, 1), np.inf) if budget is None else budget
     square = np.maximum(unit * unit, _TINY)
     out, left = np.empty(shape), np.arange(shape[0], dtype=np.intp)
+    # In units of each person's own best score: their squares neither overflow nor vanish.
+    scores = scores / np.maximum(scores.max(axis=1, initial=0.0), _TINY)[:, None]
     with np.errstate(all="ignore"):
         high = np.sqrt(np.where(unit > 0, np.maximum(scores, 0.0) ** 2 / square, 0.0).sum(axis=1)) / radius
         low, kappa, theta = 1e-9 * high, high / 2, np.zeros(shape[0])
