@@ -24,7 +24,8 @@ HOURS, PEOPLE = 24, 30
 
 @pytest.fixture(autouse=True)
 def few_synthetic_people(monkeypatch):
-    monkeypatch.setattr(simulation, "_PEOPLE", 30)
+    for name, few in (("_PEOPLE", 20), ("_STEPS", 6), ("_LIMITS", 3), ("_SEEDS", (0,))):
+        monkeypatch.setattr(simulation, name, few)
 
 
 class Noted:
