@@ -135,7 +135,8 @@ def synthetic_rows(
 
     ``typical`` values, and public arrays, are those of people drawn; others are uniform within their bounds, and where
     nothing bounds them above within [.2, 1] times a factor of the person, which is uniform in [.2, 2] and the same in
-    all that they own. Declared norms hold.
+    all that they own. Typical rows that are all alike are a level, the mean of such numbers: people differ, and if
+    nobody did there would be nothing to trade. Declared bounds and norms hold.
     """
     who = rng.integers(count, size=wanted)
     factor = rng.uniform(0.2, 2.0, size=(wanted, 1))
@@ -146,15 +147,23 @@ def synthetic_rows(
 def _drawn(parameter: Private, who: Any, factor: Floats, rng: PublicGenerator) -> Floats:
     count = int(parameter.shape[0])
     width = int(parameter.size) // count
+    level = None
     if parameter.typical is not None and parameter.typical.size == parameter.size:
-        return np.asarray(parameter.typical.reshape(parameter.shape, order="F").reshape(count, -1)[who])
+        typical = np.asarray(parameter.typical.reshape(parameter.shape, order="F").reshape(count, -1))
+        if (typical != typical[0]).any():
+            return typical[who]
+        level = typical[0]
     uniform = rng.uniform(size=(who.size, width))
     low, high = (np.broadcast_to(end, (width,)) for end in parameter.column_range)
     closed = np.isfinite(low) & np.isfinite(high)
     start = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high, 0.0))
     sign = np.where(np.isfinite(low) | ~np.isfinite(high), 1.0, -1.0)
     span = np.where(closed, high - np.where(closed, low, 0.0), 1.0)
-    out = start + np.where(closed, span * uniform, sign * factor * (0.2 + 0.8 * uniform))
+    varied = factor * (0.2 + 0.8 * uniform)
+    if level is None:
+        out = start + np.where(closed, span * uniform, sign * varied)
+    else:
+        out = np.clip(level * varied / (1.1 * 0.6), low, high)
     layout = Layout("row", who.size, out.size, who.size, True, False, lists=parameter.layout.lists)
     flat = PrivateArray(out.reshape(-1, order="F"))
     limit_entries(flat, (np.asarray(-inf), np.asarray(inf)), layout, parameter.magnitude)

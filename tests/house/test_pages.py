@@ -19,7 +19,7 @@ record, neighbors, unit, sensitivity, bounds, magnitude, privacy loss, privacy e
 mechanism, release, post-processing, ledger, objective, right-hand side, row, column, standard form, cone, dual,
 feasible set, polytope, Lipschitz constant,
 gradient, step size, excess risk, violation, shortage and surplus, price, lower bound, part, level, cell, footprint,
-treatment, public level, forecast, plan, statement, certificate
+treatment, public level, share, joint privacy, forecast, plan, statement, certificate
 """
 
 
@@ -30,7 +30,7 @@ def python_blocks(text: str) -> list[str]:
 
 # tests/exact/test_docs.py and tests/house/test_table1_page.py run the code of these and look at what it does.
 OWN_TESTS = {"guide/linear-algebra.md", "table1/index.md"}
-SLOW = {"guide/one-person-one-constraint.md", "guide/regressions.md", "start/reading-a-plan.md"}
+SLOW = {"guide/one-person-one-constraint.md", "guide/regressions.md", "guide/shares.md", "start/reading-a-plan.md"}
 CODE = [
     pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
     for name in (page.relative_to(ROOT / "docs").as_posix() for page in PAGES if page.parent != ROOT)

@@ -230,3 +230,12 @@ def test_drawn_people_have_the_typical_and_public_numbers_and_norms() -> None:
     np.testing.assert_array_equal(rows[:, :2], rows[:, 4:])
     assert {tuple(row) for row in rows[:, :2]} == {tuple(row) for row in typical}
     assert np.linalg.norm(rows[:, 2:4], axis=1).max() <= 0.1 + 1e-12 and rows[:, 2:4].min() >= 0
+
+
+def test_typical_rows_that_are_alike_are_a_level() -> None:
+    people = dpm.Records("people")
+    v = dpm.Private(np.zeros((300, 2)), unit="row", records=people, bounds=[0, 5], typical=3.0)
+    x = dpm.Shares((300, 2), records=people, nonneg=True)
+    found = read(dpm.Problem(cp.Maximize(cp.sum(cp.multiply(v, x))), [cp.sum(x, axis=0) <= 1, x <= 1]))
+    rows = found.synthetic_rows(np.random.default_rng(0), 2000)
+    assert 2.6 < rows.mean() < 3 and rows.min() > 0.1 and rows.max() == 5 and rows.std() > 1
