@@ -503,8 +503,9 @@ class Model(PublicFacts, ABC):
         """An estimate of what the answer costs above the optimum, from numbers that were released before."""
         raise SpecificationError(f"regret: no {self.words} is answered again", remedy="release.accuracy")
 
-    def certificate(self, epsilon: float, beta: float) -> str | Callable[[Floats, NoiseSource], Certificate]:
-        """What measures a released point (it reads private values, within the charge), or why nothing does."""
+    def certificate(self, epsilon: float, beta: float) -> str | Callable[[Any, NoiseSource], Certificate]:
+        """What measures a released point, or what else an outcome without ``x`` is (it reads private values, within the
+        charge); or why nothing does."""
         return f"nothing is measured of the answer of a {self.words}"
 
     def compared(

@@ -292,7 +292,8 @@ class Problem(cp.Problem):  # type: ignore[misc]
             forecast.
         certify : the share of epsilon (0.1, say) that measures how good the answer is, within the same charge: the
             share of private constraints that hold, or what they are short by in all, the true objective where it is
-            private, the risk on the data of a regression. ``release.certificate`` is an interval with its level.
+            private, the risk on the data of a regression, the share of the optimum that shares are worth.
+            ``release.certificate`` is an interval with its level.
         release : "public", or "joint" for a model with ``Shares``: prices are released, and each person is handed their
             own share of the variables (``problem.release.share(i)``), which need not be hidden from that person.
         budget : a ``Budget`` to charge before any data is read. With ``composition="gaussian"`` and delta > 0, "auto"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -29,9 +29,9 @@ from dpmodel.marks.private import Private
 from dpmodel.marks.records import listed, record_words
 from dpmodel.memo import latest
 from dpmodel.options import public_options
-from dpmodel.privacy import PublicGenerator
+from dpmodel.privacy import NoiseSource, PublicGenerator
 from dpmodel.programs.classifier import Classification
-from dpmodel.release import Accuracy
+from dpmodel.release import Accuracy, Certificate
 from dpmodel.text import number
 
 # Of Table 1: where records own the variables, numbers of every part may be of any size.
@@ -212,6 +212,11 @@ class JointModel(Model):
     def least(self, options: Options) -> Mapping[str, float]:
         capacity = float(np.median(self.planned_capacity))
         return {"unused": least_loss(capacity, options.epsilon, options.delta) if capacity >= 1 else 0.0}
+
+    def certificate(self, epsilon: float, beta: float) -> str | Callable[[Prices, NoiseSource], Certificate]:
+        from dpmodel.joint.certificate import certify, why_not
+
+        return why_not(self) or partial(certify, self, epsilon, beta)
 
     # ------------------------------------------------------------------ executing
     def ready(self, chosen: Candidate, serves: Serves) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,7 +28,7 @@ _WHO = (
     "differentially private; a person's own share may show that person's data to whoever sees it, and what is used of "
     "a resource, seen by whoever runs it, tells more than the prices"
 )
-_MOST_ROWS = 8  # resources that are printed
+_MOST_ROWS = 6  # resources that are printed
 
 
 def joint_guarantee(guarantee: Guarantee) -> Guarantee:
@@ -88,6 +88,22 @@ class SharesRelease(Release):
     def value_lost(self) -> float:
         """Bound on what mean answers are worth less than the best possible, before they are scaled; nan for none."""
         return self.rule.prices.lost
+
+    @property
+    def optimum(self) -> Any:
+        """Not known: the dual's value sums private numbers.
+
+        Raises
+        ------
+        SpecificationError
+            Always; ``certificate`` says what share of the optimum is reached, where ``certify=`` was given.
+        """
+        measured = "solve(..., certify=0.1) measures it, where declarations bound what a share is worth to one person"
+        raise SpecificationError(
+            "optimum: the most that is possible is a sum of private numbers",
+            why="prices alone do not tell it",
+            remedy=measured if self.certificate is None else "release.certificate, which holds shares against it",
+        )
 
     # ------------------------------------------------------------------ for one person each
     @property
@@ -176,16 +192,18 @@ class SharesRelease(Release):
         order = np.argsort(-self.prices, kind="stable")[:_MOST_ROWS]
         lines = [
             (
-                f"price {self.resources[j]}",
-                f"{number(self.prices[j])}, at most {number(bound[j])} of {number(self.capacity[j])} used",
+                "price",
+                f"{number(self.prices[j])} for {self.resources[j]}, of which at most {number(bound[j])} of "
+                f"{number(self.capacity[j])} is used",
             )
             for j in sorted(order)
         ]
         left = len(self.resources) - len(lines)
-        more = [("prices", f"... and {left} lower ones: release.prices")] if left > 0 else []
+        more = [("price", f"... and {left} lower ones: release.prices")] if left > 0 else []
         shares = f"{self.people} people: release.share(i), release.deliver(send), release.rule"
-        rows = super()._rows()
-        return [rows[0], ("shares", shares), *rows[1:4], *lines, *more, *rows[4:]]
+        first, *rows = super()._rows()
+        end = [name for name, _ in rows].index("spent") + 1
+        return [first, ("shares", shares), *rows[:end], *lines, *more, *rows[end:]]
 
     @property
     def title(self) -> str:
@@ -195,7 +213,7 @@ class SharesRelease(Release):
     def _of(cls, data: Any) -> Self:
         rule = Rule.from_dict(data["rule"])
         rest = {name: each for name, each in data.items() if name != "rule"}
-        known = Release.__dataclass_fields__.keys()
+        known = [entry.name for entry in fields(Release)]
         base = Release._of({name: each for name, each in rest.items() if name in known})
         given = {name: getattr(base, name) for name in known}
         return cls(

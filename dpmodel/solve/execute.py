@@ -215,9 +215,10 @@ def execute(
 
             with watched(passes):
                 outcome = model.checked(algorithm.run(model, plan.options, source, step))
-                if measure is not None and outcome.x is not None:
+                point = getattr(outcome, "x", outcome)
+                if measure is not None and point is not None:
                     step("certificate", 0.9)
-                    measured.append(measure(outcome.x, source))
+                    measured.append(measure(point, source))
                 return outcome
 
         spent = "nothing was spent" if forecast.spends_nothing else "the budget of this solve is spent"
