@@ -13,7 +13,7 @@ from dpmodel.forecast import Forecast, ShareOfOptimum
 from dpmodel.joint.model import CELLS, JointModel
 from dpmodel.joint.outcome import Prices
 from dpmodel.joint.respond import respond
-from dpmodel.joint.simulation import population_of
+from dpmodel.joint.simulation import SEEDS, Population, population_of
 from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource
 
@@ -82,10 +82,13 @@ def even_share(model: JointModel) -> float:
     """The share of the optimum that synthetic people get, nan where that is not simulated."""
     if not model.form.single:
         return float("nan")
-    population = population_of(model, 0)
-    ceiling = population.capacity / population.people.count
-    x, _ = respond(population.form, population.people, np.zeros(ceiling.size), np.inf, ceiling)
-    return float((population.people.values * x).sum() / population.optimum) if population.optimum > 0 else float("nan")
+    return float(np.mean([_share_of(population_of(model, seed)) for seed in SEEDS]))
+
+
+def _share_of(of: Population) -> float:
+    ceiling = of.capacity / of.people.count
+    x, _ = respond(of.form, of.people, np.zeros(ceiling.size), np.inf, ceiling)
+    return float((of.people.values * x).sum() / of.optimum) if of.optimum > 0 else float("nan")
 
 
 EVEN_SHARES = EvenShares()

@@ -178,13 +178,15 @@ class JointModel(Model):
         return record_words(self._private)
 
     # ------------------------------------------------------------------ planning
-    def told(self, share: float) -> str:
+    def told(self, share: float, needed: float = math.nan) -> str:
         """What is expected of a mechanism, in words. ``share`` : of the optimum on synthetic people, nan where none are
-        simulated."""
+        simulated; ``needed`` : how many people would get .95 of it."""
         if math.isnan(share):
             return "unknown: people whose answers are linear programs of their own are not simulated"
         guessed = [p.name() for p in self.given.private if p.typical is None and not _bounded(p)]
         text = f"{100 * share:.3g} % of the optimum, on synthetic people drawn from the declarations"
+        if math.isfinite(needed):
+            text += f"; about {float(f'{needed:.2g}'):,.0f} of the same kind would get 95 %"
         if not guessed:
             return text
         return f"{text}; a guess: nothing says how large the numbers in {listed(guessed)} are (bounds=, typical=)"

@@ -101,7 +101,7 @@ class NoisyPrices(Mechanism[JointModel]):
                 "steps": settings.steps,
             },
             caveats=_caveats(model, settings),
-            remark=model.told(settings.share),
+            remark=model.told(settings.share, settings.needed),
             event=Cost.gaussian(mu),
         )
 

@@ -38,6 +38,11 @@ class Prices(PlainData):
     ceiling: NDArray[Any] | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def x(self) -> Self | None:
+        """Itself: what a certificate is measured of; None where nobody gets anything."""
+        return self if self.weights.size else None
+
     @classmethod
     def none(cls, resources: int, status: str, note: str) -> Self:
         """Of a run that ended with an error: nobody gets anything."""

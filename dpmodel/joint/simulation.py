@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpmodel._types import Floats
+from dpmodel._types import Floats, PrivateArray
 from dpmodel.joint.descent import Path, Search, descend, look, margin
 from dpmodel.joint.form import Form, People
 from dpmodel.joint.respond import respond
@@ -21,12 +21,16 @@ if TYPE_CHECKING:
     from dpmodel.joint.model import JointModel
 
 # People of a population, populations, and steps of the algorithm on them: a forecast takes about a second.
-_PEOPLE, _SEEDS, _STEPS, _PACE = 300, (0, 1), 25, 3.5
+_PEOPLE, SEEDS, _STEPS, _PACE = 300, (0, 1), 25, 3.5
 # Steps on the data, and their pace. From 1,000 to 100,000 people 40 to 200 steps with paces in proportion differ by
 # .005 of the optimum.
 _ON_DATA, _PACE_ON_DATA = 60, 5.0
 # Limits of one person's use are tried from the largest one down, by this factor, until two in a row are no better.
 _FACTOR, _LIMITS = 1.2, 9
+_ENOUGH = 0.95
+# Declarations do not say how alike people are. In one population all want all, more or less; in the other each person
+# values this part of the entries, and no other.
+_WANTED = 0.25
 # How far the room that people have is moved, after a look at their demand.
 _ROOM = 8.0
 # Where nothing limits a person's use, it is limited to this many times an even share.
@@ -52,13 +56,15 @@ class Population:
 @dataclass(frozen=True)
 class Settings:
     """``radius`` of one person's use, ``steps`` and ``pace`` of the descent, ``search`` of the level of prices, and the
-    ``share`` of the optimum that is expected; nan where it was not simulated."""
+    ``share`` of the optimum that is expected; nan where it was not simulated. ``needed`` : how many people of the same
+    kind, with as much capacity each, would get .95 of it; nan where they do, or where it was not simulated."""
 
     radius: float
     steps: int
     pace: float
     search: Search
     share: float
+    needed: float = math.nan
 
 
 def largest_radius(model: JointModel) -> float:
@@ -74,9 +80,20 @@ def settings_of(model: JointModel, noise: float, beta: float, radius: float | No
     best, share = _limits(model)[0] if radius is None else radius, math.nan
     if model.form.single:
         if radius is None:
-            best = _best_limit(model, noise, beta, people(_SEEDS[0]))
-        share = float(np.mean([_share_of(model, noise, beta, best, people(seed), seed) for seed in _SEEDS]))
-    return Settings(best, steps or _ON_DATA, _PACE_ON_DATA, _search(model), share)
+            best = _best_limit(model, noise, beta, people(SEEDS[0]))
+        share = float(np.mean([_share_of(model, noise, beta, best, people(seed), seed) for seed in SEEDS]))
+    needed = _people_for(model, noise, beta, share) if share < _ENOUGH else math.nan
+    return Settings(best, steps or _ON_DATA, _PACE_ON_DATA, _search(model), share, needed)
+
+
+def _people_for(model: JointModel, noise: float, beta: float, share: float) -> float:
+    """People for ``_ENOUGH`` of the optimum: what is lost falls as a power of their number, which four times as many
+    show."""
+    populations = [population_of(model, seed) for seed in SEEDS]
+    radius = _best_limit(model, noise / 4, beta, populations[0])
+    more = float(np.mean([_share_of(model, noise / 4, beta, radius, each, 0) for each in populations]))
+    power = math.log((1 - share) / (1 - more)) / math.log(4) if share < more < 1 else 0.0
+    return float(model.count * ((1 - share) / (1 - _ENOUGH)) ** (1 / power)) if power > 0.1 else math.nan
 
 
 def radius_after(model: JointModel, settings: Settings, noise: float, beta: float, total: float, error: float) -> float:
@@ -85,11 +102,11 @@ def radius_after(model: JointModel, settings: Settings, noise: float, beta: floa
 
     Declared bounds say little of how much people want: where they are wide, synthetic people want too much, and the
     best limit for them is far too tight."""
-    population = population_of(model, _SEEDS[0])
+    population = population_of(model, SEEDS[0])
     _, use = respond(population.form, population.people, np.zeros(model.capacity.size), settings.radius)
     wanted = max(total, 2 * error) * population.people.count / max(model.count, 1)
     room = float(np.clip(use.sum() / wanted if wanted > 0 else 1.0, 1 / _ROOM, _ROOM))
-    return _best_limit(model, noise, beta, _population(model, _SEEDS[0], room))
+    return _best_limit(model, noise, beta, _population(model, SEEDS[0], room))
 
 
 def _limits(model: JointModel) -> list[float]:
@@ -98,7 +115,7 @@ def _limits(model: JointModel) -> list[float]:
 
 def _best_limit(model: JointModel, noise: float, beta: float, population: Population) -> float:
     limits = _limits(model)
-    shares = [partial(_share_of, model, noise, beta, each, population, _SEEDS[0]) for each in limits]
+    shares = [partial(_share_of, model, noise, beta, each, population, SEEDS[0]) for each in limits]
     return limits[_best_of(shares)]
 
 
@@ -119,7 +136,7 @@ def _best_of(shares: Sequence[Callable[[], float]]) -> int:
 def expected_share(model: JointModel, noise: float, beta: float, radius: float) -> float:
     """Mean share of the optimum that the synthetic people get. ``noise`` : 1 / mu, for a demand of all people that gets
     all of the budget, per unit of sensitivity."""
-    shares = [_share_of(model, noise, beta, radius, population_of(model, seed), seed) for seed in _SEEDS]
+    shares = [_share_of(model, noise, beta, radius, population_of(model, seed), seed) for seed in SEEDS]
     return float(np.mean(shares))
 
 
@@ -163,7 +180,11 @@ def _population(model: JointModel, seed: int, room: float) -> Population:
     """The same with ``room`` times the capacity, and the noise with it, as if there were fewer people. The optimum is
     the least value of the dual, which is above it, on the way without noise."""
     form, count = model.form, min(_PEOPLE, max(model.count, 1))
-    people = form.people(model.synthetic_rows(public_generator(seed), count))
+    rng = public_generator(seed)
+    people = form.people(model.synthetic_rows(rng, count))
+    if seed % 2:  # who wants anything wants few of many things, and other ones than others do
+        wanted = rng.random((count, people.values.shape[1])) < _WANTED
+        people = replace(people, values=PrivateArray(np.where(wanted, people.values, np.minimum(people.values, 0.0))))
     scale = room * count / max(model.count, 1)
     capacity = scale * model.planned_capacity
     radius, least = largest_radius(model), math.inf
@@ -185,16 +206,3 @@ def _search(model: JointModel) -> Search:
     declared = math.isfinite(model.most_value)
     centre = math.log2(population_of(model, 0).level) if declared and model.form.single else 0.0
     return Search(centre, *(_DECLARED if declared else _ANY))
-
-
-def people_for(model: JointModel, noise: float, beta: float, radius: float, wanted: float) -> float:
-    """Least number of people, of the same kind and with as much capacity for each, with the ``wanted`` share of the
-    optimum; within a tenth, on the synthetic people. inf where a million times as many are too few."""
-    low, high = 0.0, 20.0  # powers of two times a tenth of the people there are
-    if expected_share(model, noise / 2**high * 10, beta, radius) < wanted:
-        return math.inf
-    while high - low > 0.15:
-        middle = (low + high) / 2
-        enough = expected_share(model, noise / 2**middle * 10, beta, radius) >= wanted
-        low, high = (low, middle) if enough else (middle, high)
-    return float(model.count / 10 * 2.0**high)

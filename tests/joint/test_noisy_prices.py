@@ -28,7 +28,7 @@ RUNS = 150
 
 @pytest.fixture(autouse=True)
 def few_synthetic_people(monkeypatch):
-    for name, few in (("_PEOPLE", 20), ("_STEPS", 6), ("_LIMITS", 3), ("_SEEDS", (0,))):
+    for name, few in (("_PEOPLE", 20), ("_STEPS", 6), ("_LIMITS", 3), ("SEEDS", (0,))):
         monkeypatch.setattr(simulation, name, few)
 
 
@@ -57,7 +57,7 @@ def used(model, outcome):
 def crowded(n=200, m=5, **attributes):
     """Everybody wants one unit of the first resource at any price, and of the others at one."""
     rng = np.random.default_rng(0)
-    values = rng.random((n, m)) + [1e6, 0, 0, 0, 0]
+    values = rng.random((n, m)) + np.array([1e6, 0, 0, 0, 0])
     people = dpm.Records("people")
     v = dpm.Private(values, unit="row", records=people, name="values")
     x = dpm.Shares((n, m), records=people, name="x", **(attributes or {"nonneg": True}))
@@ -151,7 +151,7 @@ def test_private_capacities_are_kept_as_often_as_stated():
     n, beta, over = 200, 0.2, 0
     people = dpm.Records("people")
     supply = dpm.Private([60.0, 45.0], name="supply", unit="entry", linf=1, bounds=[0, 100], records=people)
-    values = np.random.default_rng(1).random((n, 3)) + [1e6, 0, 0]
+    values = np.random.default_rng(1).random((n, 3)) + np.array([1e6, 0, 0])
     v = dpm.Private(values, unit="row", records=people, name="values")
     x = dpm.Shares((n, 3), records=people, nonneg=True, name="x")
     rows = [cp.sum(x[:, :2], axis=0) <= supply, cp.sum(x[:, 2]) <= 50, cp.sum(x, axis=1) <= 1]

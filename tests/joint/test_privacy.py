@@ -24,7 +24,7 @@ HOURS, PEOPLE = 24, 30
 
 @pytest.fixture(autouse=True)
 def few_synthetic_people(monkeypatch):
-    for name, few in (("_PEOPLE", 20), ("_STEPS", 6), ("_LIMITS", 3), ("_SEEDS", (0,))):
+    for name, few in (("_PEOPLE", 20), ("_STEPS", 6), ("_LIMITS", 3), ("SEEDS", (0,))):
         monkeypatch.setattr(simulation, name, few)
 
 
@@ -55,7 +55,7 @@ class Replayed(Noted):
         return self.transcript[len(self.values) - 1]
 
 
-def realised(model, other, mechanism=NoisyPrices(), seed=0):
+def realised(model, other, mechanism, seed=0):
     """mu of the transcript of ``model`` against that of ``other`` at the same releases, and both outcomes."""
     first = Noted(seed)
     one = mechanism.run(model, OPTIONS, first)
@@ -138,7 +138,7 @@ def test_no_household_loses_more(seed, neighbors):
 def test_no_row_of_other_models_loses_more(make, seed):
     rng = np.random.default_rng(seed)
     models = []
-    for place in range(2):
+    for _ in range(2):
         problem, _ = marked(make(PEOPLE, seed=seed))
         model, _ = problem._model().check(OPTIONS)
         models.append(model)

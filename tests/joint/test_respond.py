@@ -162,5 +162,5 @@ def test_several_limits_and_kinks_go_to_a_solver():
         own = np.asarray(wish.layout and model.read_table().row(i))
         worth = np.minimum(found[i], own).sum() + 0.1 * own @ found[i] - prices @ found[i]
         assert worth == pytest.approx(best_value(form, every, i, prices), abs=1e-5)
-    near, use = respond(form, every, prices, 0.3)
+    _, use = respond(form, every, prices, 0.3)
     assert (np.linalg.norm(use, axis=1) <= 0.3).all()
