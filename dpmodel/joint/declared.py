@@ -151,7 +151,7 @@ def _drawn(parameter: Private, who: Any, factor: Floats, rng: PublicGenerator) -
     if parameter.typical is not None and parameter.typical.size == parameter.size:
         typical = np.asarray(parameter.typical.reshape(parameter.shape, order="F").reshape(count, -1))
         if (typical != typical[0]).any():
-            return typical[who]
+            return np.asarray(typical[who])
         level = typical[0]
     uniform = rng.uniform(size=(who.size, width))
     low, high = (np.broadcast_to(end, (width,)) for end in parameter.column_range)
