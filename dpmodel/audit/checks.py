@@ -508,7 +508,7 @@ def round_trip(
         raise SpecificationError("exact systems have their own JSON", remedy="audit.replay")
     plain, _ = released(subject, mechanism, epsilon, delta, Transcript(seed))
     release = last(subject)
-    again = Release.from_json(release.to_json()).to_dict()
+    again = type(release).from_json(release.to_json()).to_dict()
     faults = [f"{path} differs after JSON" for path in differences(plain, again)[:3]]
     caught = (("another mechanism's name", bool(differences(plain, {**again, "mechanism": "another"}))),)
     return Finding("JSON", subject.name, "one release, written and read", tuple(faults), caught)

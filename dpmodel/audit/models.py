@@ -11,6 +11,7 @@ import numpy as np
 from dpmodel import linalg
 from dpmodel.audit.neighbors import Data, System
 from dpmodel.marks import Records
+from dpmodel.marks.shares import Shares
 from dpmodel.privacy.noise import public_generator
 
 Make = Callable[..., Any]
@@ -81,6 +82,16 @@ def chances(private: Make) -> Any:
     ]
 
 
+def households(private: Make) -> Any:
+    """Everybody owns shares, and values them as they like: objective, high, under joint privacy."""
+    rng, records = public_generator(15), Records("households")
+    values = private(rng.uniform(0, 1, (60, 4)), name="values", unit="row", records=records)
+    wish = private(rng.uniform(1, 3, 60), name="wish", unit="entry", bounds=[0, 4], records=records)
+    x = Shares((60, 4), records=records, nonneg=True, name="x")
+    limits = [cp.sum(x, axis=0) <= 15, cp.sum(x, axis=1) <= wish, x <= 1]
+    return cp.Maximize(cp.sum(cp.multiply(values, x))), limits
+
+
 # ------------------------------------------------------------------ exact systems
 def _plane() -> Any:
     free = public_generator(10).integers(0, 7, (900, 2))
@@ -121,6 +132,8 @@ SYSTEMS = (
     ),
     System(linalg.span, (_one_hot(),), ([0, 0, 0, 1, 0, 0, 1, 5],), {"field": linalg.QQ, **_TWO, **_ONE}, "one-hot"),
 )
+# Where shares are handed out one by one.
+JOINT = Data(households, {"release": "joint"}, name="households")
 MODELS = (
     *(
         Data(write, name=write.__name__)
@@ -128,5 +141,6 @@ MODELS = (
     ),
     # Where every private constraint has to hold for certain.
     Data(coefficients, {"feasibility": "strict"}, name="coefficients, strict"),
+    JOINT,
     *SYSTEMS,
 )

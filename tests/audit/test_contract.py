@@ -12,7 +12,7 @@ import pytest
 from private_programs import CASES, SECRETS
 
 from dpmodel import audit
-from dpmodel.audit.models import SYSTEMS
+from dpmodel.audit.models import JOINT, SYSTEMS
 from dpmodel.audit.neighbors import Data
 from dpmodel.errors import DPModelError
 from dpmodel.solve.registry import KINDS
@@ -24,7 +24,7 @@ QUICK = {
     "scalar: laplace-once", "several_parts: gaussian-once", "objective: vertex-exponential", "span: stable-span",
     "bounded_scalar: laplace-once", "bounded_scalar: strict-truncated-laplace", "people: point-exponential",
     "people: dense-multiplicative-weights", "people_to_cover: split-votes", "people_for_least: cheapest-point",
-    "points: tukey-depth",
+    "points: tukey-depth", "households: even-shares",
     "least_squares: sufficient-statistics", "least_squares: objective-perturbation",
 }  # fmt: skip
 
@@ -37,7 +37,8 @@ def subject(build: Any, options: dict[str, Any]) -> Data:
 PROGRAMS = [(subject(build, options), name, options.get("epsilon", 1.0)) for build, name, options in CASES]
 EXACT = [(SYSTEMS[0], "stable-span"), (SYSTEMS[1], "hinge-descent"), (SYSTEMS[1], "rescaling-perceptron")]
 EXACT += [(SYSTEMS[2], "dp-lp"), (SYSTEMS[3], "tukey-depth"), (SYSTEMS[3], "pin-hull"), (SYSTEMS[4], "category-span")]
-ALL = [*PROGRAMS, *((system, name, 1.0) for system, name in EXACT)]
+SHARES = [(JOINT, "noisy-prices", 1.0), (JOINT, "even-shares", 1.0)]
+ALL = [*PROGRAMS, *SHARES, *((system, name, 1.0) for system, name in EXACT)]
 
 
 def cases() -> list[Any]:

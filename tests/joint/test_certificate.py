@@ -10,6 +10,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from models_of_shares import Model, advertisers, appointments, charging, marked, plain, timetables
+from replaying import Transcript
 
 import dpmodel as dpm
 from dpmodel.errors import SpecificationError
@@ -107,6 +108,16 @@ def test_the_interval_covers(epsilon: float) -> None:
     found = [certify(model, epsilon, 0.2, prices, source) for _ in range(500)]
     assert sum(each.lower > true for each in found) < 137
     assert all(0 <= each.lower <= each.estimate <= each.upper == 1 for each in found)
+
+
+def test_it_draws_what_one_person_moves_both_sums_by() -> None:
+    """Values up to 1, wishes up to 8 hours of 6: V = 6, and both sums move by V."""
+    model = JointModel.of(marked(bounded(charging(N, 6)))[0])
+    source = Transcript(0)
+    certify(model, 0.5, 0.2, prices_for(model), source)
+    (draw,) = source.draws
+    assert draw.distribution == "laplace" and draw.values[0].shape == (2,)
+    assert 2 * 6 / 0.5 <= draw.arguments[0] <= 2 * 6 / 0.5 * (1 + 1e-9)
 
 
 def test_it_is_part_of_the_charge_and_of_the_release() -> None:

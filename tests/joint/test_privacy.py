@@ -133,6 +133,27 @@ def test_no_household_loses_more(seed, neighbors):
         assert loss <= MU
 
 
+def with_supply(own, supply, neighbors="replace-one"):
+    """Appointments whose supply is private too: each record moves one slot's by one."""
+    values = np.vstack([own, np.random.default_rng(0).random((PEOPLE - 1, 4))])
+    people = dpm.Records("people", neighbors=neighbors)
+    v = dpm.Private(values, unit="row", records=people, name="values")
+    b = dpm.Private(supply, name="supply", l1=2, linf=1, bounds=[0, 50], records=people)
+    x = dpm.Shares(values.shape, records=people, nonneg=True, name="x")
+    rows = [cp.sum(x, axis=0) <= b, cp.sum(x, axis=1) <= 1]
+    return dpm.Problem(cp.Maximize(cp.sum(cp.multiply(v, x))), rows)._model().check(OPTIONS)[0]
+
+
+@pytest.mark.parametrize("beyond", [0.0, 1e9])
+def test_a_private_capacity_and_the_demands_together_cost_what_is_charged(beyond):
+    """One record moves two slots' supply by one each, 2-norm sqrt(2), and its own demand from one slot to another;
+    beyond a bound of the supply it moves nothing more."""
+    first = np.array([1e300, -1, -1, -1]), np.array([9.0, 8.0, 7.0, 50.0 + beyond])
+    second = np.array([-1, 1e300, -1, -1]), np.array([10.0, 7.0, 7.0, 50.0 + 2 * beyond])
+    loss, one, _ = realised(with_supply(*first), with_supply(*second), NoisyPrices(steps=20))
+    assert 0.999 * MU < loss <= MU and np.isfinite(one.scales).all()
+
+
 @pytest.mark.parametrize("make", [timetables, advertisers])
 @pytest.mark.parametrize("seed", range(3))
 def test_no_row_of_other_models_loses_more(make, seed):

@@ -81,6 +81,9 @@ DRAWS = {
     "released/marginal_noise.py:_of_residuals": "test_the_noise_that_is_drawn_is_enough",
     "released/marginal_noise.py:_of_marginals": "test_laplace_scales_cost_epsilon",
     "released/marginal_noise.py:_of_columns": "test_laplace_noise_costs_epsilon_also_where_a_first_total_chooses",
+    "joint/noisy_prices.py:measure": "test_the_worst_household_loses_all_that_is_charged_and_no_more",
+    "joint/noisy_prices.py:run": "test_a_private_capacity_and_the_demands_together_cost_what_is_charged",
+    "joint/certificate.py:certify": "test_it_draws_what_one_person_moves_both_sums_by",
     "learn/linear_model.py:run": "test_one_record_moves_the_number_of_clipped_rows_by_one_at_most",
     "regressions/sufficient_statistics.py:run_as_given": "least_squares-sufficient-statistics",
 }  # fmt: skip
