@@ -44,7 +44,7 @@ _OTHERS = r"(collections|cvxpy|fractions|numpy|os|pathlib|scipy|sklearn)\..*"
 _ALIASES = "Averaging|Code|FloatArray|Floats|Fraction|Integers|NDArray|Neighbors|Order"
 # Types in the signatures of results, which nobody makes by hand.
 _INSIDE = (
-    r"(.*\.)?(Ball|Basis|Charges|Constants|Fit|Forecaster|Limits|M|Postprocessing|PrivacyLoss|Schedule|Setting|System|"
+    r"(.*\.)?(Ball|Basis|Charges|Constants|Fit|Forecaster|Form|HiddenShares|Limits|M|Postprocessing|PrivacyLoss|Schedule|Setting|System|"
     r"Tables|Tree|MarginalNoise|TreeOfSums|_Last|Mapping\[str|tuple\[(str|float|Measured \| Moments))"
 )
 nitpick_ignore_regex = [("py:.*", f"{_OTHERS}|{_ALIASES}|{_INSIDE}")]

@@ -113,6 +113,23 @@ SHOWN = {
         r"n = +320: mean 0\.13\d+, 95% quantile 0\.15\d+, bound 0\.1152",
         r"nearly\) all runs keep to: 0\.1345",
     ],
+    "12_shares": [
+        r"9\d% of the households charge; of these (99|100)% are read correctly",
+        r"20 bits, 100% of them right",
+        r"Theorem 37: .* below 0\.1152 n",
+        r"The first remedy: let each record own its variables",
+        r"Plan for epsilon 1, delta 1e-6: noisy-prices\n +expected: [89]\d\.?\d* % of the optimum",
+        r"worth [89]\d\.\d% of the optimum\nfullest hour: 1[0-4]\d\.\d of 150 used",
+        r"on the notice board, charge: None",
+        r"the letter and the household agree: True",
+        r"household 7 itself: moves [1-3]\.\d+ hours",
+        r"the others, same noise: 0\.0\d+ hours each",
+        r"the others, other noise: 0\.[1-4]\d* hours each",
+        r"0\.[12]\d standard deviations apart, so the best test is right in 5[2-6]%",
+        r"at most 73%",
+        r" 1000 households: [89]\d\.\d% of the optimum",
+        r"16000 households: 9[5-9]\.\d% of the optimum",
+    ],
 }
 
 
