@@ -183,7 +183,7 @@ def _population(model: JointModel, seed: int, room: float) -> Population:
     rng = public_generator(seed)
     people = form.people(model.synthetic_rows(rng, count))
     if seed % 2:  # who wants anything wants few of many things, and other ones than others do
-        wanted = rng.random((count, people.values.shape[1])) < _WANTED
+        wanted = rng.uniform(size=(count, people.values.shape[1])) < _WANTED
         people = replace(people, values=PrivateArray(np.where(wanted, people.values, np.minimum(people.values, 0.0))))
     scale = room * count / max(model.count, 1)
     capacity = scale * model.planned_capacity

@@ -26,6 +26,7 @@ DRAWS = {
 RUNS = {"run", "run_as_given", "point"}
 # Draws that several mechanisms share, each with its privacy argument in the file's docstring.
 KERNELS = {
+    "joint/certificate.py",
     "programs/certificate.py",
     "programs/dense_oracles.py",
     "regressions/certificate.py",
