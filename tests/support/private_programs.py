@@ -213,6 +213,15 @@ def one_order(values, private=dpm.Private):
     return dpm.Problem(cp.Minimize(cp.sum(cp.maximum(3 * (D - x), x - D))), [(x >= 0).set_label("some")])
 
 
+def drivers(values, private=dpm.Private):
+    """Three who charge in two hours, each of their own."""
+    own = dpm.Records("drivers")
+    v = private(np.reshape(values[:6], (3, 2)), name="v", unit="row", records=own)
+    x = dpm.Shares((3, 2), records=own, nonneg=True, name="x")
+    street = (cp.sum(x, axis=0) <= 2).set_label("street")
+    return dpm.Problem(cp.Maximize(cp.sum(cp.multiply(v, x))), [street, cp.sum(x, axis=1) <= 1])
+
+
 CASES = [
     (one_order, "private-constant", {"epsilon": 200}),
     (chances_with_a_level, "private-constant", {}),
@@ -243,6 +252,7 @@ CASES = [
     (matrix, "strict-truncated-gaussian", {"feasibility": "strict"}),
     (balances, "measure-and-fit", {}),
     (scalar, "public-only", {}),
+    *[(drivers, name, {"release": "joint"}) for name in ("noisy-prices", "even-shares")],
 ]
 SECRETS = np.array([7321.4375, 5128.8125, 6457.28125, 3983.71875, 4819.59375, 2793.34375])
 OTHERS = np.array([2741.15625, 6919.46875, 3407.65625, 5236.90625, 7143.03125, 4480.21875])
