@@ -11,6 +11,7 @@ import pytest
 
 import dpmodel as dpm
 from dpmodel.errors import SpecificationError
+from dpmodel.joint import simulation
 from dpmodel.joint.model import JointModel
 from dpmodel.marks import vault
 from dpmodel.solve.joint_remedy import JointRemedy
@@ -18,6 +19,12 @@ from dpmodel.solve.joint_remedy import JointRemedy
 N, K = 40, 3
 VALUES = np.random.default_rng(3).uniform(0.2, 1, (N, K))
 Constraints = Callable[[Any, Any], list[Any]]
+
+
+@pytest.fixture(autouse=True)
+def few_synthetic_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, few in (("_PEOPLE", 20), ("_STEPS", 6), ("_LIMITS", 3), ("SEEDS", (0,))):
+        monkeypatch.setattr(simulation, name, few)
 
 
 def _limits(x: Any, v: Any) -> list[Any]:
