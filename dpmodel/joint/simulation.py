@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpmodel._types import Floats, PrivateArray
-from dpmodel.joint.descent import Path, Search, descend, look, margin
+from dpmodel.joint.descent import Path, Search, descend, look, looks_share, margin
 from dpmodel.joint.form import Form, People
 from dpmodel.joint.respond import respond
 from dpmodel.memo import cached
@@ -144,10 +144,12 @@ def _share_of(model: JointModel, noise: float, beta: float, radius: float, popul
     if not population.optimum > 0:
         return math.nan
     smaller = noise * model.sensitivity(radius) * population.scale
-    return run_on(population, smaller, beta, radius, seed) / population.optimum
+    width, looks = _declared(model)
+    search = Search(math.log2(population.level) + 0.3, width, looks)  # beside the level, as it is of real people
+    return run_on(population, smaller, beta, radius, search, seed) / population.optimum
 
 
-def run_on(population: Population, noise: float, beta: float, radius: float, seed: int) -> float:
+def run_on(population: Population, noise: float, beta: float, radius: float, search: Search, seed: int) -> float:
     """What the shares are worth that the algorithm hands out, with noise from this seed."""
     form, people, rng = population.form, population.people, public_generator(seed)
     answers: list[Floats] = []
@@ -158,8 +160,11 @@ def run_on(population: Population, noise: float, beta: float, radius: float, see
         demand = use.sum(axis=0)
         return np.asarray(demand + scale * rng.standard_normal(demand.size))
 
-    path = descend(measure, population.capacity, population.level, noise, beta, _STEPS, _PACE)
-    mean = np.tensordot(path.weights, answers, 1) * form.scaled(scales_of(path, population.capacity, beta))
+    share = looks_share(noise, population.capacity)
+    level, _ = look(measure, population.capacity.size, noise / math.sqrt(share), search)
+    left = noise / math.sqrt(1 - (search.looks + 1) * share)
+    path = descend(measure, population.capacity, level, left, beta, _STEPS, _PACE)
+    mean = np.tensordot(path.weights, answers[-_STEPS:], 1) * form.scaled(scales_of(path, population.capacity, beta))
     return float((people.values * mean).sum())
 
 
@@ -203,6 +208,9 @@ def _population(model: JointModel, seed: int, room: float) -> Population:
 
 
 def _search(model: JointModel) -> Search:
-    declared = math.isfinite(model.most_value)
-    centre = math.log2(population_of(model, 0).level) if declared and model.form.single else 0.0
-    return Search(centre, *(_DECLARED if declared else _ANY))
+    declared = math.isfinite(model.most_value) and model.form.single
+    return Search(math.log2(population_of(model, 0).level) if declared else 0.0, *_declared(model))
+
+
+def _declared(model: JointModel) -> tuple[float, int]:
+    return _DECLARED if math.isfinite(model.most_value) and model.form.single else _ANY
