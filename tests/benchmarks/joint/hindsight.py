@@ -3,8 +3,9 @@
 For each setting (number of steps, size of a step, bound on prices) the least margin, as a part of every capacity, is
 looked for with which no resource is over its capacity in a few runs. Settings are those of a grid with 30 steps, about
 the printed step size and the true norm of the best prices, and from the best of these on whatever neighbour is better,
-until none is. The best few run on all seeds, with margins that grow until no run is over. None of this could be done
-under privacy; it is what the algorithms could reach if everything were guessed right.
+until none is, four times at most and with 100 steps at most. The best few run on all seeds, with margins that grow
+until no run is over. None of this could be done under privacy; it is what the algorithms could reach if everything were
+guessed right.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _STEPS, _MARGINS = 30, np.linspace(0, 0.95, 20)
 # Bounds on prices as multiples of the norm of the true best ones (a margin needs higher ones; the entropy starts at the
 # mean of what its bound allows), and step sizes as multiples of the printed ones.
 _GRID = {
-    NOISY_DUAL_MIRROR_DESCENT.name: ((1.0, 1.4, 2.0), (1.0, 3.0, 9.0, 27.0, 81.0)),
+    NOISY_DUAL_MIRROR_DESCENT.name: ((1.0, 1.4, 2.0, 16.0), (1.0, 3.0, 9.0, 27.0, 81.0)),
     NOISY_DUAL_GRADIENT_DESCENT.name: ((2.0, 6.0), (1 / 3, 1.0, 3.0, 9.0)),
     JOINTLY_PRIVATE_PROGRAMMING.name: ((2.0, 6.0), (1 / 3, 1.0, 3.0, 9.0)),
 }
@@ -53,7 +54,7 @@ _MOVES = (
     (3, 1, 2),
     (1 / 3, 1, 1 / 2),
 )
-_FEWEST, _MOST = 3, 300
+_FEWEST, _MOST, _CLIMBS = 3, 100, 4
 # Runs that a margin is looked for with, settings that are run on all seeds, and by how much margins grow there.
 _TRIES, _FINALISTS, _MORE = 3, 5, 0.025
 
@@ -142,7 +143,7 @@ def best_of(
     norm = float(np.linalg.norm(best.prices, 1 if anchor.name == NOISY_DUAL_MIRROR_DESCENT.name else 2))
     settings: list[Setting] = [(_STEPS, factor * norm, pace) for factor, pace in product(*_GRID[anchor.name])]
     here = max(settings, key=lambda setting: least_margin(setting)[0])
-    while least_margin(here)[0] > 0:
+    for _ in range(_CLIMBS if least_margin(here)[0] > 0 else 0):
         near = [(round(here[0] * a), here[1] * b, here[2] * c) for a, b, c in _MOVES]
         near = [each for each in near if _FEWEST <= each[0] <= _MOST]
         settings += near
