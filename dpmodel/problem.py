@@ -419,11 +419,13 @@ class Problem(cp.Problem):  # type: ignore[misc]
         source = self._release if release is None else release
         if source is None or not source.measured:
             name = "" if source is None else source.mechanism
+            measure = "solve(epsilon=..., mechanism='laplace-once') releases numbers, of private parameters with names"
             raise SpecificationError(
                 f"resolve: {name} released an answer and no numbers" if name else "resolve: nothing was released yet",
                 why="answers are computed from released numbers, with noise of a public law",
-                remedy="solve(epsilon=..., mechanism='laplace-once') releases numbers, of private parameters with "
-                "names of their own",
+                remedy="release.rule: anybody's share follows from the released prices, at no cost"
+                if family_of(self).hands_out
+                else f"{measure} of their own",
             )
         if source._is_copy:
             _refuse_unnamed(self)

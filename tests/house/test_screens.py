@@ -13,6 +13,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+from models_of_shares import charging, marked
 from source import trees
 
 import dpmodel as dpm
@@ -49,6 +50,14 @@ def fitted() -> dpm.Problem:
     return problem
 
 
+@cache
+def handed_out() -> dpm.Problem:
+    """Shares of 100 people, of which 24 capacities have no label."""
+    problem, _ = marked(charging(100))
+    problem.solve(1.0, 1e-6, release="joint", rng=0)
+    return problem
+
+
 def spent() -> dpm.Budget:
     budget = dpm.Budget(3, 1e-6)
     for place in range(60):
@@ -74,6 +83,7 @@ def _finding(faults: int) -> Any:
 SIZES: dict[str, Callable[[], dpm.Problem]] = {
     "two rows": lambda: solved(2),
     "60 rows": lambda: solved(60),
+    "shares": handed_out,
     "1,500 rows": lambda: solved(1500),
     "a regression": fitted,
 }
@@ -163,7 +173,7 @@ def faults(text: Callable[[], str], width: int, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    "size", [*list(SIZES)[:2], *(pytest.param(s, marks=pytest.mark.slow) for s in list(SIZES)[2:])]
+    "size", [*list(SIZES)[:3], *(pytest.param(s, marks=pytest.mark.slow) for s in list(SIZES)[3:])]
 )
 @pytest.mark.parametrize("name", OF_MODELS)
 def test_models_fit_a_screen(name: str, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
