@@ -18,6 +18,12 @@ import scipy.sparse as sp
 from dpmodel._types import Floats, PrivateArray
 
 
+def by_row(array: Any) -> Floats:
+    """``array`` with a person's numbers beside each other, and so in one order added up, whoever else is there: NumPy
+    adds a row of an array in another order to the last bit where the array lies by columns."""
+    return array if array.strides[-1] == array.itemsize else np.ascontiguousarray(array)
+
+
 @dataclass(frozen=True, eq=False)
 class Affine:
     """Numbers (q,) of a person: ``row @ matrix + constant`` for the person's row of data (w,).
@@ -33,8 +39,8 @@ class Affine:
         if self.public:
             return self.constant[None, :]
         if self._columns is not None:
-            return np.asarray(rows[:, self._columns])
-        return np.asarray(rows @ self.matrix) + self.constant
+            return by_row(rows[:, self._columns])
+        return by_row(rows @ self.matrix) + self.constant
 
     @property
     def public(self) -> bool:
@@ -208,8 +214,8 @@ class Form:
         if self.aligned:
             return np.asarray(people.use * x)
         if self.use.public:
-            return np.asarray(x @ self._public_use)
-        return np.asarray((people.use * x[:, self.use_at[1]]) @ self._to_resource)
+            return by_row(x @ self._public_use)
+        return by_row((people.use * x[:, self.use_at[1]]) @ self._to_resource)
 
     def charged(self, people: People, prices: Floats) -> Floats:
         """(B, k) what one unit of each entry costs at these prices (m,); (1, k) where all share A."""
@@ -217,7 +223,7 @@ class Form:
             return np.asarray(people.use * prices)
         if self.use.public:
             return np.asarray((self._public_use @ prices)[None, :])
-        return np.asarray((people.use * prices[self.use_at[0]]) @ self._to_entry)
+        return by_row((people.use * prices[self.use_at[0]]) @ self._to_entry)
 
     def scaled(self, scales: Floats) -> Floats:
         """(k,) the least of the scales (m,) of the resources that an entry may use; 1 where it uses none. Where less of

@@ -37,16 +37,18 @@ def respond(
 
         x = solved(form, people, prices, radius, ceiling)
     use = form.used(people, x)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         fits = radius / np.sqrt(np.einsum("ij,ij->i", use, use))
         if ceiling is not None:
             fits = np.minimum(fits, np.where(use > 0, ceiling / use, np.inf).min(axis=1, initial=np.inf))
-    outside = np.flatnonzero(fits < 1)
+    outside = np.flatnonzero(~(fits >= 1))
     if outside.size:
-        # A part in 10^12 covers the rounding of the length, so that the ball holds in exact numbers.
+        # A part in 10^12 covers the rounding of the length, so that the ball holds in exact numbers. Whose numbers
+        # overflow gets nothing: no number of one person may become the sum of all.
         shrink = (1 - 1e-12) * fits[outside, None]
-        x[outside] *= shrink
-        use[outside] *= shrink
+        allowed = np.isfinite(shrink) & (shrink > 0)
+        x[outside] = np.where(allowed, x[outside] * shrink, 0.0)
+        use[outside] = np.where(allowed, use[outside] * shrink, 0.0)
     return x, use
 
 

@@ -164,3 +164,52 @@ def test_several_limits_and_kinks_go_to_a_solver():
         assert worth == pytest.approx(best_value(form, every, i, prices), abs=1e-5)
     _, use = respond(form, every, prices, 0.3)
     assert (np.linalg.norm(use, axis=1) <= 0.3).all()
+
+
+@pytest.mark.parametrize("make", [charging, appointments, timetables, advertisers])
+def test_others_do_not_change_an_answer_by_a_bit(make):
+    """Each person alone, a part of the people, and all of them: the same numbers to the last bit."""
+    form, people = form_of(make(30, seed=3))
+    rng = np.random.default_rng(0)
+    some = np.flatnonzero(rng.random(people.count) < 0.4)
+    for radius in (np.inf, 1.5, 0.25):
+        prices = rng.random(form.resources) / 3
+        x, use = respond(form, people, prices, radius)
+        for which in (some, *([i] for i in range(people.count))):
+            alone, used = respond(form, people.part(which), prices, radius)
+            assert np.array_equal(alone, x[which]) and np.array_equal(used, use[which])
+
+
+def test_bundles_are_added_up_in_one_order():
+    """Use that is a product with a public matrix lies by columns where people are many."""
+    rng = np.random.default_rng(1)
+    records = dpm.Records("people")
+    own = [dpm.Private(rng.random((40, 7)), unit="row", records=records, name=name, bounds=[0, 1]) for name in "wu"]
+    x = dpm.Shares((40, 7), records=records, nonneg=True, name="x")
+    crossed = cp.sum(x @ rng.random((7, 4)), axis=0) <= 4
+    rows = [x <= 1, cp.sum(x, axis=1) <= 2, crossed, cp.sum(cp.multiply(own[1], x), axis=0) <= 4]
+    model, _ = dpm.Problem(cp.Maximize(cp.sum(cp.multiply(own[0], x))), rows)._model().check(OPTIONS)
+    form, people = model.form, model.form.people(np.asarray(model.read_table().rows))
+    found, used = respond(form, people, np.zeros(form.resources), 0.6)
+    for i in range(40):
+        alone, own_use = respond(form, people.part([i]), np.zeros(form.resources), 0.6)
+        assert np.array_equal(alone[0], found[i]) and np.array_equal(own_use[0], used[i])
+
+
+_ODD = np.array([0, 5e-324, 1e-300, 1e-150, 1e-12, 0.5, 1, 1, 1e12, 1e20, 1e150, 1e300, 1.7e308])
+
+
+@pytest.mark.parametrize("make", [charging, appointments, timetables, advertisers])
+def test_no_number_of_a_person_becomes_the_sum_of_all(make):
+    """Without bounds a number may be of any size: use stays finite and inside the ball."""
+    form, _ = form_of(make(12, seed=3))
+    rng = np.random.default_rng(5)
+    rows = rng.choice(_ODD, (300, form.width)) * rng.choice([-1, 1, 1], (300, form.width))
+    rows = np.where(rng.random(rows.shape) < rng.random((300, 1)), rows, rng.random(rows.shape))
+    with np.errstate(all="ignore"):
+        people = form.people(rows)
+        for radius, ceiling in ((np.inf, None), (1.5, None), (0.25, None), (1.0, np.full(form.resources, 0.1))):
+            x, use = respond(form, people, rng.random(form.resources), radius, ceiling)
+            assert np.isfinite(x).all() and np.isfinite(use).all() and (use >= 0).all()
+            assert (np.linalg.norm(use, axis=1) <= radius * (1 + 1e-12)).all()
+            assert ceiling is None or (use <= ceiling * (1 + 1e-12)).all()
