@@ -21,7 +21,7 @@ both sums is within its quantile for the larger of two with probability 1 - beta
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -89,7 +89,8 @@ class Sums:
     def __call__(self, people: People, first: int) -> PrivateArray:
         with np.errstate(all="ignore"):  # a warning would tell of an odd record
             worth = (people.values * shares_of(self.form, self.prices, people, first)).sum(axis=1)
-            best, use = respond(self.form, people, self.mean, np.inf)
+            # Of whole shares the best that need not be whole are looked for: more than the best whole ones.
+            best, use = respond(replace(self.form, integral=False), people, self.mean, np.inf)
             surplus = (people.values * best).sum(axis=1) - use @ self.mean
         return PrivateArray(np.array([self._cut(worth).sum(), self._cut(surplus).sum()]))
 

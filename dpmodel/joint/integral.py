@@ -10,17 +10,19 @@ from dpmodel._types import Floats
 from dpmodel.privacy import public_generator
 
 
-def drawn_scales(most: Floats, capacity: Floats, radius: float, people: int, beta: float) -> Floats:
-    """(m,) with what probability a drawn answer is kept, so that no resource is over its capacity.
+def drawn_scales(most: Floats, capacity: Floats, largest: float, beta: float) -> Floats:
+    """(m,) with what probability a drawn answer is kept, so that no resource is over its capacity, except with
+    probability ``beta`` over the coins.
 
-    ``most`` (m,) : what the mean answers use at most, except with probability ``beta`` for the noise; the coins get
-    ``beta`` again. A person uses at most ``radius`` of a resource.
+    ``most`` (m,) : what the mean answers use at most. ``largest`` : what one person's whole answer uses of a resource
+    at most, by what is declared; the limit of the mean answers is no such bound, as it makes whole answers rarer and
+    not smaller.
 
     What is used of resource j is a sum of independent numbers in [0, G] with a mean of at most ``m = s_j U_j``: it is
     at least t >= m with probability ``exp(-(t ln(t / m) - t + m) / G)`` at most (Chernoff for such sums). s_j is the
     largest number for which that is ``beta / resources`` at t = b_j, by halving. Coins do not look at data.
     """
-    need = math.log(capacity.size / beta) * radius
+    need = math.log(capacity.size / beta) * largest
     low, high = np.zeros_like(capacity), np.minimum(np.maximum(capacity, 0.0), np.maximum(most, 0.0))
     for _ in range(60):
         mean = (low + high) / 2

@@ -15,7 +15,6 @@ from dpmodel.forecast import Forecast, ShareOfOptimum
 from dpmodel.joint.bounds import planned_margin, statement_of, value_lost
 from dpmodel.joint.descent import Path, descend, look, looks_share, margin
 from dpmodel.joint.form import Form, People
-from dpmodel.joint.integral import drawn_scales
 from dpmodel.joint.model import CELLS, JointModel
 from dpmodel.joint.outcome import Prices
 from dpmodel.joint.respond import respond
@@ -56,18 +55,20 @@ class NoisyPrices(Mechanism[JointModel]):
         anything is drawn, so exactly Gaussian with standard deviation ``s = Delta / (mu sqrt(1 - q_0))``. With z the
         quantile at beta / m, ``U = sum_t w_t d~_t + z s`` is at least what the mean answers use, in all m resources.
         Shares are multiplied by ``min(1, b_j / U_j)``, an entry by the least of the resources that it may use; they
-        stay within a person's limits, which x = 0 satisfies. (Private b: less its own quantile, beta / 2 each.)
+        stay within a person's limits, which x = 0 satisfies. (Private b: less its own quantile, beta / 2 each. Whole
+        shares: half of that for the noise and half for the coins, ``integral``.)
         *Value.* Best answers give ``v(mean) >= OPT_G - sum_t w_t p_t'(b - d_t)``, where OPT_G is the best of what the
         limits G allow: v(x_t) - p_t'd_t is at least v(x) - p_t'b for every feasible x, and v is concave. d_t is
         released with noise; ``M = sum_t w_t p_t' (noise of d_t)`` is a martingale with the predictable variance
         ``V = s^2 sum_t w_t ||p_t||^2``. With rho fixed before, ``M^2 <= (V + rho) ln((V + rho) / (rho beta^2))`` with
         probability 1 - beta (mixture of ``exp(l M - l^2 V / 2)`` over l normal). So the loss is bounded by public
-        numbers, in the unit of the objective, before the shares are scaled (``bounds.value_lost``).
+        numbers, in the unit of the objective, before the shares are scaled (``bounds.value_lost``). Where answers are
+        moved towards 0 into the ball, or rounded, they are not the best inside: nothing is said of their value.
         *Expected.* The mean share of the optimum on synthetic people drawn from declarations; it decides G.
     Cost
         One pass over the people for each of 60 steps, and 6 to 8 for the level of prices.
     Errors
-        Refuses by ``eligible``: delta = 0.
+        Refuses by ``eligible``: delta = 0; whole shares of people whose use nothing limits.
 
     ``largest_use`` : G; ``steps`` : T. None: what does best on synthetic people.
     """
@@ -81,6 +82,8 @@ class NoisyPrices(Mechanism[JointModel]):
     def eligible(self, model: JointModel, options: Options) -> Verdict:
         if options.delta == 0:
             return Verdict(False, "Gaussian noise needs delta > 0, such as 1e-6")
+        if model.form.integral and not math.isfinite(model.largest_use):
+            return Verdict(False, "shares are whole, and nothing that was declared (bounds=) limits one person's use")
         return YES
 
     def forecast(self, model: JointModel, options: Options) -> Forecast:
@@ -145,13 +148,13 @@ def demand_of(form: Form, prices: Floats, people: People, first: int, *, radius:
 
 
 def priced(model: JointModel, path: Path, capacity: Floats, radius: float, beta: float, part: float) -> Prices:
-    """What is released of a path. ``part`` : of beta, for the noise of the demands."""
+    """What is released of a path. ``part`` : of beta, for the noise of the demands, and for coins."""
+    whole = model.form.integral
     most = path.mean_demand + margin(path.noise, part, capacity.size)
-    if model.form.integral:
-        scales, seed = drawn_scales(most, capacity, radius, model.count, part), int(public_coins().integers(2**62))
-    else:
-        scales, seed = scales_of(path, capacity, part), None
-    lost = value_lost(path, capacity, part)
+    scales = scales_of(path, capacity, part, model.largest_use if whole else None)
+    lost = value_lost(path, capacity, part) if _exact(model, radius) else math.nan
+    # What is worth a concave function of several entries may lose more than its part when each has a scale of its own.
+    scaled = lost if not model.form.extra or scales.min(initial=1.0) == 1 else math.nan
     return Prices(
         status="optimal",
         prices=path.prices,
@@ -159,12 +162,19 @@ def priced(model: JointModel, path: Path, capacity: Floats, radius: float, beta:
         scales=scales,
         radius=radius,
         demand=path.demand,
-        at_most=np.minimum(most, capacity) if seed is None else capacity,
+        at_most=capacity if whole else np.minimum(most, capacity),
         beta=beta,
         lost=lost,
-        statement=statement_of(scales, lost, beta),
-        seed=seed,
+        statement=statement_of(scales, scaled, beta),
+        seed=int(public_coins().integers(2**62)) if whole else None,
     )
+
+
+def _exact(model: JointModel, radius: float) -> bool:
+    """Whether answers are the best inside the limit of one person's use, as the value's statement needs: where they are
+    found there, or where the limit keeps out nothing that is declared. Whole answers are rounded."""
+    inside = model.form.single and model.form.separate
+    return not model.form.integral and (inside or radius >= model.largest_use * (1 - 1e-12))
 
 
 def _caveats(model: JointModel, settings: Settings) -> tuple[str, ...]:

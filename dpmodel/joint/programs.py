@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from dpmodel._types import Floats
 from dpmodel.joint.form import Form, People
 
+_TINY = 1e-300
 _LARGE = 1e15  # larger numbers count as infinite for HiGHS
 
 
@@ -25,6 +26,9 @@ def solved(form: Form, people: People, prices: Floats, radius: float, ceiling: F
     costs = np.zeros((people.count, size))
     costs[:] = people.values
     costs[:, :k] -= form.charged(people, prices)
+    # In units of each person's own largest number: tolerances are of 1, and numbers beyond 1e20 are refused.
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        costs /= np.maximum(np.abs(costs).max(axis=1, initial=0.0), _TINY)[:, None]
     most = np.full((people.count, k), np.inf)
     if people.caps is not None:
         most[:] = people.caps

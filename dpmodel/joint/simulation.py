@@ -13,6 +13,7 @@ import numpy as np
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.joint.descent import Path, Search, descend, look, looks_share, margin
 from dpmodel.joint.form import Form, People
+from dpmodel.joint.integral import drawn_scales
 from dpmodel.joint.respond import respond
 from dpmodel.memo import cached
 from dpmodel.privacy import public_generator
@@ -43,7 +44,8 @@ _DECLARED, _ANY = (8.0, 5), (32.0, 7)
 @dataclass(frozen=True)
 class Population:
     """Synthetic people, what they share, and the most that shares can be worth to them. ``scale`` : what noise on the
-    demand of all is multiplied by, to be noise on theirs."""
+    demand of all is multiplied by, to be noise on theirs. ``whole`` : what one person's whole share uses at most, times
+    that; None where shares are not whole."""
 
     form: Form
     people: People
@@ -51,6 +53,7 @@ class Population:
     optimum: float
     level: float
     scale: float
+    whole: float | None = None
 
 
 @dataclass(frozen=True)
@@ -164,12 +167,17 @@ def run_on(population: Population, noise: float, beta: float, radius: float, sea
     level, _ = look(measure, population.capacity.size, noise / math.sqrt(share), search)
     left = noise / math.sqrt(1 - (search.looks + 1) * share)
     path = descend(measure, population.capacity, level, left, beta, _STEPS, _PACE)
-    mean = np.tensordot(path.weights, answers[-_STEPS:], 1) * form.scaled(scales_of(path, population.capacity, beta))
+    scales = scales_of(path, population.capacity, beta, population.whole)
+    mean = np.tensordot(path.weights, answers[-_STEPS:], 1) * form.scaled(scales)
     return float((people.values * mean).sum())
 
 
-def scales_of(path: Path, capacity: Floats, beta: float) -> Floats:
-    """(m,) by what shares are multiplied, so that no resource is used beyond its capacity with probability 1 - beta."""
+def scales_of(path: Path, capacity: Floats, beta: float, whole: float | None = None) -> Floats:
+    """(m,) by what shares are multiplied, so that no resource is used beyond its capacity with probability 1 - beta.
+    ``whole`` : what one person uses at most, where whole shares are drawn and kept with these probabilities."""
+    if whole is not None:
+        most = path.mean_demand + margin(path.noise, beta / 2, capacity.size)
+        return drawn_scales(most, capacity, whole, beta / 2)
     most = path.mean_demand + margin(path.noise, beta, capacity.size)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(most > capacity, np.maximum(capacity, 0.0) / most, 1.0))
@@ -204,7 +212,8 @@ def _population(model: JointModel, seed: int, room: float) -> Population:
     level, _ = look(lambda prices, _: dual(prices), capacity.size, 0.0, Search(0.0, *_ANY))
     path = descend(lambda prices, _: dual(prices), capacity, level, 0.0, 0.5, 2 * _STEPS, 2 * _PACE)
     dual(np.asarray(path.weights @ path.prices))
-    return Population(form, people, capacity, least, level, scale)
+    whole = scale * model.largest_use if form.integral and math.isfinite(model.largest_use) else None
+    return Population(form, people, capacity, least, level, scale, whole)
 
 
 def _search(model: JointModel) -> Search:

@@ -132,11 +132,11 @@ def test_coins_keep_as_many_as_they_may():
     """Sums of coins stay below the capacity as often as stated; the bound is not idle: at twice the scale they do
     not."""
     rng, people, most, capacity = np.random.default_rng(0), 400, np.array([300.0]), np.array([100.0])
-    (scale,) = drawn_scales(most, capacity, 1.0, people, 0.2)
+    (scale,) = drawn_scales(most, capacity, 1.0, 0.2)
     sums = rng.binomial(people, scale * most[0] / people, 2000)
     assert (sums > capacity[0]).sum() <= most_of(2000, 0.2)
     assert (rng.binomial(people, min(1.5 * scale * most[0] / people, 1), 2000) > capacity[0]).mean() > 0.5
-    assert drawn_scales(np.array([10.0]), capacity, 1.0, people, 0.2) == 1
+    assert drawn_scales(np.array([10.0]), capacity, 1.0, 0.2) == 1
 
 
 def test_coins_are_the_same_for_the_same_person_and_others_for_others():
