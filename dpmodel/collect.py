@@ -15,7 +15,8 @@ import scipy.sparse as sp
 from dpmodel._types import Labels
 from dpmodel.compile.names import names_of
 from dpmodel.contract import NOTHING_FOUND, STOPPED, Outcome, Ran, WrongOutcome
-from dpmodel.forecast import Forecast, Violation, says_nothing
+from dpmodel.forecast import Forecast, Violation
+from dpmodel.known import says_nothing
 from dpmodel.marks import vault
 from dpmodel.marks.measured import Measured
 from dpmodel.marks.private import Private

@@ -420,7 +420,7 @@ class Model(PublicFacts, ABC):
         return options
 
     def capped(self, options: Options, candidate: Candidate) -> Candidate:
-        """``candidate`` with its forecast compared to what holds without data (``forecast.capped``)."""
+        """``candidate`` with its forecast compared to what holds without data (``known.capped``)."""
         return candidate
 
     def needs_data(self, forecast: Forecast) -> bool:

@@ -20,7 +20,8 @@ from dpmodel._types import Floats, Integers
 from dpmodel.contract import Candidate, Model, Options, WrongOutcome
 from dpmodel.errors import UnsupportedModelError
 from dpmodel.exact.subspaces import ExactRows, Field
-from dpmodel.forecast import Error, Forecast, Known, RowsMissed, capped
+from dpmodel.forecast import Error, Forecast, RowsMissed
+from dpmodel.known import Known, capped
 from dpmodel.marks.records import Neighbors
 from dpmodel.text import number
 

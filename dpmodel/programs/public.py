@@ -21,7 +21,8 @@ from dpmodel.compile.affine_map import LinearMap, ThetaBlock, joined
 from dpmodel.compile.form import entry_ends, value_range, widened
 from dpmodel.compile.public_set import PublicSet, base_program
 from dpmodel.errors import InfeasibleError
-from dpmodel.forecast import Forecast, Known, Violation, capped, says_nothing
+from dpmodel.forecast import Forecast, Violation
+from dpmodel.known import Known, capped, says_nothing
 from dpmodel.marks.layout import each, same_for_all
 from dpmodel.memo import cached
 from dpmodel.numerics.cone_program import ConeProgram, SolverFailure, solve_cone_program

@@ -10,7 +10,8 @@ import numpy as np
 
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
 from dpmodel.errors import UnsupportedModelError
-from dpmodel.forecast import ExcessRisk, Forecast, Known, capped
+from dpmodel.forecast import ExcessRisk, Forecast
+from dpmodel.known import Known, capped
 from dpmodel.privacy import NoiseSource, gaussian_epsilon, gaussian_mu
 from dpmodel.regressions.excess import PureToo, excess_words, known_of, predicted_by
 from dpmodel.regressions.model import PrivateOutputs, PrivateRegression

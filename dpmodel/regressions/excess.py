@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpmodel.contract import YES, Mechanism, Options, Outcome, Progress, Serves, Verdict, no_progress
-from dpmodel.forecast import ExcessRisk, Forecast, Known, capped
+from dpmodel.forecast import ExcessRisk, Forecast
+from dpmodel.known import Known, capped
 from dpmodel.memo import cached
 from dpmodel.privacy import Cost, NoiseSource, gaussian_mu
 from dpmodel.regressions.model import PrivateRegression, objective_range, public_excess, public_point

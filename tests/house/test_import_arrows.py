@@ -43,6 +43,7 @@ LEVEL = {
     "_types": 0,
     "text": 6,
 }
+OF_CONTRACT = ("forecast", "known", "release", "collect", "options", "requests", "simulate", "intervals")
 FAMILIES = {"programs", "regressions", "released", "exact", "joint"}
 
 
@@ -53,7 +54,7 @@ def room_of(module: str) -> str:
         return "released.faces"
     if parts[:1] == ["show"]:
         return "solve"
-    if parts in (["forecast"], ["release"], ["collect"], ["options"], ["requests"], ["simulate"], ["intervals"]):
+    if parts in ([name] for name in OF_CONTRACT):
         return "contract"
     return parts[0] if parts else ""
 

@@ -14,7 +14,7 @@ from replaying import Transcript
 import dpmodel as dpm
 from dpmodel._types import Floats
 from dpmodel.contract import YES, Options, Outcome, Serves, Verdict
-from dpmodel.forecast import capped
+from dpmodel.known import capped
 from dpmodel.privacy import SeededSource
 from dpmodel.privacy.accounting import Spend
 from dpmodel.programs.goals import (

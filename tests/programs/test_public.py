@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import dpmodel as dpm
 from dpmodel.contract import Options
-from dpmodel.forecast import ExcessRisk, Forecast, Known, RowsMissed, Violation, capped
+from dpmodel.forecast import ExcessRisk, Forecast, RowsMissed, Violation
+from dpmodel.known import Known, capped
 from dpmodel.privacy import SeededSource
 from dpmodel.programs import public as points
 from dpmodel.programs.noise_once import LAPLACE_ONCE
