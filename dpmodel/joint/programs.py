@@ -42,7 +42,9 @@ def solved(form: Form, people: People, prices: Floats, radius: float, ceiling: F
     index = form.limits_at[0][order].astype(np.int32)
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
+    # Not threads=1: where HiGHS has run with other threads in this process it would answer nobody.
+    solver.setOptionValue("solver", "simplex")
+    solver.setOptionValue("parallel", "off")
     out = np.zeros((people.count, k))
     for i in range(people.count):
         with np.errstate(divide="ignore", invalid="ignore"):
