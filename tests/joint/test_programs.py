@@ -47,6 +47,7 @@ def best(form: Form, people: People, i: int, prices: np.ndarray, radius: float) 
     """By SciPy, for person i."""
     W = np.zeros((ROWS, K))
     W[form.limits_at] = people.coefficients[i]
+    assert people.caps is not None
     most = np.minimum(people.caps[i], radius / people.use[i])
     found = linprog(
         prices * people.use[i] - people.values[i],
@@ -67,7 +68,7 @@ def test_each_answer_is_the_best_and_within_the_persons_limits(radius: float) ->
         assert score[i] @ x[i] == pytest.approx(best(form, people, i, prices, radius), abs=1e-7)
     used = (people.coefficients * np.tile(x, (1, ROWS))).reshape(-1, ROWS, K).sum(axis=2)
     assert (used <= people.limits * (1 + 1e-15)).all()
-    assert (x >= 0).all() and (x <= people.caps).all()
+    assert people.caps is not None and (x >= 0).all() and (x <= people.caps).all()
 
 
 def test_an_answer_does_not_depend_on_who_came_before() -> None:
