@@ -81,6 +81,14 @@ SHOWN = {
         r"remedy 3:",
         r"released by laplace-once",
     ],
+    "charging.py": [
+        r"A timetable for everybody: Theorem 37 forbids it",
+        r"Plan for .*: noisy-prices",
+        r"Shares by noisy-prices",
+        r"joint:\s+what\s+all\s+others",
+        r"told by letter and computed at home: True",
+        r"Worth [789]\d\.\d% of the best timetable; the fullest hour uses 1\d\d\.\d of 150",
+    ],
     "query_release.py": [
         r"residual-gaussian: for the largest error \(loss='max'\): standard deviation of a cell before the fit",
         r"scalar, low",
