@@ -6,6 +6,7 @@ What it does compute (draws of noise, optima in the plane, the attack) is compar
 
 import json
 import math
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from string import Template
@@ -163,6 +164,22 @@ MODELS["matrix high"] = (
     + _X
     + "problem = dpm.Problem(cp.Maximize(cp.sum(x)), [cp.sum(scale) / n * A @ x <= d / 4])\n"
 )
+JOINT = """\
+import cvxpy as cp
+import dpmodel as dpm
+
+n, d = $n, $d  # people, variables of each
+
+# Of any size: what a variable is worth to a person, what it uses, how much is wanted. Put yours here.
+people = dpm.Records("people")
+worth = dpm.Private(shape=(n, d), name="worth", unit="row", records=people)
+use = dpm.Private(shape=(n, d), name="use", unit="row", records=people, nonneg=True)
+wish = dpm.Private(shape=n, name="wish", unit="entry", records=people)
+x = dpm.Shares((n, d), records=people, bounds=[0, 1], name="x")
+shared = cp.sum(cp.multiply(use, x), axis=0) <= n / (4 * d)
+problem = dpm.Problem(cp.Maximize(cp.sum(cp.multiply(worth, x))), [cp.sum(x, axis=1) <= wish, shared])
+print(problem.plan(epsilon=$epsilon, delta=$delta, release="joint"))
+"""
 UNITS = {
     "objective": ("entry", "all"),
     "scalar": ("entry", "all"),
@@ -214,6 +231,7 @@ def table_1() -> dict[str, Any]:
         "carried": carried,  # the models of low sensitivity of which a theorem speaks
         "low": low,
         "own": own,
+        "joint": {"code": JOINT, "forecasts": {d: {n: _shares(n, d) for n in PEOPLE} for d in SIZES}},
     }
 
 
@@ -221,7 +239,19 @@ def _cell(cell: Any) -> dict[str, Any]:
     kept = ("part", "level", "label", "verdict", "theorem", "section", "summary", "ours", "lower_bound")
     told = {name: getattr(cell, name) for name in kept}
     helps = [] if cell.solvable else list(statements(cell.part))
-    return {**told, "mechanisms": list(cell.mechanisms), "remedies": helps}
+    return {**told, "mechanisms": list(cell.mechanisms), "remedies": helps, "joint": asdict(cell.joint)}
+
+
+def _shares(n: int, d: int) -> list[Any]:
+    """[delta][epsilon] -> [mechanism, share of the optimum, share of the capacities left free], the chosen first."""
+    model = _run(Template(JOINT.rpartition("print")[0]).substitute(n=n, d=d))
+    told = []
+    for delta, epsilon in product(DELTAS, BUDGETS):
+        plan = model.plan(epsilon, delta, release="joint", compare="all")
+        served = [each for each in plan.candidates if each.forecast is not None]
+        served.sort(key=lambda each: each.mechanism != plan.chosen.mechanism)
+        told.append([[each.mechanism, each.forecast.error.share, each.forecast.error.unused] for each in served])
+    return [told[: len(BUDGETS)], told[len(BUDGETS) :]]
 
 
 def _low(part: str, unit: str, d: int, m: int, names: list[str]) -> dict[str, Any]:

@@ -22,7 +22,8 @@ const Cells = (() => {
     const first = wrong.length ? `Not quite: look at ${wrong.join(" and ")}.` : "Right.";
     byId("cells-told").dataset.right = !wrong.length;
     byId("cells-told").textContent = `${first} ${cell.label}, ${cell.level} sensitivity: ${words[cell.verdict]} `
-      + `(${cell.theorem}): ${model().reading}. ${cell.summary}`;
+      + `(${cell.theorem}): ${model().reading}. ${cell.summary}`
+      + (cell.verdict === "no" ? ` Where each record owns its variables it can be solved jointly: ${cell.joint.summary}` : "");
   });
   byId("cells-next").addEventListener("click", () => {
     state.model = (state.model + 1) % models.length;

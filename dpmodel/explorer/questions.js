@@ -45,6 +45,14 @@ const QUESTIONS = {
       ],
     },
     {
+      asks: "Objective, high: Theorem 37 says no. What makes it a yes, once everybody sees only their own part and prices?",
+      answers: [
+        ["More noise", false, "No noise is large enough to hide what one record may change by any amount, if all is published."],
+        ["Your own part may show your data to you, and prices hardly depend on any one person", true, "What others learn comes from prices alone, and a price is moved by what one person uses, which is limited."],
+        ["More people", false, "Choose the cell with the whole answer for everybody: its lower bound does not shrink with n. With own parts the loss does."],
+      ],
+    },
+    {
       asks: "Rows of high sensitivity, one person in each: why is the answer “yes, but for a few rows”?",
       answers: [
         ["The few are the people with the largest numbers", false, "Nobody is singled out: which rows fail must not tell who is in them."],

@@ -4,11 +4,12 @@
 const Table1 = (() => {
   const table = window.DPMODEL.table1;
   // n, epsilon and delta are places in their lists.
-  const state = { part: "scalar", level: "low", unit: "entry", bound: 1, n: 1, epsilon: 2, delta: 1, d: 5, m: 5 };
+  const state = { part: "scalar", level: "low", unit: "entry", bound: 1, sees: "all", n: 1, epsilon: 2, delta: 1, d: 5, m: 5 };
   const parts = Object.keys(table.units);
   const owns = { entry: "one entry", all: "every entry", row: "one row", column: "one column" };
+  const sight = { all: "the whole answer", own: "their own part, and prices" };
   const choices = {
-    part: oneOf(parts), level: oneOf(["low", "high"]), unit: oneOf(Object.keys(owns)), bound: oneOf(table.bounds),
+    sees: oneOf(Object.keys(sight)), part: oneOf(parts), level: oneOf(["low", "high"]), unit: oneOf(Object.keys(owns)), bound: oneOf(table.bounds),
     n: placeIn(table.people), epsilon: placeIn(table.budgets), delta: placeIn(table.deltas),
     d: oneOf(table.sizes), m: oneOf(table.sizes),
   };
@@ -16,6 +17,7 @@ const Table1 = (() => {
   const verdicts = { yes: "yes", "yes*": "yes, but for a few rows", no: "no" };
 
   const cell = () => table.cells.find(each => each.part === state.part && each.level === state.level);
+  const joint = () => state.sees === "own"; // each record owns its variables
   const ownRow = () => state.part === "row" && state.level === "high";
 
   // [mechanism, error, objective, violation, rows, kind] of each mechanism, the chosen one first; see write_explorer.py.
@@ -37,6 +39,7 @@ const Table1 = (() => {
   }
 
   function code() {
+    if (joint()) return Joint.code(state);
     const open = state.level === "high";
     const values = {
       n: table.people[state.n], d: state.d, m: ownRow() ? table.people[state.n] : state.m, unit: state.unit,
@@ -74,12 +77,14 @@ const Table1 = (() => {
   function choose(part, level) {
     Object.assign(state, { part, level });
     if (!table.units[part].includes(state.unit) || level === "high") state.unit = table.units[part][0];
+    if (cell().verdict !== "no") state.sees = "all";
     if (ownRow()) state.n = Math.min(state.n, Object.keys(table.own[state.d]).length - 1);
     show();
   }
 
   // ---------------------------------------------------------------- bars
   function drawBars() {
+    if (joint()) return showBars(Joint.bars(state, bar), Joint.scale);
     const rows = forecasts(), least = lowerBound(), open = state.level === "high";
     const shown = [...rows.map(row => row[1]), open ? null : least].filter(value => value > 0);
     const low = 10 ** Math.floor(Math.log10(Math.min(...shown)) - 0.5), high = Math.max(...shown) * 1.05;
@@ -91,12 +96,16 @@ const Table1 = (() => {
       const words = `no private mechanism has less than ${digits(least)} on every program of this cell`;
       items.push(bar("lower bound", words, width(least), "bound", false));
     }
-    byId("map-bars").replaceChildren(...items);
-    byId("map-bars").hidden = !rows.length;
-    byId("map-scale").hidden = !shown.length;
-    byId("map-scale").textContent = !shown.length ? "" :
+    showBars(items, !shown.length ? "" :
       `Bars: the error as plans compare it, on a logarithmic scale from ${digits(low)} to ${digits(high)}, for the model below.`
-      + (ownRow() ? " Where mechanisms leave rows out and no statement settles it, the plan tries them on synthetic data." : "");
+      + (ownRow() ? " Where mechanisms leave rows out and no statement settles it, the plan tries them on synthetic data." : ""));
+  }
+
+  function showBars(items, scale) {
+    byId("map-bars").replaceChildren(...items);
+    byId("map-bars").hidden = !items.length;
+    byId("map-scale").hidden = !scale;
+    byId("map-scale").textContent = scale;
   }
 
   function told([, , objective, violation, rows, kind]) {
@@ -131,9 +140,10 @@ const Table1 = (() => {
           + `${digits(least)} B on every such program${entries}; here B has no limit.`
         : `The theorem leaves no lower bound at epsilon ${epsilon}: so little privacy hides nothing. `
           + "Without a limit on one record the package refuses all the same.";
-      bound += ` Try: ${found.remedies[0]}.`;
+      bound += ` Try: ${found.remedies[0]} (choose it under “Everybody sees”).`;
     }
     byId("map-bound-told").textContent = bound;
+    if (joint()) Joint.tell(found);
     byId("map-code").textContent = code();
     byId("map-n-value").textContent = table.people[state.n].toLocaleString("en-US");
     byId("map-epsilon-value").textContent = epsilon;
@@ -144,15 +154,16 @@ const Table1 = (() => {
   function show() {
     const open = state.level === "high";
     const units = open ? table.units[state.part].slice(0, 1) : table.units[state.part];
-    fill(byId("map-unit"), units.map(unit => [unit, owns[unit]]));
+    fill(byId("map-unit"), units.map(unit => [unit, joint() ? "its data and its share" : owns[unit]]));
     byId("map-unit").value = state.unit;
     byId("map-bound").value = open ? "none" : state.bound;
     byId("map-n").max = (ownRow() ? Object.keys(table.own[state.d]).length : table.people.length) - 1;
     byId("map-n").value = state.n;
-    byId("map-n").disabled = cell().verdict === "no";
+    byId("map-n").disabled = cell().verdict === "no" && !joint();
+    byId("map-sees").disabled = cell().verdict !== "no";
     byId("map-epsilon").value = state.epsilon;
     byId("map-m").disabled = open;
-    for (const name of ["d", "m", "delta"]) byId(`map-${name}`).value = state[name];
+    for (const name of ["d", "m", "delta", "sees"]) byId(`map-${name}`).value = state[name];
     for (const button of document.querySelectorAll("#map-table button")) {
       button.setAttribute("aria-pressed", button.dataset.cell === `${state.part} ${state.level}`);
     }
@@ -163,10 +174,11 @@ const Table1 = (() => {
   drawTable();
   const bounds = table.bounds.map(bound => [bound, `by at most ${bound} / n (low)`]);
   fill(byId("map-bound"), [...bounds, ["none", "by any amount (high)"]]);
+  fill(byId("map-sees"), Object.entries(sight));
   for (const name of ["d", "m"]) fill(byId(`map-${name}`), table.sizes.map(size => [size, size]));
   fill(byId("map-delta"), table.deltas.map((delta, i) => [i, delta === 0 ? "0" : delta.toExponential()]));
   byId("map-epsilon").max = table.budgets.length - 1;
-  const knobs = { n: Number, epsilon: Number, d: Number, m: Number, delta: Number, unit: String };
+  const knobs = { n: Number, epsilon: Number, d: Number, m: Number, delta: Number, unit: String, sees: String };
   for (const [name, read] of Object.entries(knobs)) {
     byId(`map-${name}`).addEventListener("input", event => {
       state[name] = read(event.target.value);

@@ -115,6 +115,12 @@ def test_what_one_choice_forbids_of_another_is_as_near_as_it_may_be(page: Any) -
     page.goto(f"{PAGE.as_uri()}#map&map-part=row&map-level=high&map-n=100000&map-unit=entry&plane-moved=0.12")
     assert page.evaluate("[Table1.state.n, Table1.state.unit, Plane.state.moved]") == [2, "row", 0.1]
     assert "NaN" not in page.text_content("main") and page.locator("#map-bars li").count() > 0
+    page.goto(f"{PAGE.as_uri()}#map&map-part=row&map-level=high&map-sees=own")
+    assert page.input_value("#map-sees") == "all"
+    page.goto(f"{PAGE.as_uri()}#map&map-part=column&map-level=high&map-sees=own")
+    assert page.input_value("#map-sees") == "own" and "jointly" in page.inner_text("#map-cell")
+    page.reload()
+    assert page.input_value("#map-sees") == "own" and page.locator("#map-bars li").count() == 2
 
 
 def test_links_to_a_part_keep_the_choices_and_an_address_opens_at_its_part(page: Any) -> None:

@@ -182,6 +182,41 @@ def test_the_code_to_paste_has_the_forecasts_that_are_shown(page: Any, part: str
             assert page.locator(f"#map-bars li[data-mechanism='{name}']").count() == 1
 
 
+def test_where_each_record_owns_its_variables_a_no_is_a_yes(page: Any) -> None:
+    """By keys alone; the pasted code is run, and its plan compared bar by bar."""
+    for cell in dpm.taxonomy():
+        page.click(f"[data-cell='{cell.part} {cell.level}']")
+        assert page.input_value("#map-sees") == "all" and page.is_enabled("#map-sees") == (cell.verdict == "no")
+        if cell.verdict == "no":
+            page.focus("#map-sees")
+            page.keyboard.press("ArrowDown")
+            assert "yes, jointly" in page.inner_text("#map-cell") and cell.joint.theorem in page.inner_text("#map-cell")
+            assert page.inner_text("#map-sentence") == cell.joint.summary and page.is_enabled("#map-n")
+            assert cell.joint.others_learn in page.inner_text("#map-bound-told")
+    page.click("[data-cell='column high']")
+    page.select_option("#map-sees", "own")
+    for n, epsilon, delta, d in ((0, 2, "1", "5"), (1, 4, "1", "50"), (2, 2, "0", "5")):
+        page.fill("#map-n", str(n))
+        page.fill("#map-epsilon", str(epsilon))
+        page.select_option("#map-delta", delta)
+        page.select_option("#map-d", d)
+        head, _, call = page.text_content("#map-code").strip().rpartition("\n")
+        scope, problem = model(head)
+        assert {cell.level for cell in problem.classify().cells} == {"high"}
+        plan = eval(call.removeprefix("print(").removesuffix("))") + ', compare="all")', scope)
+        shown = page.evaluate("Joint.forecasts(Table1.state)")
+        assert shown[0][0] == plan.chosen.mechanism
+        served = {each.mechanism: each.forecast.error for each in plan.candidates if each.forecast is not None}
+        assert [name for name, *_ in shown] == page.eval_on_selector_all(
+            "#map-bars li", "all => all.map(each => each.dataset.mechanism)"
+        )
+        assert {name: share for name, share, _ in shown} == pytest.approx(
+            {n: e.share for n, e in served.items()}, **CLOSE
+        )
+    page.click("[data-cell='scalar low']")
+    assert page.input_value("#map-sees") == "all" and "jointly" not in page.inner_text("#map-cell")
+
+
 @pytest.mark.parametrize(("part", "level"), [cell for cell in cells() if cell not in (("row", "high"),)])
 def test_lower_bounds(page: Any, part: str, level: str) -> None:
     page.click(f"[data-cell='{part} {level}']")

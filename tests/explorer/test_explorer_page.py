@@ -121,7 +121,7 @@ def test_no_text_has_a_number_that_is_none(page: Any) -> None:
     """Every cell with every value of every knob, hidden texts too: an empty list once gave "from infinity"."""
     for cell in page.locator("#map-table button").all():
         cell.click()
-        for knob in ("unit", "bound", "d", "m", "delta"):
+        for knob in ("unit", "bound", "d", "m", "delta", "sees"):
             for value in page.eval_on_selector_all(f"#map-{knob} option", "all => all.map(each => each.value)"):
                 if knob != "bound" and page.is_enabled(f"#map-{knob}"):
                     page.select_option(f"#map-{knob}", value)
