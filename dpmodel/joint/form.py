@@ -164,6 +164,7 @@ class Form:
         """Numbers in a row of data."""
         return sum(width for _, width in self.data)
 
+    @np.errstate(all="ignore")  # a warning would tell of an odd record
     def people(self, rows: Floats) -> People:
         """The people with these rows of data (B, ``width``). What is no number was made one before."""
         limits, caps = self.limits.of(rows), [each.of(rows) for each in self.caps]

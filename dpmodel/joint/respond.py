@@ -18,6 +18,8 @@ _TINY = 1e-300
 _WHOLE = 1e-9  # by as much less an entry counts as whole
 
 
+# Warnings of overflow would tell of an odd record.
+@np.errstate(all="ignore")
 def respond(
     form: Form, people: People, prices: Floats, radius: float, ceiling: Floats | None = None
 ) -> tuple[Floats, Floats]:
@@ -37,10 +39,9 @@ def respond(
 
         x = solved(form, people, prices, radius, ceiling)
     use = form.used(people, x)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        fits = radius / np.sqrt(np.einsum("ij,ij->i", use, use))
-        if ceiling is not None:
-            fits = np.minimum(fits, np.where(use > 0, ceiling / use, np.inf).min(axis=1, initial=np.inf))
+    fits = radius / np.sqrt(np.einsum("ij,ij->i", use, use))
+    if ceiling is not None:
+        fits = np.minimum(fits, np.where(use > 0, ceiling / use, np.inf).min(axis=1, initial=np.inf))
     outside = np.flatnonzero(~(fits >= 1))
     if outside.size:
         # A part in 10^12 covers the rounding of the length, so that the ball holds in exact numbers. Whose numbers

@@ -85,6 +85,7 @@ class Rule(PlainData):
         return cls(Form.from_dict(data["form"]), Prices.from_dict(data["prices"]))
 
 
+@np.errstate(all="ignore")  # a warning would tell of an odd record
 def shares_of(form: Form, prices: Prices, people: People, first: int) -> Floats:
     """(B, k) the shares of people, of whom the first has the number ``first``. Private to each of them."""
     scales = form.scaled(prices.scales)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -206,7 +208,8 @@ def test_no_number_of_a_person_becomes_the_sum_of_all(make):
     rng = np.random.default_rng(5)
     rows = rng.choice(_ODD, (300, form.width)) * rng.choice([-1, 1, 1], (300, form.width))
     rows = np.where(rng.random(rows.shape) < rng.random((300, 1)), rows, rng.random(rows.shape))
-    with np.errstate(all="ignore"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # which would tell of an odd record
         people = form.people(rows)
         for radius, ceiling in ((np.inf, None), (1.5, None), (0.25, None), (1.0, np.full(form.resources, 0.1))):
             x, use = respond(form, people, rng.random(form.resources), radius, ceiling)
