@@ -1,10 +1,10 @@
 """How share of the optimum, time and memory grow with the number of people.
 
 Charging, 24 hours (and ``--kinds``). For each of ``--people``, in a process of its own: construction of the CVXPY model
-(values are sealed), plan, solve (epsilon 1, delta 1e-6, beta .005, private noise), and the delivery of all shares; peak
-resident memory beyond that of a process that solves a small one and makes the same data. Beside it, in another process,
-the dual of the problem without privacy (with up to ``--optimum`` people; beyond that the optimum is taken to be in
-proportion).
+(values are sealed), plan, solve (epsilon 1, delta 1e-6, beta .005, private noise), and the delivery of all shares;
+processor seconds of the first three; peak resident memory beyond that of a process that solves a small one and makes
+the same data. Beside it, in another process, the dual of the problem without privacy (with up to ``--optimum`` people;
+beyond that the optimum is taken to be in proportion).
 Expectations
     From 10,000 people on, time is at most linear (exponent 1.1 between 10,000 and the most), and a million people are
     planned and solved within two minutes.
@@ -18,7 +18,7 @@ import json
 import subprocess
 import sys
 import warnings
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -37,20 +37,22 @@ def ours(kind: str, people: int) -> dict[str, Any]:
     warm = instance(kind, _SMALL).problem()
     warm.solve(1.0, 1e-6, release="joint")
     of = instance(kind, people)
-    before, marks = peak_of_this_process(), [perf_counter()]
+    before, marks, used = peak_of_this_process(), [perf_counter()], process_time()
     problem = of.problem()
     marks.append(perf_counter())
     plan = problem.plan(1.0, 1e-6, beta=0.005, release="joint")
     marks.append(perf_counter())
     problem.solve(1.0, 1e-6, beta=0.005, release="joint")
     marks.append(perf_counter())
+    used = process_time() - used
     problem.release.deliver(lambda person, share: None)
     marks.append(perf_counter())
     memory = peak_of_this_process() - before
     found = handed(of, problem.release.rule.prices)
     phases = dict(zip(PHASES, np.diff(marks).tolist(), strict=True))
     forecast = float(plan.chosen.forecast.error.share)
-    return {**phases, "memory": memory, "value": found.value, "over": found.over(of.capacity), "forecast": forecast}
+    handed_out = {"value": found.value, "over": found.over(of.capacity)}
+    return {**phases, **handed_out, "processor": used, "memory": memory, "forecast": forecast}
 
 
 def best(kind: str, people: int) -> dict[str, Any]:
@@ -75,7 +77,13 @@ def main() -> int:
     header()
     met = Expectations()
     columns = [("kind", 12), ("people", 8), ("share", 6), ("forecast", 8), ("over", 4)]
-    table = Table(*columns, *((f"{phase}, s", 12) for phase in PHASES), ("memory, MB", 10), ("optimum, s", 10))
+    table = Table(
+        *columns,
+        *((f"{phase}, s", 12) for phase in PHASES),
+        ("processor, s", 12),
+        ("memory, MB", 10),
+        ("optimum, s", 10),
+    )
     for kind in arguments.kinds:
         total, each = {}, 0.0
         for people in arguments.people:
@@ -84,7 +92,7 @@ def main() -> int:
             found = alone("ours", kind, people)
             share = found["value"] / (each * people)
             total[people] = found["plan"] + found["solve"]
-            seconds = [short(found[phase]) for phase in PHASES]
+            seconds = [short(found[phase]) for phase in (*PHASES, "processor")]
             memory, searched = f"{found['memory'] / 2**20:.0f}", short(reference["seconds"]) if reference else "-"
             table.row(
                 kind, people, f"{share:.3f}", f"{found['forecast']:.3f}", found["over"], *seconds, memory, searched

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 
@@ -155,11 +155,11 @@ def best_of(
     finalists = sorted((least_margin(each) for each in set(settings)), key=lambda each: -each[0])
     for value, tried in finalists[:_FINALISTS]:
         while tried.margin < 1 and value > (0.0 if winner is None else np.mean(winner.shares)):
-            start = perf_counter()
+            start = process_time()
             seen = shares(tried, range(100, 100 + runs))
             if len(seen) == runs:
                 if winner is None or np.mean(seen) > np.mean(winner.shares):
-                    winner = Best(tried, seen, (perf_counter() - start) / runs)
+                    winner = Best(tried, seen, (process_time() - start) / runs)
                 break
             tried = replace(tried, margin=tried.margin + _MORE)
     return winner

@@ -1,6 +1,8 @@
 """What people get under joint privacy: share of the optimum, overloads, seconds, beside rationing and two papers.
 
-Instances of ``instances.py``: the first variant of each kind, or all (``--variants``), with ``--people``. Optimum
+Instances of ``instances.py``: the first variant of each kind, or all (``--variants``), with ``--people``. Seconds are
+those of the processor, without other work on the machine.
+Optimum
     By the dual of the linear program without privacy and without a limit on one person's use (``optimum.py``).
 ``noisy-prices``
     ``problem.solve(epsilon, delta=1e-6, beta=.005, release="joint")`` of the CVXPY model, with other noise in each of
@@ -27,7 +29,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 
@@ -57,15 +59,15 @@ def ours(of: Instance, best: Optimum, epsilon: float, runs: int, neighbors: str,
     """Mean share and runs over; prints the line of the plan's choice, and that of even shares beside it."""
     problem = of.problem(neighbors)
     ask = {"delta": DELTA, "beta": BETA, "release": "joint"}
-    start = perf_counter()
+    start = process_time()
     plan = problem.plan(epsilon, **ask)
-    planning = perf_counter() - start
+    planning = process_time() - start
     chosen = plan.chosen
     shares, over, taken = [], 0, []
     for seed in range(runs):
-        start = perf_counter()
+        start = process_time()
         problem.solve(epsilon, rng=seed, mechanism=chosen.mechanism, **ask)
-        taken.append(perf_counter() - start)
+        taken.append(process_time() - start)
         found = handed(of, problem.release.rule.prices)
         shares.append(found.value / best.value)
         over += found.over(of.capacity) > 0
@@ -89,9 +91,9 @@ def theirs(of: Instance, best: Optimum, epsilon: float, runs: int, neighbors: st
     """The largest mean share of the papers' algorithms."""
     largest, reached = JointModel.of(of.problem()).largest_use, 0.0
     for anchor in ANCHORS:
-        start = perf_counter()
+        start = process_time()
         found = best_of(anchor, of, best, largest, neighbors, Options(epsilon, DELTA, BETA), runs)
-        searched = f"found in {perf_counter() - start:.0f} s"
+        searched = f"found in {process_time() - start:.0f} s"
         if found is None:
             table.row(*_who(of), epsilon, anchor.name, "-", "", "", searched)
             continue
