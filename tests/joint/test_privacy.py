@@ -8,13 +8,20 @@ from dataclasses import replace
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from blocks import Broken
 from models_of_shares import advertisers, charging, marked, timetables
+from scipy.optimize import linprog
 
 import dpmodel as dpm
 from dpmodel.contract import Options
+from dpmodel.errors import SourceError
 from dpmodel.joint import noisy_prices, respond, simulation
 from dpmodel.joint.noisy_prices import NoisyPrices
+from dpmodel.joint.programs import solved
 from dpmodel.joint.rule import shares_of
+from dpmodel.marks.row_sources import MemoryBlocks
+from dpmodel.marks.rows import SourceRows
 from dpmodel.privacy import gaussian_mu
 
 OPTIONS = Options(1.0, 1e-6, beta=0.05, release="joint", feasibility="auto")
@@ -240,21 +247,49 @@ def test_a_step_chosen_by_the_data_is_found(monkeypatch):
         realised(*neighbours(MORNING, EVENING), Steps(steps=20))
 
 
-def test_one_program_for_several_people_would_let_one_decide():
-    """Two people whose answers tie: solved together, the first's numbers can choose the second's."""
-    from dpmodel.joint.programs import solved
+PAIRS = np.array([[1.0, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]])
 
+
+def test_one_program_for_several_people_would_let_one_decide():
+    """Two people, the second of whom has several best answers: the first's numbers choose among them where both are
+    solved in one program, and do not where each has one."""
     people = dpm.Records("people")
-    values = np.ones((2, 3))
-    v = dpm.Private(values, unit="row", records=people, name="values")
-    x = dpm.Shares((2, 3), records=people, nonneg=True, name="x")
-    pairs = [x[:, 0] + x[:, 1] <= 1, x[:, 1] + x[:, 2] <= 1, cp.sum(x, axis=0) <= 1]
-    model, _ = dpm.Problem(cp.Maximize(cp.sum(cp.multiply(v, x))), pairs)._model().check(OPTIONS)
-    form = model.form
+    v = dpm.Private(np.ones((2, 4)), unit="row", records=people, name="values")
+    x = dpm.Shares((2, 4), records=people, nonneg=True, name="x")
+    rows = [x @ PAIRS.T <= 1, x <= 1, cp.sum(x, axis=0) <= 1]
+    model, _ = dpm.Problem(cp.Maximize(cp.sum(cp.multiply(v, x))), rows)._model().check(OPTIONS)
+    form, rng = model.form, np.random.default_rng(0)
     assert not form.single
-    for first in (values[0], np.array([3.0, 1e9, 0.0]), -values[0], np.array([1e-9, 1.0, 1e300])):
-        rows = np.array([first, values[1]])
-        assert np.array_equal(
-            solved(form, form.people(rows), np.zeros(3), np.inf)[1],
-            solved(form, form.people(rows[1:]), np.zeros(3), np.inf)[0],
-        )
+    apart, together = set(), set()
+    for _ in range(30):
+        both = np.array([rng.normal(size=4) * 10.0 ** rng.integers(-2, 13), np.ones(4)])
+        apart.add(tuple(solved(form, form.people(both), np.zeros(4), np.inf)[1]))
+        joint = linprog(-both.ravel(), sp.block_diag([PAIRS, PAIRS]), np.ones(6), bounds=(0, 1), method="highs")
+        together.add(tuple(np.round(joint.x[4:], 6)))
+    assert len(apart) == 1 < len(together)
+
+
+# ------------------------------------------------------------------ rows in blocks
+def values_of(block):
+    return np.asarray(block)
+
+
+def in_blocks(own, source=MemoryBlocks):
+    """Appointments, of which household ``own`` asks for one."""
+    values = np.vstack([np.random.default_rng(0).random((PEOPLE - 1, 4)), own])
+    people = dpm.Records("people")
+    rows = SourceRows(source([values[:10], values[10:]]), values_of, 4)
+    v = dpm.Private(rows, unit="row", records=people, name="values")
+    x = dpm.Shares(values.shape, records=people, nonneg=True, name="x")
+    limits = [cp.sum(x, axis=0) <= 3, cp.sum(x, axis=1) <= 1]
+    return dpm.Problem(cp.Maximize(cp.sum(cp.multiply(v, x))), limits)._model().check(OPTIONS)[0]
+
+
+def test_rows_in_blocks_lose_no_more():
+    loss, *_ = realised(in_blocks([1e300, -1, -1, -1]), in_blocks([-1, 1e300, -1, -1]), NoisyPrices(steps=10))
+    assert 0.999 * MU < loss <= MU
+
+
+def test_a_block_that_counts_twice_is_refused():
+    with pytest.raises(SourceError, match="counted twice"):
+        NoisyPrices(steps=10).run(in_blocks([1e300, -1, -1, -1], Broken), OPTIONS, Noted())
