@@ -2,10 +2,10 @@
 
 A street of 1,000 households has one cable, which carries 150 cars in each of twelve hours of the night. What an hour
 of charging is worth to a household, and how much it wants, shows when somebody is at home, so both are private, and
-nobody can say how large they may be. By Theorems 36 and 37 of Hsu, Roth, Roughgarden and Ullman (2014) no private timetable for everybody to see
-can be any good. Under joint differential privacy prices are published, each household is handed its own hours
-(``dpm.Shares``, ``release="joint"``), and what all others together learn of it is differentially private.
-(Invented wishes.)
+nobody can say how large they may be. By Theorems 36 and 37 of Hsu, Roth, Roughgarden and Ullman (2014) no private
+timetable for everybody to see can be any good. Under joint differential privacy prices are published, each household is
+handed its own hours (``dpm.Shares``, ``release="joint"``), and what all others together learn of it is differentially
+private. (Invented wishes.)
 
     python examples/charging.py
 """
