@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dpmodel.contract import Progress, no_progress
 from dpmodel.errors import CustodianWarning, SpecificationError, users_line
 from dpmodel.joint.outcome import Prices
 from dpmodel.joint.rule import Rule, shares_of
+from dpmodel.marks import vault
 from dpmodel.marks.rows import watched
 from dpmodel.release import Guarantee, Release
 from dpmodel.text import number
@@ -67,11 +68,13 @@ class SharesRelease(Release):
     resources: tuple[str, ...]
     capacity: Floats
     people: int
+    _stamps: ClassVar[tuple[int | None, ...]] = ()
 
     def answered_by(self, problem: Any, model: Any, options: Any) -> None:
         """As for all releases; and shares are computed from the people of ``model``, which copies and pickles lack."""
         super().answered_by(problem, model, options)
         object.__setattr__(self, "_model", model)
+        object.__setattr__(self, "_stamps", tuple(map(vault.stamp, model.given.private)))
 
     # ------------------------------------------------------------------ public
     @property
@@ -184,6 +187,13 @@ class SharesRelease(Release):
                 why="shares are computed from the data of the people, which only the problem that was solved has",
                 remedy="problem.release, or release.rule.share(...) with one person's data",
             )
+        for parameter, stamp in zip(model.given.private, self._stamps, strict=True):
+            if vault.stamp(parameter) != stamp:
+                raise SpecificationError(
+                    f"{what}: {parameter.name()} was given a value after the problem was solved",
+                    why="what is said of capacities holds for shares of the data that prices were found with",
+                    remedy="solve again; release.rule.share(...) takes any one person's data",
+                )
         return model
 
     # ------------------------------------------------------------------ printed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +22,8 @@ Sealed: TypeAlias = Any
 
 _values: dict[int, Sealed] = {}
 _sources: dict[int, tuple[Callable[[], Any], Any]] = {}
+_stamps: dict[int, int] = {}
+_next_stamp = count()
 
 
 def seal(parameter: Any, entries: Sealed | None, source: Any = None) -> None:
@@ -39,7 +42,7 @@ def seal(parameter: Any, entries: Sealed | None, source: Any = None) -> None:
     if not isinstance(entries, SourceRows):
         for array in (entries.data, entries.indices, entries.indptr) if sp.issparse(entries) else (entries,):
             array.setflags(write=False)
-    _values[key] = entries
+    _values[key], _stamps[key] = entries, next(_next_stamp)
     _sources.pop(key, None)
     array = _memory_of(source)
     if array is not None:
@@ -66,6 +69,11 @@ def source_of(parameter: Any) -> RowSource | None:
 def is_sealed(parameter: Any) -> bool:
     """Whether the parameter has a value."""
     return id(parameter) in _values
+
+
+def stamp(parameter: Any) -> int | None:
+    """A number that every value which is set gets, whatever is in it: another one tells that it was set again."""
+    return _stamps.get(id(parameter))
 
 
 def shares_memory(parameter: Any, array: Any) -> bool:
@@ -97,5 +105,5 @@ class _Address:
 
 
 def _forget(key: int) -> None:
-    _values.pop(key, None)
-    _sources.pop(key, None)
+    for each in (_values, _sources, _stamps):
+        each.pop(key, None)

@@ -180,3 +180,23 @@ def test_a_callback_that_fails_is_the_callers(street: dpm.Problem, shares: np.nd
     with pytest.raises(RuntimeError, match="no such address") as caught:
         street.release.deliver(fail)
     assert not digits(shares, street.release).search(str(caught.value))
+
+
+def test_shares_are_of_the_data_that_prices_were_found_with() -> None:
+    """Values that are set later, or taken away, are refused: capacities may not stand them."""
+    people = dpm.Records("people")
+    wish = dpm.Private(np.full((20, 2), 0.5), unit="row", records=people, name="wish", bounds=[0, 1])
+    x = dpm.Shares((20, 2), records=people, nonneg=True, name="x")
+    rows = [x <= wish, cp.sum(x, axis=0) <= 15]
+    problem = dpm.Problem(cp.Maximize(cp.sum(x)), rows)
+    problem.solve(1, 1e-6, release="joint", mechanism="even-shares")
+    release: Any = problem.release
+    assert release.share(3).shape == (2,)
+    for value in (np.ones((20, 2)), None, np.full((20, 2), 0.5)):
+        wish.value = value
+        for ask in (lambda: release.share(3), lambda: release.deliver(print)):
+            with pytest.raises(SpecificationError, match="wish was given a value after"):
+                ask()
+    problem.solve(1, 1e-6, release="joint", mechanism="even-shares")
+    release = problem.release
+    assert release.share(3).shape == (2,)
