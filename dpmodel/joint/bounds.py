@@ -32,13 +32,14 @@ def value_lost(path: Path, capacity: Floats, beta: float) -> float:
     return max(gap + math.sqrt(total * math.log(total / (rho * beta**2))), 0.0)
 
 
-def statement_of(scales: Floats, lost: float, beta: float) -> str:
-    """What a release says: overload, value, and by how much shares were scaled down."""
+def statement_of(scales: Floats, lost: float, beta: float, noisy: bool) -> str:
+    """What a release says: overload, value, and by how much shares were scaled down. ``noisy`` : whether capacities are
+    private, so that the value is held against what noise has left of them."""
     text = f"no resource is used beyond its capacity, except with probability {number(beta)}"
     least = float(scales.min(initial=1.0))
     if math.isfinite(lost):
         text += (
             f"; with the same probability shares are worth at least {number(least)} of (the most that is possible with "
-            f"the limit on each person's use, less {number(lost)})"
+            f"the limit on each person's use{' and the capacities as released' * noisy}, less {number(lost)})"
         )
     return text

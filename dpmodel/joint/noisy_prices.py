@@ -165,7 +165,7 @@ def priced(model: JointModel, path: Path, capacity: Floats, radius: float, beta:
         at_most=capacity if whole else np.minimum(most, capacity),
         beta=beta,
         lost=lost,
-        statement=statement_of(scales, scaled, beta),
+        statement=statement_of(scales, scaled, beta, model.capacity_sensitivity > 0),
         seed=int(public_coins().integers(2**62)) if whole else None,
     )
 

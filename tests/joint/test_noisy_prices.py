@@ -160,6 +160,7 @@ def test_private_capacities_are_kept_as_often_as_stated():
     for seed in range(RUNS):
         outcome = NoisyPrices(largest_use=1.0, steps=6).run(model, options(beta, 4.0), noise_source(seed))
         over += bool((used(model, outcome) > np.array([60.0, 45.0, 50.0]) * (1 + 1e-9)).any())
+    assert "capacities as released" in outcome.statement
     assert over <= most_of(RUNS, beta)
 
 
