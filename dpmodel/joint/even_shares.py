@@ -73,7 +73,7 @@ class EvenShares(Mechanism[JointModel]):
             at_most=model.capacity,
             beta=0.0,
             statement="no resource is used beyond its capacity, with certainty",
-            ceiling=model.capacity / max(model.count, 1),
+            ceiling=model.capacity / max(model.count, 1) * (1 - 1e-12),  # the rounding of a sum over people
         )
 
 
