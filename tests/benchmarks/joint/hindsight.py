@@ -1,17 +1,16 @@
 """The two papers' algorithms with their best settings in hindsight: chosen on the very data that they are judged by.
 
 For each setting (number of steps, size of a step, bound on prices) the least margin, as a part of every capacity, is
-looked for with which no resource is over its capacity in a few runs. Settings are those of a grid with 30 steps, about
-the printed step size and the true norm of the best prices, and from the best of these on whatever neighbour is better,
-until none is, four times at most and with 100 steps at most. The best few run on all seeds, with margins that grow
-until no run is over. None of this could be done under privacy; it is what the algorithms could reach if everything were
-guessed right.
+looked for with which no resource is over its capacity in a few runs. Settings are those of a grid (3 to 100 steps),
+about the printed step size and the true norm of the best prices, and from the best of these on whatever neighbour is
+better, until none is, five times at most and with 100 steps at most. The best fifteen run on all seeds, with margins
+that grow until no run is over. None of this could be done under privacy; it is what the algorithms could reach if
+everything were guessed right.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import product
 from time import process_time
 
@@ -35,13 +34,13 @@ ANCHORS: tuple[JointlyPrivateProgramming, ...] = (
     NOISY_DUAL_GRADIENT_DESCENT,
     NOISY_DUAL_MIRROR_DESCENT,
 )
-_STEPS, _MARGINS = 30, np.linspace(0, 0.95, 20)
+_STEPS, _MARGINS = (3, 10, 30, 100), np.linspace(0, 0.95, 20)
 # Bounds on prices as multiples of the norm of the true best ones (a margin needs higher ones; the entropy starts at the
 # mean of what its bound allows), and step sizes as multiples of the printed ones.
 _GRID = {
-    NOISY_DUAL_MIRROR_DESCENT.name: ((1.0, 1.4, 2.0, 16.0), (1.0, 3.0, 9.0, 27.0, 81.0)),
-    NOISY_DUAL_GRADIENT_DESCENT.name: ((2.0, 6.0), (1 / 3, 1.0, 3.0, 9.0)),
-    JOINTLY_PRIVATE_PROGRAMMING.name: ((2.0, 6.0), (1 / 3, 1.0, 3.0, 9.0)),
+    NOISY_DUAL_MIRROR_DESCENT.name: ((1.0, 1.4, 2.0, 16.0), (2.0, 5.0, 12.0, 30.0)),
+    NOISY_DUAL_GRADIENT_DESCENT.name: ((2.0, 5.0), (0.5, 1.0, 2.0, 4.0, 8.0)),
+    JOINTLY_PRIVATE_PROGRAMMING.name: ((2.0, 5.0), (0.5, 1.0, 2.0, 4.0, 8.0)),
 }
 # Neighbours of a setting: factors of the number of steps, of the bound on prices and of the step size.
 _MOVES = (
@@ -54,9 +53,9 @@ _MOVES = (
     (3, 1, 2),
     (1 / 3, 1, 1 / 2),
 )
-_FEWEST, _MOST, _CLIMBS = 3, 100, 4
+_FEWEST, _MOST, _CLIMBS = 2, 100, 5
 # Runs that a margin is looked for with, settings that are run on all seeds, and by how much margins grow there.
-_TRIES, _FINALISTS, _MORE = 3, 5, 0.025
+_TRIES, _FINALISTS, _MORE = 5, 15, 0.025
 
 # Steps, bound on prices, factor of the step size.
 Setting = tuple[int, float, float]
@@ -122,44 +121,52 @@ def best_of(
             out.append(found.value / best.value)
         return tuple(out)
 
-    @cache
-    def least_margin(setting: Setting) -> tuple[float, JointlyPrivateProgramming]:
-        """The mean share with the least margin that a few runs allow, 0 where none does."""
+    found: dict[Setting, tuple[float, int, JointlyPrivateProgramming]] = {}
+    last = _MARGINS.size - 1
+
+    def passes(setting: Setting, place: int) -> bool:
+        """Whether no run of a few is over with this margin; enters the mean share."""
         steps, bound, pace = setting
-        low, high, value, tried = -1, _MARGINS.size - 1, 0.0, anchor
-        middle = high
-        while middle > low:  # all margins up to low are too small; those from high on are enough
-            tried = replace(anchor, steps=steps, pace=pace, margin=float(_MARGINS[middle]), dual_bound=bound)
-            seen = shares(tried, range(_TRIES))
-            if len(seen) == _TRIES:
-                high, value = middle, float(np.mean(seen))
-            elif middle == _MARGINS.size - 1:
-                break
-            else:
-                low = middle
+        made = replace(anchor, steps=steps, pace=pace, margin=float(_MARGINS[place]), dual_bound=bound)
+        seen = shares(made, range(_TRIES))
+        if len(seen) == _TRIES:
+            found[setting] = float(np.mean(seen)), place, made
+        return len(seen) == _TRIES
+
+    def halved(setting: Setting) -> None:
+        """The least margin of all."""
+        found[setting] = 0.0, last, anchor
+        low, high = -1, last if passes(setting, last) else 0
+        while high - low > 1:
             middle = (low + high) // 2
-        return value, replace(tried, margin=float(_MARGINS[high]))
+            low, high = (low, middle) if passes(setting, middle) else (middle, high)
+
+    def beside(setting: Setting, place: int) -> None:
+        """The least margin about that of a neighbour."""
+        found[setting] = 0.0, last, anchor
+        least = next((p for p in range(place, min(place + 5, last + 1)) if passes(setting, p)), 0)
+        while least > 0 and passes(setting, least - 1):
+            least -= 1
 
     norm = float(np.linalg.norm(best.prices, 1 if anchor.name == NOISY_DUAL_MIRROR_DESCENT.name else 2))
-    settings: list[Setting] = [(_STEPS, factor * norm, pace) for factor, pace in product(*_GRID[anchor.name])]
-    here = max(settings, key=lambda setting: least_margin(setting)[0])
-    for _ in range(_CLIMBS if least_margin(here)[0] > 0 else 0):
+    for steps, factor, pace in product(_STEPS, *_GRID[anchor.name]):
+        halved((steps, factor * norm, pace))
+    for _ in range(_CLIMBS if any(value for value, _, _ in found.values()) else 0):
+        here = max(found, key=lambda setting: found[setting][0])
         near = [(round(here[0] * a), here[1] * b, here[2] * c) for a, b, c in _MOVES]
-        near = [each for each in near if _FEWEST <= each[0] <= _MOST]
-        settings += near
-        there = max(near, key=lambda setting: least_margin(setting)[0])
-        if least_margin(there)[0] <= least_margin(here)[0]:
+        for setting in near:
+            if _FEWEST <= setting[0] <= _MOST and setting not in found:
+                beside(setting, found[here][1])
+        if max(found, key=lambda setting: found[setting][0]) == here:
             break
-        here = there
     winner: Best | None = None
-    finalists = sorted((least_margin(each) for each in set(settings)), key=lambda each: -each[0])
-    for value, tried in finalists[:_FINALISTS]:
-        while tried.margin < 1 and value > (0.0 if winner is None else np.mean(winner.shares)):
+    for value, _, made in sorted(found.values(), key=lambda each: -each[0])[:_FINALISTS]:
+        while made.margin < 1 and value > (0.0 if winner is None else np.mean(winner.shares)):
             start = process_time()
-            seen = shares(tried, range(100, 100 + runs))
+            seen = shares(made, range(100, 100 + runs))
             if len(seen) == runs:
                 if winner is None or np.mean(seen) > np.mean(winner.shares):
-                    winner = Best(tried, seen, (process_time() - start) / runs)
+                    winner = Best(made, seen, (process_time() - start) / runs)
                 break
-            tried = replace(tried, margin=tried.margin + _MORE)
+            made = replace(made, margin=made.margin + _MORE)
     return winner
