@@ -115,6 +115,7 @@ class Certificate(PlainData):
 
     ``what`` was measured; ``estimate``, with noise; with probability ``level`` the true number lies between ``lower``
     and ``upper``; ``statement`` : in words; ``epsilon``, ``delta`` : what it cost, part of what the release cost.
+    ``optimum`` : where the same measurement bounds the optimum, between which numbers it lies, with the same ``level``.
     """
 
     what: str
@@ -125,6 +126,29 @@ class Certificate(PlainData):
     statement: str
     epsilon: float
     delta: float
+    optimum: tuple[float, float] | None = None
+
+    def __str__(self) -> str:
+        return self.statement
+
+
+@dataclass(frozen=True)
+class Interval:
+    """``[lower, upper]`` covers the optimum with probability ``level`` at least.
+
+    ``of`` : "the optimum", or "the optimum at the prices", in which a row may be missed at its price: the two are the
+    same where prices exceed multipliers, and ``lower`` holds for both; it says where the objective's private constant
+    term is left out. ``form`` : how each end was found; ``proved`` : whether it holds for all data; ``statement`` : in
+    words, which it prints. In units of the objective, infinite where nothing bounds an end.
+    """
+
+    lower: float
+    upper: float
+    level: float
+    of: str
+    form: str
+    proved: bool
+    statement: str
 
     def __str__(self) -> str:
         return self.statement

@@ -68,6 +68,7 @@ def certify(model: JointModel, epsilon: float, beta: float, prices: Prices, nois
         f"least, where {ends[1]} is the most that is possible",
         epsilon,
         0.0,
+        (low, max(high, 0.0)),
     )
 
 

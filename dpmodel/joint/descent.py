@@ -18,8 +18,9 @@ Measure = Callable[[Floats, float], Floats]
 # total demand is below this share of the total capacity.
 _LOOK, _PRECISION = 0.01, 0.1
 _START = 0.5  # first price, as a share of the level
-# A margin leaves at least this share of a capacity to plan with.
-_LEAST = 0.05
+# What is left free for the noise, as a share of the margin, and what is planned with at least, as one of a capacity:
+# where the noise asks for more, shares are scaled down afterwards.
+_FREE, _LEAST = 0.8, 0.05
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def descend(
     the least there is. y itself is not cut at 0: where prices are low, cutting at every step would keep what the noise
     adds and drop what it takes.
     """
-    planned = np.maximum(capacity - margin(noise, beta, capacity.size), _LEAST * capacity)
+    planned = np.maximum(capacity - _FREE * margin(noise, beta, capacity.size), _LEAST * capacity)
     weights = 2 * np.arange(1, steps + 1) / (steps * (steps + 1))
     # A capacity of nothing counts as little: its price rises to where nobody pays it, and no further.
     step = pace / steps * level / np.maximum(capacity, 1e-3 * capacity.mean() or 1.0)

@@ -207,23 +207,27 @@ class Form:
 
     @cached_property
     def _public_use(self) -> Any:
-        """(k, m) A' where all share it."""
-        return sp.csr_array((self.use.constant, (self.use_at[1], self.use_at[0])), shape=(self.size, self.resources))
+        """(m, k) A where all share it."""
+        return sp.csr_array((self.use.constant, self.use_at), shape=(self.resources, self.size))
 
     def used(self, people: People, x: Floats) -> Floats:
         """(B, m) what shares x (B, k) use."""
         if self.aligned:
             return np.asarray(people.use * x)
         if self.use.public:
-            return by_row(x @ self._public_use)
+            return by_row((self._public_use @ x.T).T)
         return by_row((people.use * x[:, self.use_at[1]]) @ self._to_resource)
+
+    def squares(self, people: People) -> Floats:
+        """(B, k) the square of the length of what one unit of each entry uses; (1, k) where all share A."""
+        return by_row(np.square(people.use) @ self._to_entry)
 
     def charged(self, people: People, prices: Floats) -> Floats:
         """(B, k) what one unit of each entry costs at these prices (m,); (1, k) where all share A."""
         if self.aligned:
             return np.asarray(people.use * prices)
         if self.use.public:
-            return np.asarray((self._public_use @ prices)[None, :])
+            return np.asarray((prices @ self._public_use)[None, :])
         return by_row((people.use * prices[self.use_at[0]]) @ self._to_entry)
 
     def scaled(self, scales: Floats) -> Floats:

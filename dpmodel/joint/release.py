@@ -17,8 +17,8 @@ from dpmodel.joint.outcome import Prices
 from dpmodel.joint.rule import Rule, shares_of
 from dpmodel.marks import vault
 from dpmodel.marks.rows import watched
-from dpmodel.release import Guarantee, Release
-from dpmodel.text import number
+from dpmodel.release import Guarantee, Interval, Release
+from dpmodel.text import TextTable, interval_ends, long_frame, number
 
 if TYPE_CHECKING:
     from dpmodel.joint.form import Form, People
@@ -93,20 +93,28 @@ class SharesRelease(Release):
         return self.rule.prices.lost
 
     @property
-    def optimum(self) -> Any:
-        """Not known: the dual's value sums private numbers.
+    def optimum(self) -> Interval:
+        """An interval that covers the most that is possible, where ``certify=`` measured it.
 
         Raises
         ------
         SpecificationError
-            Always; ``certificate`` says what share of the optimum is reached, where ``certify=`` was given.
+            Elsewhere: the dual's value sums private numbers. It is measured where declarations bound what a share is
+            worth to one person.
         """
-        measured = "solve(..., certify=0.1) measures it, where declarations bound what a share is worth to one person"
-        raise SpecificationError(
-            "optimum: the most that is possible is a sum of private numbers",
-            why="prices alone do not tell it",
-            remedy=measured if self.certificate is None else "release.certificate, which holds shares against it",
-        )
+        certificate = self.certificate
+        if certificate is None or certificate.optimum is None:
+            raise SpecificationError(
+                "optimum: the most that is possible is a sum of private numbers",
+                why="prices alone do not tell it",
+                remedy="solve(..., certify=0.1), where declarations bound what a share is worth to one person",
+            )
+        # Shares of all are worth no more than the optimum where they keep to the capacities.
+        (low, high), level = certificate.optimum, certificate.level - self.rule.prices.beta
+        ends = interval_ends(low, high)
+        told = f"with probability {number(level)}, the most that is possible lies between {ends[0]} and {ends[1]}"
+        form = "shares below, dual above"
+        return Interval(low, high, level, "the optimum", form, True, told)
 
     # ------------------------------------------------------------------ for one person each
     @property
@@ -195,6 +203,31 @@ class SharesRelease(Release):
                     remedy="solve again; release.rule.share(...) takes any one person's data",
                 )
         return model
+
+    # ------------------------------------------------------------------ of resources, as tables
+    def to_frame(self, name: str | None = None, *, backend: str = "pandas") -> Any:
+        """What all share, as a data frame: ``resource``, mean ``price``, use ``at most`` and ``capacity``.
+
+        ``name`` : None, there being no other table. ``backend`` : "pandas", "polars" or "pyarrow".
+        """
+        if name is not None:
+            self._named("to_frame", name)
+        columns = {"price": self.prices, "at most": self.overload_bound, "capacity": self.capacity}
+        return long_frame(columns, (("resource", self.resources),), backend)
+
+    def summary(self, level: float = 0.95) -> TextTable:
+        """Price, use at most and capacity of every resource. ``level`` : not used; nothing here is an estimate."""
+        cells = zip(self.prices, self.overload_bound, self.capacity, strict=True)
+        rows = [(name, *map(number, each)) for name, each in zip(self.resources, cells, strict=True)]
+        return TextTable(("resource", "price", "used at most", "capacity"), rows, self.title, [str(self.accuracy)])
+
+    def intervals(self, level: float = 0.95, *, at: Any = None) -> Any:
+        """None: raises a SpecificationError. A share is what it is, and prices estimate nothing."""
+        raise SpecificationError(
+            "intervals: none for shares",
+            why="a share is no estimate: each person's follows exactly from the prices and from their own numbers",
+            remedy="release.overload_bound, release.value_lost, or release.optimum after solve(..., certify=0.1)",
+        )
 
     # ------------------------------------------------------------------ printed
     def _rows(self) -> list[tuple[str, object]]:

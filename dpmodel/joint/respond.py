@@ -13,7 +13,7 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.joint.form import Form, People
 
-_STEPS, _CLOSE = 80, 1e-12  # most steps for a multiplier, and how close what it is for has to come
+_STEPS, _CLOSE = 80, 1e-9  # most steps for a multiplier, and how close what it is for has to come
 _TINY = 1e-300
 _WHOLE = 1e-9  # by as much less an entry counts as whole
 
@@ -62,14 +62,11 @@ def _sorted(form: Form, people: People, prices: Floats, radius: float, ceiling: 
     x = best_of(scores, weights, budget, most, alone=not form.caps and weights is not None)
     if form.integral:
         return np.floor(x + _WHOLE)
-    if form.separate:
-        use = form.used(people, x)
-        outside = np.flatnonzero(np.einsum("ij,ij->i", use, use) > radius * radius * (1 + 1e-12))
-        if outside.size:
-            unit = np.zeros((people.use.shape[0], form.size))
-            unit[:, form.use_at[1]] = people.use
-            scores, weights, budget, most = (_of(each, outside) for each in (scores, weights, budget, most))
-            x[outside] = _in_ball(scores, weights, budget, most, _of(unit, outside), radius)
+    use = form.used(people, x)
+    outside = np.flatnonzero(np.einsum("ij,ij->i", use, use) > radius * radius * (1 + 1e-12))
+    if outside.size:
+        scores, weights, budget, most = (_of(each, outside) for each in (scores, weights, budget, most))
+        x[outside] = _in_ball(form, people.part(outside), scores, weights, budget, most, radius)
     return x
 
 
@@ -137,45 +134,57 @@ def best_of(
 
 
 def _in_ball(
-    scores: Floats, weights: Floats | None, budget: Floats | None, most: Floats, unit: Floats, radius: float
+    form: Form,
+    people: People,
+    scores: Floats,
+    weights: Floats | None,
+    budget: Floats | None,
+    most: Floats,
+    radius: float,
 ) -> Floats:
-    """(B, k) the best inside the ball ``||unit x||_2 <= radius``, which binds for all of these people.
+    """(B, k) the best inside the ball ``||A x||_2 <= radius``, which binds for all of these people.
 
     With multipliers kappa of the ball and theta of the limit an entry is ``(score - theta weight) / (kappa unit^2)``,
-    within [0, most]. Both are found inside brackets by Newton's steps, by halving where these leave them, each for
-    every person by itself, and what rounding is left over is scaled away.
+    within [0, most]; unit is the length of what one unit of it uses. Both are found inside brackets by Newton's steps,
+    by halving where these leave them, each for every person by itself, and what rounding is left over is scaled away.
     """
     shape = np.broadcast_shapes(scores.shape, most.shape)
     weight = np.zeros((1, 1)) if weights is None else weights
     limit = np.full((1, 1), np.inf) if budget is None else budget
-    square = np.maximum(unit * unit, _TINY)
+    square = np.maximum(form.squares(people), _TINY)
     out, left = np.empty(shape), np.arange(shape[0], dtype=np.intp)
     # In units of each person's own best score: their squares neither overflow nor vanish.
     scores = scores / np.maximum(scores.max(axis=1, initial=0.0), _TINY)[:, None]
     with np.errstate(all="ignore"):
-        high = np.sqrt(np.where(unit > 0, np.maximum(scores, 0.0) ** 2 / square, 0.0).sum(axis=1)) / radius
-        low, kappa, theta = 1e-9 * high, high / 2, np.zeros(shape[0])
+        # The length of a sum is at most the sum of lengths.
+        alone = np.where(square > _TINY, np.maximum(scores, 0.0) / np.sqrt(square), 0.0)
+        high, start = alone.sum(axis=1) / radius, np.sqrt((alone * alone).sum(axis=1)) / (2 * radius)
+        low, kappa, theta = 1e-9 * high, start, np.zeros(shape[0])
+        some = people
         for _ in range(_STEPS):
             s, w, b, m, q = (_of(each, left) for each in (scores, weight, limit, most, square))
             d = np.maximum(kappa[:, None] * q, _TINY)
             x, theta = _under_limit(theta, s, w, b, m, d)
-            length = (q * x * x).sum(axis=1) / radius**2
+            use = form.used(some, x)
+            length = (use * use).sum(axis=1) / radius**2
             out[left] = x
             low, high = np.where(length > 1, kappa, low), np.where(length > 1, high, kappa)
             # d length / d kappa: entries inside [0, most] move by -x / kappa, and by what theta has to give back.
             inside = (x > 0) & (x < m)
             back = (w * x * inside).sum(axis=1) / (w * w / d * inside).sum(axis=1) * (theta > 0)
             back = np.where(np.isfinite(back), back, 0.0)
-            fall = 2 / kappa * (q * x * (x - w / d * back[:, None]) * inside).sum(axis=1) / radius**2
+            move = (x - w / d * back[:, None]) * inside
+            fall = 2 / kappa * (use * form.used(some, move)).sum(axis=1) / radius**2
             # Newton for length^(-1/2), which is nearly linear in kappa.
             guess = kappa + 2 * length * (1 - np.sqrt(1 / length)) * np.sqrt(length) / fall
             kappa = np.where((guess > low) & (guess < high), guess, np.sqrt(low * high))
             again = np.flatnonzero((np.abs(length - 1) > _CLOSE) & (high > low * (1 + _CLOSE)))
             if not again.size:
                 break
-            left = left[again]
+            left, some = left[again], some.part(again)
             low, high, kappa, theta = low[again], high[again], kappa[again], theta[again]
-        used, length = (out * weight).sum(axis=1), np.sqrt((square * out * out).sum(axis=1)) / radius
+        use = form.used(people, out)
+        used, length = (out * weight).sum(axis=1), np.sqrt((use * use).sum(axis=1)) / radius
         fits = np.minimum(np.where(used > limit[:, 0], limit[:, 0] / used, 1.0), 1 / length)
         return np.asarray(out * np.minimum(fits, 1.0)[:, None])
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,16 +21,17 @@ if TYPE_CHECKING:
     from dpmodel.joint.model import JointModel
 
 # People of a population, populations, and steps of the algorithm on them: a forecast takes about a second.
-_PEOPLE, SEEDS, _STEPS, _PACE = 300, (0, 1), 25, 3.5
+_PEOPLE, _STEPS, _PACE = 300, 25, 3.5
 # Steps on the data, and their pace. From 1,000 to 100,000 people 40 to 200 steps with paces in proportion differ by
 # .005 of the optimum.
 _ON_DATA, _PACE_ON_DATA = 60, 5.0
-# Limits of one person's use are tried from the largest one down, by this factor, until two in a row are no better.
-_FACTOR, _LIMITS = 1.2, 9
+# Limits of one person's use differ by this factor. What noise a larger one takes is known, what a smaller one costs is
+# guessed: it has to bring this much of the optimum.
+_FACTOR, _LIMITS, _BRINGS = 1.2, 9, 0.005
 _ENOUGH = 0.95
-# Declarations do not say how alike people are. In one population all want all, more or less; in the other each person
-# values this part of the entries, and no other.
-_WANTED = 0.25
+# Declarations do not say how alike people are. In one population all want all, more or less; in the others each person
+# values about this part of the entries, and no other.
+_WANTED = 1.0, 1 / 4, 1 / 16
 # How far the room that people have is moved, after a look at their demand.
 _ROOM = 8.0
 # Where nothing limits a person's use, it is limited to this many times an even share.
@@ -79,22 +79,22 @@ def largest_radius(model: JointModel) -> float:
 def settings_of(model: JointModel, noise: float, beta: float, radius: float | None, steps: int | None) -> Settings:
     """The settings that do best on synthetic people. ``noise`` : 1 / mu per unit of sensitivity; ``radius``, ``steps``:
     given ones, or None."""
-    people = partial(population_of, model)
+    populations = populations_of(model)
     best, share = _limits(model)[0] if radius is None else radius, math.nan
     if model.form.single:
         if radius is None:
-            best = _best_limit(model, noise, beta, people(SEEDS[0]))
-        share = float(np.mean([_share_of(model, noise, beta, best, people(seed), seed) for seed in SEEDS]))
-    needed = _people_for(model, noise, beta, share) if share < _ENOUGH else math.nan
+            best = _best_limit(model, noise, beta, populations)
+        share = _mean_share(model, noise, beta, populations, best)
+    needed = _people_for(model, noise, beta, share, best, populations) if share < _ENOUGH else math.nan
     return Settings(best, steps or _ON_DATA, _PACE_ON_DATA, _search(model), share, needed)
 
 
-def _people_for(model: JointModel, noise: float, beta: float, share: float) -> float:
+def _people_for(
+    model: JointModel, noise: float, beta: float, share: float, radius: float, populations: Sequence[Population]
+) -> float:
     """People for ``_ENOUGH`` of the optimum: what is lost falls as a power of their number, which four times as many
-    show."""
-    populations = [population_of(model, seed) for seed in SEEDS]
-    radius = _best_limit(model, noise / 4, beta, populations[0])
-    more = float(np.mean([_share_of(model, noise / 4, beta, radius, each, 0) for each in populations]))
+    show. They may use more each, as there is less noise for each."""
+    more = _mean_share(model, noise / 4, beta, populations, min(_FACTOR**2 * radius, largest_radius(model)))
     power = math.log((1 - share) / (1 - more)) / math.log(4) if share < more < 1 else 0.0
     return float(model.count * ((1 - share) / (1 - _ENOUGH)) ** (1 / power)) if power > 0.1 else math.nan
 
@@ -105,41 +105,41 @@ def radius_after(model: JointModel, settings: Settings, noise: float, beta: floa
 
     Declared bounds say little of how much people want: where they are wide, synthetic people want too much, and the
     best limit for them is far too tight."""
-    population = population_of(model, SEEDS[0])
-    _, use = respond(population.form, population.people, np.zeros(model.capacity.size), settings.radius)
-    wanted = max(total, 2 * error) * population.people.count / max(model.count, 1)
-    room = float(np.clip(use.sum() / wanted if wanted > 0 else 1.0, 1 / _ROOM, _ROOM))
-    return _best_limit(model, noise, beta, _population(model, SEEDS[0], room))
+    populations = _populations(model, max(total, 2 * error) / max(model.count, 1), settings.radius)
+    return _best_limit(model, noise, beta, populations, settings.radius)
 
 
 def _limits(model: JointModel) -> list[float]:
     return [largest_radius(model) / _FACTOR**i for i in range(_LIMITS)]
 
 
-def _best_limit(model: JointModel, noise: float, beta: float, population: Population) -> float:
+def _best_limit(
+    model: JointModel, noise: float, beta: float, populations: Sequence[Population], near: float = math.nan
+) -> float:
+    """The limit from which a smaller one does not bring enough, and a larger one loses more. ``near`` : one of them,
+    to begin with; nan for the one in the middle."""
     limits = _limits(model)
-    shares = [partial(_share_of, model, noise, beta, each, population, SEEDS[0]) for each in limits]
-    return limits[_best_of(shares)]
-
-
-def _best_of(shares: Sequence[Callable[[], float]]) -> int:
-    """Which is largest, of numbers that rise and then fall: every second one until they fall, then those beside."""
     found: dict[int, float] = {}
-    for place in range(0, len(shares), 2):
-        found[place] = shares[place]()
-        if found[place] < max(found.values()):
-            break
-    best = max(found, key=found.__getitem__)
-    for place in (best - 1, best + 1):
-        if 0 <= place < len(shares):
-            found[place] = shares[place]()
-    return max(found, key=found.__getitem__)
+    here, best = -1, limits.index(near) if near in limits else len(limits) // 2
+    while here != best:
+        here = best
+        for place in range(max(here - 1, 0), min(here + 2, len(limits))):
+            if place not in found:
+                found[place] = _mean_share(model, noise, beta, populations, limits[place]) - _BRINGS * place
+        best = max(found, key=found.__getitem__)
+    return limits[best]
 
 
 def expected_share(model: JointModel, noise: float, beta: float, radius: float) -> float:
     """Mean share of the optimum that the synthetic people get. ``noise`` : 1 / mu, for a demand of all people that gets
     all of the budget, per unit of sensitivity."""
-    shares = [_share_of(model, noise, beta, radius, population_of(model, seed), seed) for seed in SEEDS]
+    return _mean_share(model, noise, beta, populations_of(model), radius)
+
+
+def _mean_share(
+    model: JointModel, noise: float, beta: float, populations: Sequence[Population], radius: float
+) -> float:
+    shares = [_share_of(model, noise, beta, radius, each, seed) for seed, each in enumerate(populations)]
     return float(np.mean(shares))
 
 
@@ -184,19 +184,35 @@ def scales_of(path: Path, capacity: Floats, beta: float, whole: float | None = N
 
 
 @cached
-def population_of(model: JointModel, seed: int) -> Population:
-    """``_PEOPLE`` synthetic people with their part of the capacity."""
-    return _population(model, seed, 1.0)
+def populations_of(model: JointModel) -> tuple[Population, ...]:
+    """Populations of ``_PEOPLE`` synthetic people with their part of the capacity, all of it as much in demand."""
+    all_wanted = _population(model, 1.0, 1.0)
+    return all_wanted, *_populations(model, _wanted(all_wanted, largest_radius(model)), largest_radius(model))[1:]
 
 
-def _population(model: JointModel, seed: int, room: float) -> Population:
-    """The same with ``room`` times the capacity, and the noise with it, as if there were fewer people. The optimum is
-    the least value of the dual, which is above it, on the way without noise."""
+def _populations(model: JointModel, total: float, radius: float) -> tuple[Population, ...]:
+    """Those in which a person uses ``total`` in all where prices are 0, as near as ``_ROOM`` allows."""
+    out = []
+    for part in _WANTED:
+        use = _wanted(_population(model, part, 1.0), radius)
+        out.append(_population(model, part, float(np.clip(use / total if total > 0 else 1.0, 1 / _ROOM, _ROOM))))
+    return tuple(out)
+
+
+def _wanted(population: Population, radius: float) -> float:
+    """What a person uses in all, on average, where prices are 0."""
+    _, use = respond(population.form, population.people, np.zeros(population.capacity.size), radius)
+    return float(use.sum()) / max(population.people.count, 1)
+
+
+def _population(model: JointModel, part: float, room: float) -> Population:
+    """People who want this ``part`` of all, with ``room`` times the capacity, and the noise with it, as if there were
+    fewer people. The optimum is the least value of the dual, which is above it, on the way without noise."""
     form, count = model.form, min(_PEOPLE, max(model.count, 1))
-    rng = public_generator(seed)
+    rng = public_generator(round(1 / part))
     people = form.people(model.synthetic_rows(rng, count))
-    if seed % 2:  # who wants anything wants few of many things, and other ones than others do
-        wanted = rng.uniform(size=(count, people.values.shape[1])) < _WANTED
+    if part < 1:
+        wanted = rng.uniform(size=(count, people.values.shape[1])) < part
         people = replace(people, values=PrivateArray(np.where(wanted, people.values, np.minimum(people.values, 0.0))))
     scale = room * count / max(model.count, 1)
     capacity = scale * model.planned_capacity
@@ -218,7 +234,7 @@ def _population(model: JointModel, seed: int, room: float) -> Population:
 
 def _search(model: JointModel) -> Search:
     declared = math.isfinite(model.most_value) and model.form.single
-    return Search(math.log2(population_of(model, 0).level) if declared else 0.0, *_declared(model))
+    return Search(math.log2(populations_of(model)[0].level) if declared else 0.0, *_declared(model))
 
 
 def _declared(model: JointModel) -> tuple[float, int]:

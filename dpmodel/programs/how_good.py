@@ -20,7 +20,8 @@ from dpmodel.programs.answer import design_of
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign
 from dpmodel.programs.noise_once import LAPLACE_ONCE, rebuilt
-from dpmodel.programs.optimum import Interval, cost_at, optimum, value_at
+from dpmodel.programs.optimum import cost_at, optimum, value_at
+from dpmodel.release import Interval
 from dpmodel.programs.priced import can_price, shortage
 from dpmodel.programs.prices import usual_prices
 from dpmodel.programs.public import level

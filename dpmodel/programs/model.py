@@ -41,7 +41,7 @@ from dpmodel.text import number
 
 if TYPE_CHECKING:
     from dpmodel.intervals import IntervalTable
-    from dpmodel.programs.optimum import Interval
+    from dpmodel.release import Interval
 
 # What is read of a program: theta (P,) with the private values, or the rows of records where they lie.
 PrivateNumbers = PrivateArray | BlockRows | MemoryRows

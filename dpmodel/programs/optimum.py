@@ -74,6 +74,7 @@ from dpmodel.programs.feasibility import has_integers
 from dpmodel.programs.margins import contents
 from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign, NoisyPart
+from dpmodel.release import Interval
 from dpmodel.requests import Prices
 from dpmodel.text import interval_ends, number
 
@@ -83,28 +84,6 @@ Form = Literal["box", "tilt", "fixed dual", "fission"]
 _UNLUCKY, _SUMS, _DRAWN = 1e-9, 20_000, 20_000_000
 # The share of a price that a multiplier is taken for where no public level tells: rows are short with that chance.
 _SHARE = 0.1
-
-
-@dataclass(frozen=True)
-class Interval:
-    """``[lower, upper]`` covers the optimum with probability ``level`` at least.
-
-    ``of`` : "the optimum", or "the optimum at the prices", in which a row may be missed at its price: the two are the
-    same where prices exceed multipliers, and ``lower`` holds for both; it says where the objective's private constant
-    term is left out. ``form`` : how each end was found; ``proved`` : whether it holds for all data; ``statement`` : in
-    words, which it prints. In units of the objective, infinite where nothing bounds an end.
-    """
-
-    lower: float
-    upper: float
-    level: float
-    of: str
-    form: str
-    proved: bool
-    statement: str
-
-    def __str__(self) -> str:
-        return self.statement
 
 
 def optimum(

@@ -28,7 +28,7 @@ RUNS = 150
 
 @pytest.fixture(autouse=True)
 def few_synthetic_people(monkeypatch):
-    for name, few in (("_PEOPLE", 20), ("_STEPS", 6), ("_LIMITS", 3), ("SEEDS", (0,))):
+    for name, few in (("_PEOPLE", 20), ("_STEPS", 6), ("_LIMITS", 3), ("_WANTED", (1.0,))):
         monkeypatch.setattr(simulation, name, few)
 
 

@@ -26,7 +26,7 @@ N = 60
 
 @pytest.fixture(autouse=True)
 def few_synthetic_people(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, few in (("_PEOPLE", 20), ("_STEPS", 6), ("_LIMITS", 3), ("SEEDS", (0,))):
+    for name, few in (("_PEOPLE", 20), ("_STEPS", 6), ("_LIMITS", 3), ("_WANTED", (1.0,))):
         monkeypatch.setattr(simulation, name, few)
 
 
