@@ -62,8 +62,9 @@ class NoisyPrices(Mechanism[JointModel]):
         released with noise; ``M = sum_t w_t p_t' (noise of d_t)`` is a martingale with the predictable variance
         ``V = s^2 sum_t w_t ||p_t||^2``. With rho fixed before, ``M^2 <= (V + rho) ln((V + rho) / (rho beta^2))`` with
         probability 1 - beta (mixture of ``exp(l M - l^2 V / 2)`` over l normal). So the loss is bounded by public
-        numbers, in the unit of the objective, before the shares are scaled (``bounds.value_lost``). Where answers are
-        moved towards 0 into the ball, or rounded, they are not the best inside: nothing is said of their value.
+        numbers, in the unit of the objective, before the shares are scaled (``bounds.value_lost``). Where the ball
+        binds and entries share resources, where a solver answers, and where answers are rounded, they may not be the
+        best inside: nothing is said of their value.
         *Expected.* The mean share of the optimum on synthetic people drawn from declarations; it decides G.
     Cost
         One pass over the people for each of 60 steps, and 6 to 8 for the level of prices.

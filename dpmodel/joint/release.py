@@ -153,7 +153,7 @@ class SharesRelease(Release):
 
         Parameters
         ----------
-        callback : called once for each person, in order. ``progress`` : a function (stage, share).
+        callback : called here, once for each person, in order. ``progress`` : a function (stage, share).
         to_custodian : give all shares to one reader instead, as an array (people, ...). It voids the guarantee towards
             that reader: everybody's share together shows much of everybody's data. Towards all others it stands, as
             long as the reader passes on to each person their own share alone.
@@ -170,8 +170,6 @@ class SharesRelease(Release):
                 why="a share is sent to its owner, or all of them go to one reader, who is then trusted with them",
                 remedy="deliver(send), send(person, share) being yours; or deliver(to_custodian=True)",
             )
-        form, prices, shape = self.rule.form, self.rule.prices, self.rule.form.shape
-        table = model.read_table()
         if to_custodian:
             warnings.warn(
                 "all shares go to one reader, towards whom nothing is private any more; each person may be handed "
@@ -179,12 +177,17 @@ class SharesRelease(Release):
                 CustodianWarning,
                 stacklevel=users_line(),
             )
-            parts = table.map_reduce(partial(_part, form, prices), _joined)
-            whole = np.concatenate([each for _, each in sorted(parts, key=lambda part: part[0])])
-            return np.asarray(whole.reshape(self.people, *shape))
-        report = progress or no_progress
-        with watched(lambda block, count: report("shares", block / count)):
-            table.map_reduce(partial(_sent, form, prices, callback))
+        form, report = self.rule.form, progress or no_progress
+        # Blocks may lie elsewhere, where work is done again if it fails: nobody is sent a share from there.
+        with watched(lambda block, count: report("shares", 0.5 * block / count)):
+            found = model.read_table().map_reduce(partial(_part, form, self.rule.prices), _joined)
+        parts = sorted(found, key=lambda part: part[0])
+        if callback is None:
+            return np.concatenate([shares for _, shares in parts]).reshape(self.people, *form.shape)
+        for first, shares in parts:
+            for place, share in enumerate(shares):
+                callback(first + place, share.reshape(form.shape))
+            report("shares", 0.5 + 0.5 * (first + len(shares)) / self.people)
         return None
 
     def _people_of(self, what: str) -> JointModel:
@@ -266,12 +269,6 @@ class SharesRelease(Release):
             capacity=np.asarray(rest["capacity"], dtype=np.float64),
             people=int(rest["people"]),
         )
-
-
-def _sent(form: Form, prices: Prices, callback: Any, people: People, first: int) -> float:
-    for place, share in enumerate(shares_of(form, prices, people, first)):
-        callback(first + place, share.reshape(form.shape))
-    return 0.0
 
 
 def _part(form: Form, prices: Prices, people: People, first: int) -> list[tuple[int, Floats]]:

@@ -20,13 +20,13 @@ from dpmodel.privacy import public_generator
 if TYPE_CHECKING:
     from dpmodel.joint.model import JointModel
 
-# People of a population, populations, and steps of the algorithm on them: a forecast takes about a second.
+# People of a population, and steps without noise and their pace, by which their optimum is found.
 _PEOPLE, _STEPS, _PACE = 300, 25, 3.5
-# Steps on the data, and their pace. From 1,000 to 100,000 people 40 to 200 steps with paces in proportion differ by
-# .005 of the optimum.
+# Steps with noise and their pace. From 1,000 to 100,000 people 40 to 200 steps with paces in proportion differ by .005
+# of the optimum.
 _ON_DATA, _PACE_ON_DATA = 60, 5.0
-# Limits of one person's use differ by this factor. What noise a larger one takes is known, what a smaller one costs is
-# guessed: it has to bring this much of the optimum.
+# Limits of one person's use differ by this factor. What noise a larger one takes is known, and what a smaller one costs
+# is guessed: it has to bring this much of the optimum.
 _FACTOR, _LIMITS, _BRINGS = 1.2, 9, 0.005
 _ENOUGH = 0.95
 # Declarations do not say how alike people are. In one population all want all, more or less; in the others each person
@@ -79,13 +79,14 @@ def largest_radius(model: JointModel) -> float:
 def settings_of(model: JointModel, noise: float, beta: float, radius: float | None, steps: int | None) -> Settings:
     """The settings that do best on synthetic people. ``noise`` : 1 / mu per unit of sensitivity; ``radius``, ``steps``:
     given ones, or None."""
-    populations = populations_of(model)
-    best, share = _limits(model)[0] if radius is None else radius, math.nan
+    best, share, needed = _limits(model)[0] if radius is None else radius, math.nan, math.nan
     if model.form.single:
+        populations = populations_of(model)
         if radius is None:
             best = _best_limit(model, noise, beta, populations)
         share = _mean_share(model, noise, beta, populations, best)
-    needed = _people_for(model, noise, beta, share, best, populations) if share < _ENOUGH else math.nan
+        if share < _ENOUGH:
+            needed = _people_for(model, noise, beta, share, best, populations)
     return Settings(best, steps or _ON_DATA, _PACE_ON_DATA, _search(model), share, needed)
 
 
@@ -93,9 +94,11 @@ def _people_for(
     model: JointModel, noise: float, beta: float, share: float, radius: float, populations: Sequence[Population]
 ) -> float:
     """People for ``_ENOUGH`` of the optimum: what is lost falls as a power of their number, which four times as many
-    show. They may use more each, as there is less noise for each."""
-    more = _mean_share(model, noise / 4, beta, populations, min(_FACTOR**2 * radius, largest_radius(model)))
-    power = math.log((1 - share) / (1 - more)) / math.log(4) if share < more < 1 else 0.0
+    show, who may use more each, as there is less noise for each."""
+    larger = min(_FACTOR**2 * radius, largest_radius(model))
+    few = _worth_within(model, noise, beta, radius, populations)
+    many = _worth_within(model, noise / 4, beta, larger, populations)
+    power = math.log((1 - few) / (1 - many)) / math.log(4) if few < many < 1 else 0.0
     return float(model.count * ((1 - share) / (1 - _ENOUGH)) ** (1 / power)) if power > 0.1 else math.nan
 
 
@@ -116,8 +119,8 @@ def _limits(model: JointModel) -> list[float]:
 def _best_limit(
     model: JointModel, noise: float, beta: float, populations: Sequence[Population], near: float = math.nan
 ) -> float:
-    """The limit from which a smaller one does not bring enough, and a larger one loses more. ``near`` : one of them,
-    to begin with; nan for the one in the middle."""
+    """The limit from which a smaller one does not bring enough, and a larger one loses more: of what shares are worth
+    at best that use what the margin leaves. ``near`` : one of them, to begin with; nan for the one in the middle."""
     limits = _limits(model)
     found: dict[int, float] = {}
     here, best = -1, limits.index(near) if near in limits else len(limits) // 2
@@ -125,9 +128,22 @@ def _best_limit(
         here = best
         for place in range(max(here - 1, 0), min(here + 2, len(limits))):
             if place not in found:
-                found[place] = _mean_share(model, noise, beta, populations, limits[place]) - _BRINGS * place
+                found[place] = _worth_within(model, noise, beta, limits[place], populations) - _BRINGS * place
         best = max(found, key=found.__getitem__)
     return limits[best]
+
+
+def _worth_within(
+    model: JointModel, noise: float, beta: float, radius: float, populations: Sequence[Population]
+) -> float:
+    """Mean share of the optimum in what the margin leaves."""
+    shares = []
+    for each in populations:
+        spread = noise * model.sensitivity(radius) * each.scale
+        left = np.maximum(each.capacity - margin(spread, beta, each.capacity.size), 0.0)
+        best, _ = _best_worth(each.form, each.people, left, radius, each.level)
+        shares.append(best / each.optimum if each.optimum > 0 else math.nan)
+    return float(np.mean(shares))
 
 
 def expected_share(model: JointModel, noise: float, beta: float, radius: float) -> float:
@@ -166,9 +182,9 @@ def run_on(population: Population, noise: float, beta: float, radius: float, sea
     share = looks_share(noise, population.capacity)
     level, _ = look(measure, population.capacity.size, noise / math.sqrt(share), search)
     left = noise / math.sqrt(1 - (search.looks + 1) * share)
-    path = descend(measure, population.capacity, level, left, beta, _STEPS, _PACE)
+    path = descend(measure, population.capacity, level, left, beta, _ON_DATA, _PACE_ON_DATA)
     scales = scales_of(path, population.capacity, beta, population.whole)
-    mean = np.tensordot(path.weights, answers[-_STEPS:], 1) * form.scaled(scales)
+    mean = np.tensordot(path.weights, answers[-_ON_DATA:], 1) * form.scaled(scales)
     return float((people.values * mean).sum())
 
 
@@ -216,20 +232,30 @@ def _population(model: JointModel, part: float, room: float) -> Population:
         people = replace(people, values=PrivateArray(np.where(wanted, people.values, np.minimum(people.values, 0.0))))
     scale = room * count / max(model.count, 1)
     capacity = scale * model.planned_capacity
-    radius, least = largest_radius(model), math.inf
+    optimum, level = _best_worth(form, people, capacity, largest_radius(model))
+    whole = scale * model.largest_use if form.integral and math.isfinite(model.largest_use) else None
+    return Population(form, people, capacity, optimum, level, scale, whole)
 
-    def dual(prices: Floats) -> Floats:
+
+def _best_worth(
+    form: Form, people: People, capacity: Floats, radius: float, level: float = math.nan
+) -> tuple[float, float]:
+    """The most that shares are worth, by the least value of the dual on the way of the algorithm without noise, which
+    is above it; and the ``level`` of prices, which is looked for where it is not given."""
+    least = math.inf
+
+    def dual(prices: Floats, _: float) -> Floats:
         nonlocal least
         x, use = respond(form, people, prices, radius)
         demand = np.asarray(use.sum(axis=0))
         least = min(least, float((people.values * x).sum() + prices @ (capacity - demand)))
         return demand
 
-    level, _ = look(lambda prices, _: dual(prices), capacity.size, 0.0, Search(0.0, *_ANY))
-    path = descend(lambda prices, _: dual(prices), capacity, level, 0.0, 0.5, 2 * _STEPS, 2 * _PACE)
-    dual(np.asarray(path.weights @ path.prices))
-    whole = scale * model.largest_use if form.integral and math.isfinite(model.largest_use) else None
-    return Population(form, people, capacity, least, level, scale, whole)
+    if math.isnan(level):
+        level, _ = look(dual, capacity.size, 0.0, Search(0.0, *_ANY))
+    path = descend(dual, capacity, level, 0.0, 0.5, _STEPS, _PACE)
+    dual(np.asarray(path.weights @ path.prices), 0.0)
+    return least, level
 
 
 def _search(model: JointModel) -> Search:

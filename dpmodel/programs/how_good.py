@@ -21,10 +21,10 @@ from dpmodel.programs.model import Program
 from dpmodel.programs.noise_design import NoiseDesign
 from dpmodel.programs.noise_once import LAPLACE_ONCE, rebuilt
 from dpmodel.programs.optimum import cost_at, optimum, value_at
-from dpmodel.release import Interval
 from dpmodel.programs.priced import can_price, shortage
 from dpmodel.programs.prices import usual_prices
 from dpmodel.programs.public import level
+from dpmodel.release import Interval
 from dpmodel.requests import Priced, Prices
 
 # Seed of the draws: any constant but those that tests use for noise on private numbers.

@@ -74,7 +74,7 @@ def test_answers_are_the_best_inside_the_ball(make, radius):
 
 @pytest.mark.parametrize("make", [timetables, advertisers])
 def test_answers_are_the_best_without_the_ball_and_inside_it_with(make):
-    """Where resources are shared among entries the ball is kept, and what is inside may not be the best there."""
+    """Where resources are shared among entries the ball is kept, and what is inside is near the best there."""
     form, people = form_of(make(10, seed=1))
     prices = np.random.default_rng(1).random(form.resources) / 4
     x, _ = respond(form, people, prices, np.inf)
@@ -82,8 +82,9 @@ def test_answers_are_the_best_without_the_ball_and_inside_it_with(make):
         assert value_of(form, people, i, prices, x) == pytest.approx(best_value(form, people, i, prices), abs=2e-6)
     x, use = respond(form, people, prices, 0.5)
     assert (np.linalg.norm(use, axis=1) <= 0.5).all()
-    for i in range(people.count):
-        assert 0 <= value_of(form, people, i, prices, x) <= best_value(form, people, i, prices, 0.5) + 2e-6
+    pairs = [(value_of(form, people, i, prices, x), best_value(form, people, i, prices, 0.5)) for i in range(10)]
+    found, best = np.array(pairs).T
+    assert (found <= best + 2e-6).all() and (found >= 0.8 * best - 2e-6).all() and found.sum() >= 0.9 * best.sum()
 
 
 def plain_form(values, weights, budget, use, caps, extra=0):

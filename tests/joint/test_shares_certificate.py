@@ -136,12 +136,24 @@ def test_it_is_part_of_the_charge_and_of_the_release() -> None:
     found = release.certificate
     assert found is not None and found.epsilon == pytest.approx(0.2) and found.level == 0.95
     assert "% of the optimum or more" in " ".join(str(release).split())
-    with pytest.raises(SpecificationError, match="sum of private numbers") as caught:
-        _ = release.optimum
-    assert "release.certificate" in caught.value.remedy
     again = type(release).from_json(release.to_json())
     assert again.certificate == found and str(again) == str(release)
     assert 0.2 < found.lower < 1 and release.share(3).shape == (6,)
+
+
+def test_the_optimum_is_an_interval_where_it_was_measured() -> None:
+    made = bounded(charging(1000, 6))
+    problem, _ = marked(made)
+    problem.solve(1.0, 1e-6, release="joint", certify=0.2, rng=0)
+    optimum, share = problem.release.optimum, problem.release.certificate.lower
+    assert optimum.level == pytest.approx(0.9) and optimum.lower / optimum.upper == pytest.approx(share)
+    objective, constraints = plain(made, np.zeros((1000, 6)))
+    (x,) = objective.variables()
+    assert optimum.lower <= cp.Problem(objective, [*constraints, x >= 0]).solve(solver="HIGHS") <= optimum.upper
+    problem.solve(1.0, 1e-6, release="joint", rng=0)
+    with pytest.raises(SpecificationError, match="sum of private numbers") as caught:
+        _ = problem.release.optimum
+    assert "certify=" in caught.value.remedy
 
 
 def test_what_is_not_bounded_is_not_measured() -> None:

@@ -51,6 +51,34 @@ def _released(source: RowSource, mechanism: str) -> np.ndarray:
     return np.concatenate([np.ravel(v.value) for v in asked.variables()])
 
 
+def _street(source: RowSource) -> dpm.Problem:
+    """People who share three things; the label is who they are."""
+
+    def worth(block: Any) -> Any:
+        return block[["a", "b", "c"]].abs().to_numpy()
+
+    people = dpm.Records("people")
+    values = dpm.Private(SourceRows(source, worth, P), name="worth", unit="row", bounds=(0, 1), records=people)
+    x = dpm.Shares((N, P), records=people, nonneg=True, name="x")
+    rows = [cp.sum(x, axis=0) <= N / 10, cp.sum(x, axis=1) <= 1]
+    return dpm.Problem(cp.Maximize(cp.sum(cp.multiply(values, x))), rows)
+
+
+def _assert_same_shares(source: RowSource) -> None:
+    """The same prices and shares as in memory, sent from here, once each and in order. Spark has rows in its own."""
+    releases, all_shares = [], []
+    for rows in (source, MemoryBlocks.of(frame(), 500)):
+        asked, sent = _street(rows), []
+        asked.solve(epsilon=1, delta=1e-6, release="joint", rng=0)
+        asked.release.deliver(lambda person, share, sent=sent: sent.append((person, share)))
+        assert [person for person, _ in sent] == list(range(N))
+        np.testing.assert_array_equal(sent[1700][1], asked.release.share(1700))
+        releases.append(asked.release)
+        all_shares.append(np.sort(np.array([share for _, share in sent]), axis=0))
+    np.testing.assert_allclose(releases[0].prices, releases[1].prices, rtol=1e-9)
+    np.testing.assert_allclose(*all_shares, rtol=1e-6, atol=1e-9)
+
+
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     distributed = pytest.importorskip("distributed")
@@ -74,6 +102,14 @@ def test_two_dask_workers(client: Any, mechanism: str) -> None:
     np.testing.assert_allclose(
         _released(source, mechanism), _released(MemoryBlocks.of(frame(), 500), mechanism), rtol=1e-9
     )
+
+
+def test_shares_of_people_on_dask_workers(client: Any) -> None:
+    import dask.dataframe as dd
+
+    from dpmodel.marks.row_sources import DaskBlocks
+
+    _assert_same_shares(DaskBlocks(dd.from_pandas(frame(), npartitions=6).persist()))
 
 
 def test_a_worker_that_dies_counts_nothing_twice(client: Any, tmp_path: Any) -> None:
@@ -152,6 +188,8 @@ def test_spark(spark: Any) -> None:
     assert source.count == N and len(source.sizes) == 3
     released = _released(source, "objective-perturbation")
     np.testing.assert_allclose(released, _released(MemoryBlocks([frame()]), "objective-perturbation"), rtol=1e-9)
+
+    _assert_same_shares(source)
 
     def failing(block: Any, number: int) -> Any:
         raise ValueError(SECRET)
