@@ -16,6 +16,9 @@ Optimum
     had that.
 ``--anchors-only``
     Nothing but these, which take by far the longest: minutes for each cell.
+``--ceiling``
+    The most that any prices could bring with these statements: the dual of the same people with a limit on one person's
+    use, and with capacities less the margin, for the best limit. Where entries share resources it is near to that.
 ``--add-remove``
     People may be absent, in place of having other data.
 Expectations (replace-one, first variants)
@@ -34,7 +37,10 @@ from time import process_time
 import numpy as np
 
 from dpmodel.contract import Options
+from dpmodel.joint import simulation
+from dpmodel.joint.descent import margin
 from dpmodel.joint.model import JointModel
+from dpmodel.privacy import gaussian_mu
 from tests.benchmarks.joint.hindsight import ANCHORS, best_of
 from tests.benchmarks.joint.instances import KINDS, Instance, instances
 from tests.benchmarks.joint.optimum import Optimum, handed, optimum
@@ -103,6 +109,17 @@ def theirs(of: Instance, best: Optimum, epsilon: float, runs: int, neighbors: st
     return reached
 
 
+def ceiling(of: Instance, best: Optimum, epsilon: float, neighbors: str, table: Table) -> None:
+    model, people = JointModel.of(of.problem(neighbors)), of.form.people(of.table.rows)
+    found = {}
+    for limit in simulation._limits(model):
+        noise = model.sensitivity(limit) / gaussian_mu(epsilon, DELTA)
+        left = np.maximum(of.capacity - margin(noise, BETA, of.capacity.size), 0.0)
+        found[limit] = simulation._best_worth(of.form, people, left, limit)[0] / best.value
+    limit = max(found, key=found.__getitem__)
+    table.row(*_who(of), epsilon, "the most in the margin", short(found[limit]), "", "", f"use at most {limit:.3g}")
+
+
 def _who(of: Instance) -> tuple[str, int]:
     return f"{of.kind}, {of.variant}", of.people
 
@@ -118,6 +135,7 @@ def main() -> int:
         anchors=False,
         anchors_only=False,
         add_remove=False,
+        ceiling=False,
     ).parse_args()
     warnings.filterwarnings("ignore")  # the noise has a seed
     header()
@@ -147,6 +165,8 @@ def main() -> int:
                     least = WANTED.get((of.kind, people)) if epsilon == 1 and first else None
                     if least is not None:
                         met.expect(share >= least, f"{where}: {share:.3f} of {least} wanted")
+                if arguments.ceiling:
+                    ceiling(of, best, epsilon, neighbors, table)
                 if with_anchors and not of.form.integral:
                     reached = theirs(of, best, epsilon, arguments.runs, neighbors, table)
                     if share is not None:
