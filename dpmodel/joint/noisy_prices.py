@@ -67,7 +67,7 @@ class NoisyPrices(Mechanism[JointModel]):
         best inside: nothing is said of their value.
         *Expected.* The mean share of the optimum on synthetic people drawn from declarations; it decides G.
     Cost
-        One pass over the people for each of 60 steps, and 6 to 8 for the level of prices.
+        One pass over the people for each of 60 steps, or 120 where there is little noise, and 6 to 8 for the level.
     Errors
         Refuses by ``eligible``: delta = 0; whole shares of people whose use nothing limits.
 

@@ -25,6 +25,8 @@ _PEOPLE, _STEPS, _PACE = 300, 25, 3.5
 # Steps with noise and their pace. From 1,000 to 100,000 people 40 to 200 steps with paces in proportion differ by .005
 # of the optimum.
 _ON_DATA, _PACE_ON_DATA = 60, 5.0
+# Twice as many where the margin is below this part of a capacity, for as many people as passes over them are short.
+_LITTLE, _MANY = 0.02, 500_000
 # Limits of one person's use differ by this factor. What noise a larger one takes is known, and what a smaller one costs
 # is guessed: it has to bring this much of the optimum.
 _FACTOR, _LIMITS, _BRINGS = 1.2, 9, 0.005
@@ -87,7 +89,11 @@ def settings_of(model: JointModel, noise: float, beta: float, radius: float | No
         share = _mean_share(model, noise, beta, populations, best)
         if share < _ENOUGH:
             needed = _people_for(model, noise, beta, share, best, populations)
-    return Settings(best, steps or _ON_DATA, _PACE_ON_DATA, _search(model), share, needed)
+    free = margin(noise * model.sensitivity(best), beta, model.capacity.size)
+    little = free < _LITTLE * float(np.median(model.planned_capacity)) and model.count <= _MANY
+    steps = steps or (2 * _ON_DATA if little else _ON_DATA)
+    pace = _PACE_ON_DATA * max(steps / _ON_DATA, 1.0)
+    return Settings(best, steps, pace, _search(model), share, needed)
 
 
 def _people_for(
