@@ -136,7 +136,7 @@ class Reader(Leaves):
                         "what belongs to one person stands beside a sum over all people, or beside a private number "
                         "that is nobody's",
                         "limits of one person's share by their own numbers, and limits of sums by public or declared "
-                        "capacities",
+                        "capacities; a table of people declared with unit='row'",
                     )
                 if (place := axis - len(shape) + len(value.shape)) >= 0 and value.shape[place] != 1:
                     raise Unread("a sum over all people has an axis as long as there are records", "fewer entries")

@@ -172,9 +172,9 @@ class Leaves:
             mine = (data >= column.first) & (data < column.first + column.width)
             if mine.any() and isinstance(column.source, Private):
                 raise Unread(
-                    f"{column.name} is multiplied by another number of the same person, and the product is not affine "
-                    "in private data",
-                    "the product declared as one Private",
+                    f"{column.name} is multiplied by another number of the same person, public or private, and the "
+                    "product is not affine in a row of data",
+                    f"the product of {column.name} and that number declared as one Private",
                 )
             if mine.any():
                 out[:, mine] = column.source[:, data[mine] - column.first]

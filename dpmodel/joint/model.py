@@ -13,11 +13,13 @@ import numpy as np
 from dpmodel._types import Floats, PrivateArray
 from dpmodel.collect import guarantee_of, private_parameters
 from dpmodel.compile.form import public_key, public_values, require_private_values
+from dpmodel.compile.rows import rows_of_one_source
 from dpmodel.contract import STOPPED, Candidate, Model, Options, Ran, Serves, WrongOutcome
 from dpmodel.errors import SpecificationError
 from dpmodel.forecast import ShareOfOptimum
 from dpmodel.joint.capacity import PrivateCapacity
 from dpmodel.joint.cells import classified, refuse_public
+from dpmodel.joint.declared import bounds_of
 from dpmodel.joint.form import Form
 from dpmodel.joint.lower_bound import least_loss
 from dpmodel.joint.outcome import Prices
@@ -154,6 +156,13 @@ class JointModel(Model):
                 why="shares are handed out one by one so that others do not learn a person's data",
                 remedy="cp.Variable in place of dpm.Shares, solved as it is; or Private data of the people",
             )
+        if not self.form.extra and (bounds_of(self.form.values, self.given.ranges)[1] <= 0).all():
+            raise SpecificationError(
+                "shares of people to whom no share is worth anything",
+                why="by what is declared more of a share is worth nothing or less, so that 0 is the best for everybody",
+                remedy="cp.Maximize, or other bounds",
+            )
+        _ = self.planned_capacity  # refuses private capacities without a public level
         for name, value, wrong in (
             ("feasibility", given.feasibility, given.feasibility != "auto"),
             ("goal", given.goal, given.goal != "auto"),
@@ -223,6 +232,8 @@ class JointModel(Model):
     # ------------------------------------------------------------------ executing
     def ready(self, chosen: Candidate, serves: Serves) -> None:
         require_private_values(private_parameters(self.problem))
+        if any(parameter.in_blocks for parameter in self.given.private):
+            rows_of_one_source(self.given.private)
 
     def checked(self, outcome: Any) -> Prices:
         if not isinstance(outcome, Prices):
@@ -261,7 +272,7 @@ class JointModel(Model):
             notes=notes,
             rule=Rule(self.form, outcome),
             resources=self.labels,
-            capacity=self.planned_capacity,
+            capacity=self.capacity,
             people=self.count,
         )
 

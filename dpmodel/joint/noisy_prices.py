@@ -89,8 +89,9 @@ class NoisyPrices(Mechanism[JointModel]):
 
     def forecast(self, model: JointModel, options: Options) -> Forecast:
         settings, mu = self.settings(model, options), gaussian_mu(options.epsilon, options.delta)
-        noise = model.sensitivity(settings.radius) / mu
-        free = margin(noise, options.beta, model.capacity.size)
+        parts = Parts.of(model, options)
+        noise = model.sensitivity(settings.radius) / parts.mu
+        free = margin(noise, parts.beta, model.capacity.size) + float(np.median(parts.taken))
         unused = free / max(float(np.median(model.planned_capacity)), 1e-300)
         return Forecast(
             statement=planned_margin(free, unused, options.beta),
@@ -112,18 +113,19 @@ class NoisyPrices(Mechanism[JointModel]):
     def settings(self, model: JointModel, options: Options) -> Settings:
         """G, T and the rest, from public facts."""
         key = "noisy-prices", options.epsilon, options.delta, options.beta, self.largest_use, self.steps
-        mu = gaussian_mu(options.epsilon, options.delta)
-        return model.cached(key, lambda: settings_of(model, 1 / mu, options.beta, self.largest_use, self.steps))
+        parts = Parts.of(model, options)
+        return model.cached(
+            key, lambda: settings_of(model, 1 / parts.mu, parts.beta, parts.taken, self.largest_use, self.steps)
+        )
 
     def run(self, model: JointModel, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Prices:
-        settings, mu, beta = self.settings(model, options), gaussian_mu(options.epsilon, options.delta), options.beta
-        capacity = model.capacity
+        settings, parts = self.settings(model, options), Parts.of(model, options)
+        capacity, mu, beta = model.capacity, parts.mu, parts.beta
         if model.capacity_sensitivity:
-            own, mu, beta = mu * math.sqrt(_CAPACITY), mu * math.sqrt(1 - _CAPACITY), beta / 2
-            spread, private = model.capacity_sensitivity / own, ~np.isfinite(capacity)
-            noisy = np.asarray(noise.gaussian(model.read_capacity()[private], spread))
+            private = ~np.isfinite(capacity)
+            noisy = np.asarray(noise.gaussian(model.read_capacity()[private], parts.spread))
             capacity = capacity.copy()
-            capacity[private] = np.maximum(noisy - margin(spread, beta, noisy.size), 0.0)
+            capacity[private] = np.maximum(noisy - parts.taken[private], 0.0)
         table, step = model.read_table(), counted("prices", settings.steps + settings.search.looks + 1, progress)
 
         def measure(prices: Floats, scale: float, radius: float) -> Floats:
@@ -137,10 +139,30 @@ class NoisyPrices(Mechanism[JointModel]):
         level, total = look(partial(measure, radius=radius), size, error, settings.search)
         mu *= math.sqrt(1 - (settings.search.looks + 1) * share)
         if self.largest_use is None and model.form.single:
-            radius = radius_after(model, settings, 1 / mu, beta, total, error * math.sqrt(size))
+            radius = radius_after(model, settings, 1 / mu, beta, parts.taken, total, error * math.sqrt(size))
         spread = model.sensitivity(radius) / mu
         path = descend(partial(measure, radius=radius), capacity, level, spread, beta, settings.steps, settings.pace)
         return priced(model, path, capacity, radius, options.beta, beta)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What demands get of the budget and of beta, ``mu`` and ``beta``; the deviation of the noise on private
+    capacities, ``spread``, and how much lower these are ``taken`` (m,) than released."""
+
+    mu: float
+    beta: float
+    spread: float
+    taken: Floats
+
+    @classmethod
+    def of(cls, model: JointModel, options: Options) -> Parts:
+        mu, beta, taken = gaussian_mu(options.epsilon, options.delta), options.beta, np.zeros(model.capacity.size)
+        if not model.capacity_sensitivity:
+            return cls(mu, beta, 0.0, taken)
+        spread, private = model.capacity_sensitivity / (mu * math.sqrt(_CAPACITY)), ~np.isfinite(model.capacity)
+        taken[private] = margin(spread, beta / 2, int(private.sum()))
+        return cls(mu * math.sqrt(1 - _CAPACITY), beta / 2, spread, taken)
 
 
 def demand_of(form: Form, prices: Floats, people: People, first: int, *, radius: float) -> PrivateArray:

@@ -279,9 +279,10 @@ class _Reading:
             return
         row = int(at[0][wrong[0]])
         names = self._names(amounts, int(wrong[0]))
+        negative = "a sum is to reach something, or a coefficient is negative"
         raise UnsupportedModelError(
             self.labels[row],
-            why=f"{f'{names} may be negative' if names else 'a coefficient is negative'}, and shares must use what all "
+            why=f"{f'{names} may be negative' if names else negative}, and shares must use what all "
             "share and never give it back: where something runs short they are scaled down",
             remedy=f"bounds=[0, most] of {names}"
             if names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -61,7 +62,7 @@ class SharesRelease(Release):
     Parameters
     ----------
     rule : prices, and how a share follows from them. ``resources`` (m,) : what all share, in words. ``capacity`` (m,) :
-        of each (a public guess where it is private). ``people`` : how many have a share.
+        of each (nan where it is private). ``people`` : how many have a share.
     """
 
     rule: Rule
@@ -221,7 +222,8 @@ class SharesRelease(Release):
     def summary(self, level: float = 0.95) -> TextTable:
         """Price, use at most and capacity of every resource. ``level`` : not used; nothing here is an estimate."""
         cells = zip(self.prices, self.overload_bound, self.capacity, strict=True)
-        rows = [(name, *map(number, each)) for name, each in zip(self.resources, cells, strict=True)]
+        told = [(number(p), number(b), number(c) if math.isfinite(c) else "private") for p, b, c in cells]
+        rows = [(name, *each) for name, each in zip(self.resources, told, strict=True)]
         return TextTable(("resource", "price", "used at most", "capacity"), rows, self.title, [str(self.accuracy)])
 
     def intervals(self, level: float = 0.95, *, at: Any = None) -> Any:
@@ -236,12 +238,12 @@ class SharesRelease(Release):
     def _rows(self) -> list[tuple[str, object]]:
         bound = self.overload_bound
         order = np.argsort(-self.prices, kind="stable")[:_MOST_ROWS]
+        of = [
+            f"at most {number(b)}{f' of {number(c)}' * math.isfinite(c)}"
+            for b, c in zip(bound, self.capacity, strict=True)
+        ]
         lines = [
-            (
-                "price",
-                f"{number(self.prices[j])} for {self.resources[j]}, of which at most {number(bound[j])} of "
-                f"{number(self.capacity[j])} is used",
-            )
+            ("price", f"{number(self.prices[j])} for {self.resources[j]}, of which {of[j]} is used")
             for j in sorted(order)
         ]
         left = len(self.resources) - len(lines)

@@ -30,6 +30,10 @@ class Rule(PlainData):
     form: Form
     prices: Prices
 
+    def __repr__(self) -> str:
+        steps, resources = self.prices.prices.shape
+        return f"<Rule: {steps} prices of {resources} resources; .share(...) with one person's data, .to_json()>"
+
     def share(self, person: int | None = None, **data: Any) -> Floats:
         """The share of one person, an array of the shape of a share.
 

@@ -78,12 +78,14 @@ def largest_radius(model: JointModel) -> float:
     return model.largest_use if math.isfinite(model.largest_use) else fair
 
 
-def settings_of(model: JointModel, noise: float, beta: float, radius: float | None, steps: int | None) -> Settings:
-    """The settings that do best on synthetic people. ``noise`` : 1 / mu per unit of sensitivity; ``radius``, ``steps``:
-    given ones, or None."""
+def settings_of(
+    model: JointModel, noise: float, beta: float, taken: Floats, radius: float | None, steps: int | None
+) -> Settings:
+    """The settings that do best on synthetic people. ``noise`` : 1 / mu per unit of sensitivity; ``taken`` (m,) : how
+    much lower capacities are taken than they are; ``radius``, ``steps`` : given ones, or None."""
     best, share, needed = _limits(model)[0] if radius is None else radius, math.nan, math.nan
     if model.form.single:
-        populations = populations_of(model)
+        populations = _less(populations_of(model), taken)
         if radius is None:
             best = _best_limit(model, noise, beta, populations)
         share = _mean_share(model, noise, beta, populations, best)
@@ -108,14 +110,16 @@ def _people_for(
     return float(model.count * ((1 - share) / (1 - _ENOUGH)) ** (1 / power)) if power > 0.1 else math.nan
 
 
-def radius_after(model: JointModel, settings: Settings, noise: float, beta: float, total: float, error: float) -> float:
+def radius_after(
+    model: JointModel, settings: Settings, noise: float, beta: float, taken: Floats, total: float, error: float
+) -> float:
     """The limit of one person's use that does best where the demand at no price is ``total`` of all, as released, with
     a standard deviation of ``error``: the synthetic people get as much of what they want as the people do.
 
     Declared bounds say little of how much people want: where they are wide, synthetic people want too much, and the
     best limit for them is far too tight."""
     populations = _populations(model, max(total, 2 * error) / max(model.count, 1), settings.radius)
-    return _best_limit(model, noise, beta, populations, settings.radius)
+    return _best_limit(model, noise, beta, _less(populations, taken), settings.radius)
 
 
 def _limits(model: JointModel) -> list[float]:
@@ -150,12 +154,6 @@ def _worth_within(
         best, _ = _best_worth(each.form, each.people, left, radius, each.level)
         shares.append(best / each.optimum if each.optimum > 0 else math.nan)
     return float(np.mean(shares))
-
-
-def expected_share(model: JointModel, noise: float, beta: float, radius: float) -> float:
-    """Mean share of the optimum that the synthetic people get. ``noise`` : 1 / mu, for a demand of all people that gets
-    all of the budget, per unit of sensitivity."""
-    return _mean_share(model, noise, beta, populations_of(model), radius)
 
 
 def _mean_share(
@@ -219,6 +217,11 @@ def _populations(model: JointModel, total: float, radius: float) -> tuple[Popula
         use = _wanted(_population(model, part, 1.0), radius)
         out.append(_population(model, part, float(np.clip(use / total if total > 0 else 1.0, 1 / _ROOM, _ROOM))))
     return tuple(out)
+
+
+def _less(populations: Sequence[Population], taken: Floats) -> tuple[Population, ...]:
+    """The same with that much less of each capacity, against the optimum of all of it."""
+    return tuple(replace(p, capacity=np.maximum(p.capacity - p.scale * taken, 0.0)) for p in populations)
 
 
 def _wanted(population: Population, radius: float) -> float:

@@ -133,7 +133,8 @@ def _checked(attributes: dict[str, Any], where: str) -> dict[str, Any]:
         low = ends[0]
         attributes = {**attributes, "bounds": ends}
     from_zero = low is not None and bool(np.all(np.asarray(low) == 0))
-    if not (attributes.get("nonneg") or attributes.get("boolean") or from_zero):
+    above = low is not None and not from_zero and bool(np.all(np.asarray(low) >= 0))
+    if not (attributes.get("nonneg") or attributes.get("boolean") or from_zero or above):
         raise SpecificationError(
             f"{where}: shares that may be negative",
             why="where something runs short shares are scaled down to what is there, and a share of nothing is 0",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import pandas as pd
 import pytest
 from models_of_shares import advertisers, appointments, charging, marked, timetables
 
@@ -243,3 +245,45 @@ def test_a_release_of_shares_is_a_release(street: dpm.Problem) -> None:
     assert isinstance(street.release, Release) and street.variables()[0].value is None
     with pytest.raises(SpecificationError, match="released an answer and no numbers"):
         street.resolve()
+
+
+def test_what_cannot_be_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    """Nothing to gain, a private capacity of no known level, rows in two places."""
+    people, rng, budget = dpm.Records("people"), np.random.default_rng(0), dpm.Budget(1, 1e-6)
+    worth = dpm.Private(rng.random((30, 2)), unit="row", records=people, bounds=[0, 1], name="worth")
+    x = dpm.Shares((30, 2), records=people, nonneg=True)
+    gained, own = cp.sum(cp.multiply(worth, x)), cp.sum(x, axis=1) <= 1
+    supply = dpm.Private(np.full(2, 9.0), unit="entry", linf=1, records=people, name="supply")
+    refused = [
+        (dpm.Problem(cp.Minimize(gained), [cp.sum(x, axis=0) <= 9, own]), "no share is worth anything"),
+        (dpm.Problem(cp.Maximize(gained), [cp.sum(x, axis=0) <= supply, own]), "without a public level"),
+    ]
+    pd.DataFrame(rng.random((30, 2)), columns=["a", "b"]).to_parquet(tmp_path / "people.parquet")
+    data = dpm.Dataset.scan(tmp_path / "people.parquet", bounds={"a": (0, 1), "b": (0, 1)})
+    values = data.rows(["a", "b"], in_blocks=True, name="values")
+    wish = dpm.Private(np.ones(30), unit="entry", records=data.records, bounds=[0, 2], name="wish")
+    y = dpm.Shares((30, 2), records=data.records, nonneg=True)
+    rows = [cp.sum(y, axis=0) <= 9, cp.sum(y, axis=1) <= wish]
+    refused.append((dpm.Problem(cp.Maximize(cp.sum(cp.multiply(values, y))), rows), "in blocks"))
+    for problem, said in refused:
+        with pytest.raises(SpecificationError, match=said):
+            problem.solve(1.0, 1e-6, release="joint", budget=budget)
+    assert budget.spent.epsilon == 0
+
+
+def test_plans_know_what_a_private_capacity_costs() -> None:
+    """At 200 people its noise is as large as itself, so that next to nothing is left."""
+    people, rng, shares = dpm.Records("people"), np.random.default_rng(0), []
+    for n in (200, 5000):
+        worth = dpm.Private(rng.random((n, 2)), unit="row", records=people, bounds=[0, 1], name="worth")
+        x = dpm.Shares((n, 2), records=people, nonneg=True)
+        full = np.full(2, 0.15 * n)
+        supply = dpm.Private(full, unit="entry", linf=1, records=people, name="supply", typical=0.15 * n)
+        for capacity in (full, supply):
+            rows = [cp.sum(x, axis=0) <= capacity, cp.sum(x, axis=1) <= 1]
+            problem = dpm.Problem(cp.Maximize(cp.sum(cp.multiply(worth, x))), rows)
+            plan = problem.plan(1.0, 1e-6, release="joint", mechanism="noisy-prices")
+            shares.append(plan.chosen.forecast.error.share)
+    assert shares[1] < shares[0] - 0.3 and shares[2] - 0.2 < shares[3] < shares[2]
+    problem.solve(1.0, 1e-6, release="joint", rng=0)
+    assert "private" in str(problem.release.summary()) and np.isnan(problem.release.capacity).all()
