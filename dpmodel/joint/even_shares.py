@@ -13,7 +13,7 @@ from dpmodel.forecast import Forecast, ShareOfOptimum
 from dpmodel.joint.model import CELLS, JointModel
 from dpmodel.joint.outcome import Prices
 from dpmodel.joint.respond import respond
-from dpmodel.joint.simulation import Population, populations_of
+from dpmodel.joint.simulation import Population, expected, populations_of
 from dpmodel.memo import cached
 from dpmodel.privacy import NoiseSource
 
@@ -82,7 +82,7 @@ def even_share(model: JointModel) -> float:
     """The share of the optimum that synthetic people get, nan where that is not simulated."""
     if not model.form.single:
         return float("nan")
-    return float(np.mean([_share_of(each) for each in populations_of(model)]))
+    return expected([_share_of(each) for each in populations_of(model)])
 
 
 def _share_of(of: Population) -> float:
