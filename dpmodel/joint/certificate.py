@@ -11,7 +11,7 @@ worth to one person by V, for every share that this person may have. Two sums ov
 
 Each term is cut to [0, V] before it is added, so that another row for one person, or none, moves each sum by V at most,
 and both in the 1-norm by ``D = 2 V``. A sum of n terms of double precision is off by ``(n + 4) 2^-53`` of n V at most;
-twice that for each of two neighbors and two sums is in D too. With Laplace noise of scale ``D / epsilon_2`` both sums
+that for each of two neighbors and two sums is in D too. With Laplace noise of scale ``D / epsilon_2`` both sums
 are epsilon_2-DP, and with the prices (epsilon_1 + epsilon_2, delta)-jointly private by adaptive composition.
 
 What it says. For any p >= 0 the optimum is at most ``b'p + surplus`` (weak duality, for whole shares too). The noise of
@@ -38,8 +38,10 @@ from dpmodel.text import interval_ends, number
 
 def why_not(model: JointModel) -> str:
     """Why nothing is measured of shares; "" where it is. Public facts only."""
-    if model.form.extra:
-        return "what a share is worth is piecewise linear, and takes a linear program for each person"
+    if not model.form.single:
+        return (
+            "the most that a share may be worth takes a linear program for each person, which is exact to a tolerance"
+        )
     if model.capacity_sensitivity:
         return "the optimum depends on private capacities"
     if not math.isfinite(model.most_value):

@@ -62,18 +62,20 @@ def largest_use(form: Form, ranges: Ranges) -> float:
 def uses_nothing(form: Form, ranges: Ranges) -> bool:
     """Whether a person whose private numbers are all 0, cut to what is declared, uses nothing at any prices.
 
-    So it is where each entry of a share is worth nothing to them, may not be more than 0, or uses nothing. (Where
-    further columns t tell what a share is worth, that is not looked for.)
+    So it is where each entry of a share is worth nothing to them, may not be more than 0, or uses nothing. Where people
+    are asked through linear programs that is not said: a solver may hand out what is worth nothing.
     """
+    if not form.single:
+        return False
     private = np.repeat([name in form.private for name, _ in form.data], [width for _, width in form.data])
     low, high = (np.where(private, np.clip(0.0, *ranges), end) for end in ranges)
-    nothing = bounds_of(form.values, (low, high))[1][: form.size] <= 0 if not form.extra else np.zeros(form.size, bool)
+    nothing = bounds_of(form.values, (low, high))[1] <= 0
     for cap in form.caps:
         nothing |= bounds_of(cap, (low, high))[1] <= 0
-    weights = np.zeros((len(form.personal), form.size + form.extra))
+    weights = np.zeros((len(form.personal), form.size))
     weights[form.limits_at] = bounds_of(form.coefficients, (low, high))[0]
-    full = form.personal & (bounds_of(form.limits, (low, high))[1] <= 0) & (weights >= 0).all(axis=1)
-    nothing |= (weights[full, : form.size] > 0).any(axis=0)
+    full = form.personal & (bounds_of(form.limits, (low, high))[1] <= 0)
+    nothing |= (weights[full] > 0).any(axis=0)
     using = bounds_of(form.use, (low, high))[1] > 0
     return bool(nothing[form.use_at[1][using]].all())
 

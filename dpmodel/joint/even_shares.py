@@ -1,4 +1,4 @@
-"""Even shares: everybody may use the same part of each capacity, and does with it what is best for them."""
+"""Even shares: everybody may use the same part of each capacity, and answers within it."""
 
 from __future__ import annotations
 

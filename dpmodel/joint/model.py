@@ -156,6 +156,12 @@ class JointModel(Model):
                 why="shares are handed out one by one so that others do not learn a person's data",
                 remedy="cp.Variable in place of dpm.Shares, solved as it is; or Private data of the people",
             )
+        if self.form.integral and self.form.signed:
+            raise SpecificationError(
+                "whole shares with limits in which less of one entry leaves less room for another",
+                why="whole shares are rounded down, which such a limit need not allow",
+                remedy="limits with coefficients that are 0 or more, or shares that need not be whole",
+            )
         if not self.form.extra and (bounds_of(self.form.values, self.given.ranges)[1] <= 0).all():
             raise SpecificationError(
                 "shares of people to whom no share is worth anything",

@@ -65,13 +65,14 @@ class NoisyPrices(Mechanism[JointModel]):
         numbers, in the unit of the objective, before the shares are scaled (``bounds.value_lost``). Where the ball
         binds and entries share resources, where a solver answers, and where answers are rounded, they may not be the
         best inside: nothing is said of their value.
-        *Expected.* The mean share of the optimum on synthetic people drawn from declarations; it decides G.
+        *Expected.* The mean share of the optimum on synthetic people drawn from declarations. G is the one with which
+        they get most of what the margin leaves.
     Cost
         One pass over the people for each of 60 steps, or 120 where there is little noise, and 6 to 8 for the level.
     Errors
         Refuses by ``eligible``: delta = 0; whole shares of people whose use nothing limits.
 
-    ``largest_use`` : G; ``steps`` : T. None: what does best on synthetic people.
+    ``largest_use`` : G; None: what does best on synthetic people. ``steps`` : T; None: 60 or 120.
     """
 
     serves: ClassVar[Serves] = Serves(JointModel, cells=CELLS, reads_blocks=True)
@@ -176,8 +177,6 @@ def priced(model: JointModel, path: Path, capacity: Floats, radius: float, beta:
     most = path.mean_demand + margin(path.noise, part, capacity.size)
     scales = scales_of(path, capacity, part, model.largest_use if whole else None)
     lost = value_lost(path, capacity, part) if _exact(model, radius) else math.nan
-    # What is worth a concave function of several entries may lose more than its part when each has a scale of its own.
-    scaled = lost if not model.form.extra or scales.min(initial=1.0) == 1 else math.nan
     return Prices(
         status="optimal",
         prices=path.prices,
@@ -188,7 +187,7 @@ def priced(model: JointModel, path: Path, capacity: Floats, radius: float, beta:
         at_most=capacity if whole else np.minimum(most, capacity),
         beta=beta,
         lost=lost,
-        statement=statement_of(scales, scaled, beta, model.capacity_sensitivity > 0),
+        statement=statement_of(scales, lost, beta, model.capacity_sensitivity > 0),
         seed=int(public_coins().integers(2**62)) if whole else None,
     )
 
@@ -196,8 +195,8 @@ def priced(model: JointModel, path: Path, capacity: Floats, radius: float, beta:
 def _exact(model: JointModel, radius: float) -> bool:
     """Whether answers are the best inside the limit of one person's use, as the value's statement needs: where they are
     found there, or where the limit keeps out nothing that is declared. Whole answers are rounded."""
-    inside = model.form.single and model.form.separate
-    return not model.form.integral and (inside or radius >= model.largest_use * (1 - 1e-12))
+    inside = model.form.separate or radius >= model.largest_use * (1 - 1e-12)
+    return not model.form.integral and model.form.single and inside
 
 
 def _caveats(model: JointModel, settings: Settings) -> tuple[str, ...]:

@@ -32,14 +32,17 @@ def respond(
     program is solved by HiGHS, and a share outside the ball is moved towards 0. Whole shares (``form.integral``) are
     rounded down first, and moved so too. At 0 a tie is left: nobody takes what is worth nothing to them.
     """
+    inside = np.inf if form.integral else radius
     if form.single:
-        x = _sorted(form, people, prices, radius, ceiling)
+        x = _sorted(form, people, prices, inside, ceiling)
     else:
         from dpmodel.joint.programs import solved
 
-        x = solved(form, people, prices, radius, ceiling)
+        x = solved(form, people, prices, inside, ceiling)
+    if form.integral:
+        x = np.floor(x + _WHOLE)
     use = form.used(people, x)
-    fits = radius / np.sqrt(np.einsum("ij,ij->i", use, use))
+    fits = 1 / _length(use, radius)
     if ceiling is not None:
         fits = np.minimum(fits, np.where(use > 0, ceiling / use, np.inf).min(axis=1, initial=np.inf))
     outside = np.flatnonzero(~(fits >= 1))
@@ -54,20 +57,25 @@ def respond(
 
 
 def _sorted(form: Form, people: People, prices: Floats, radius: float, ceiling: Floats | None) -> Floats:
-    """(B, k) the best shares under bounds and one limit, inside the ball where they are not whole."""
+    """(B, k) the best shares under bounds and one limit, inside the ball."""
     scores = people.values - form.charged(people, prices)
-    weights, budget, most = _limits(form, people, np.inf if form.integral else radius, ceiling)
+    weights, budget, most = _limits(form, people, radius, ceiling)
     if scores.shape[0] < people.count:  # everything but the limits is shared
         scores = np.broadcast_to(scores, (people.count, scores.shape[1]))
     x = best_of(scores, weights, budget, most, alone=not form.caps and weights is not None)
-    if form.integral:
-        return np.floor(x + _WHOLE)
-    use = form.used(people, x)
-    outside = np.flatnonzero(np.einsum("ij,ij->i", use, use) > radius * radius * (1 + 1e-12))
+    outside = np.flatnonzero(_length(form.used(people, x), radius) > 1 + 1e-12)
     if outside.size:
         scores, weights, budget, most = (_of(each, outside) for each in (scores, weights, budget, most))
         x[outside] = _in_ball(form, people.part(outside), scores, weights, budget, most, radius)
     return x
+
+
+def _length(use: Floats, radius: float) -> Floats:
+    """(B,) the 2-norms of use (B, m), as parts of the radius, so that no square vanishes that counts; nan where they
+    overflow and nothing limits them."""
+    unit = radius if np.isfinite(radius) else 1.0
+    scaled = use / unit
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", scaled, scaled)) * (unit / radius))
 
 
 def _of(array: Any, which: Any) -> Any:
@@ -122,8 +130,8 @@ def best_of(
         if short.size:  # the ball stops their best entry before the limit does
             x[short] = best_of(*(_of(part, short) for part in (scores, weights, budget, most)))
         return x
-    # Places in the memory of the whole, the best entry of each person first.
-    order = np.argsort(-ratio, axis=1) + np.arange(0, ratio.size, ratio.shape[1])[:, None]
+    # Places in the memory of the whole, the best entry of each person first, ties alike on every machine.
+    order = np.argsort(-ratio, axis=1, kind="stable") + np.arange(0, ratio.size, ratio.shape[1])[:, None]
     sizes = (wanted * weights).take(order)
     left = np.maximum(budget - (np.cumsum(sizes, axis=1) - sizes), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -160,14 +168,14 @@ def _in_ball(
         # The length of a sum is at most the sum of lengths.
         alone = np.where(square > _TINY, np.maximum(scores, 0.0) / np.sqrt(square), 0.0)
         high, start = alone.sum(axis=1) / radius, np.sqrt((alone * alone).sum(axis=1)) / (2 * radius)
-        low, kappa, theta = 1e-9 * high, start, np.zeros(shape[0])
+        low, kappa, theta = 1e-18 * high, start, np.zeros(shape[0])
         some = people
         for _ in range(_STEPS):
             s, w, b, m, q = (_of(each, left) for each in (scores, weight, limit, most, square))
             d = np.maximum(kappa[:, None] * q, _TINY)
             x, theta = _under_limit(theta, s, w, b, m, d)
-            use = form.used(some, x)
-            length = (use * use).sum(axis=1) / radius**2
+            use = form.used(some, x) / radius
+            length = (use * use).sum(axis=1)
             out[left] = x
             low, high = np.where(length > 1, kappa, low), np.where(length > 1, high, kappa)
             # d length / d kappa: entries inside [0, most] move by -x / kappa, and by what theta has to give back.
@@ -175,7 +183,7 @@ def _in_ball(
             back = (w * x * inside).sum(axis=1) / (w * w / d * inside).sum(axis=1) * (theta > 0)
             back = np.where(np.isfinite(back), back, 0.0)
             move = (x - w / d * back[:, None]) * inside
-            fall = 2 / kappa * (use * form.used(some, move)).sum(axis=1) / radius**2
+            fall = 2 / kappa * (use * form.used(some, move)).sum(axis=1) / radius
             # Newton for length^(-1/2), which is nearly linear in kappa.
             guess = kappa + 2 * length * (1 - np.sqrt(1 / length)) * np.sqrt(length) / fall
             kappa = np.where((guess > low) & (guess < high), guess, np.sqrt(low * high))
@@ -184,19 +192,21 @@ def _in_ball(
                 break
             left, some = left[again], some.part(again)
             low, high, kappa, theta = low[again], high[again], kappa[again], theta[again]
-        use = form.used(people, out)
-        used, length = (out * weight).sum(axis=1), np.sqrt((use * use).sum(axis=1)) / radius
+        used, length = (out * weight).sum(axis=1), _length(form.used(people, out), radius)
         fits = np.minimum(np.where(used > limit[:, 0], limit[:, 0] / used, 1.0), 1 / length)
         return np.asarray(out * np.minimum(fits, 1.0)[:, None])
 
 
 def _under_limit(theta: Floats, s: Floats, w: Floats, b: Floats, m: Floats, d: Floats) -> tuple[Floats, Floats]:
     """(B, k) the entries ``(s - theta w) / d`` within [0, m], and the least theta >= 0 (B,) with which ``w' x <= b``;
-    ``theta`` : where to begin."""
+    ``theta`` : where to begin. Where that jumps over b, as entries do that use next to nothing (d near 0), a mean of
+    the entries on both sides: they are equally good there."""
     x = np.clip(s / d, 0.0, m)
     left = np.flatnonzero((x * w).sum(axis=1) > b[:, 0])
     out = np.zeros(x.shape[0])
-    at, low = theta[left], np.zeros(left.size)
+    over_limit, under_limit = x[left], np.zeros((left.size, x.shape[1]))
+    every, at, low = left, theta[left], np.zeros(left.size)
+    place = np.arange(left.size)
     high = np.where(w > 0, np.maximum(s, 0.0) / np.maximum(w, _TINY), 0.0).max(axis=1)
     high = (np.broadcast_to(high, x.shape[:1]))[left]
     for _ in range(_STEPS):
@@ -208,10 +218,16 @@ def _under_limit(theta: Floats, s: Floats, w: Floats, b: Floats, m: Floats, d: F
         np.clip(y, 0.0, M, out=y)
         target = np.broadcast_to(b[:, 0], x.shape[:1])[left]
         over = (y * W).sum(axis=1) - target
-        x[left], out[left] = y, at
+        out[left] = at
+        over_limit[place[over > 0]], under_limit[place[over <= 0]] = y[over > 0], y[over <= 0]
         low, high = np.where(over > 0, at, low), np.where(over > 0, high, at)
         guess = at + over / (W * W / D * inside).sum(axis=1)
         step = np.where((guess > low) & (guess < high), guess, (low + high) / 2)
         again = np.flatnonzero((np.abs(over) > _CLOSE * target) & (high > low * (1 + _CLOSE)))
-        left, low, high, at = left[again], low[again], high[again], step[again]
+        left, place, low, high, at = left[again], place[again], low[again], high[again], step[again]
+    if every.size:
+        W, target = _of(w, every), np.broadcast_to(b[:, 0], x.shape[:1])[every]
+        most, least = (over_limit * W).sum(axis=1), (under_limit * W).sum(axis=1)
+        part = np.clip(np.nan_to_num((target - least) / (most - least)), 0.0, 1.0)[:, None]
+        x[every] = under_limit + part * (over_limit - under_limit)
     return x, out

@@ -41,7 +41,7 @@ class Rule(PlainData):
         ----------
         person : the person's number, which public coins go by; for shares in whole units only.
         **data : the person's row of each private parameter, by its name, and of public arrays with a row for each
-            person.
+            person; cut to the declared bounds, as a solve cuts them.
 
         Raises
         ------

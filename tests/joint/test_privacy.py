@@ -140,6 +140,28 @@ def test_no_household_loses_more(seed, neighbors):
         assert loss <= MU
 
 
+def test_who_is_absent_may_be_handed_what_is_worth_nothing_by_a_solver(monkeypatch):
+    """A limit in which less of one entry leaves less room for another: where nothing is worth anything HiGHS hands out
+    some of it, so that an absent person counts as any other does. A twin who took it for nothing is found."""
+    W, rhs = np.array([[-1.0, 2, 2], [-2, -1, -1], [-1, 1, 0]]), np.array([1.0, 0, 2])
+
+    def model(first):
+        people, values = dpm.Records("people", neighbors="add-remove"), np.zeros((20, 3))
+        values[0] = first
+        mark = dpm.Private(values, unit="row", name="v", records=people, bounds=[-1e6, 1e6])
+        x = dpm.Shares((20, 3), records=people, bounds=[0, 3], name="x")
+        rows = [x @ W.T <= rhs, cp.sum(x, axis=0) <= 5000]
+        return dpm.Problem(cp.Maximize(cp.sum(cp.multiply(mark, x))), rows)._model().check(OPTIONS)[0]
+
+    absent, mechanism = model(np.zeros(3)), NoisyPrices(largest_use=1.0, steps=8)
+    _, used = respond.respond(absent.form, absent.form.people(np.zeros((1, 3))), np.zeros(3), 1.0)
+    assert used.any() and not absent.given.absent_uses_nothing
+    for present in (np.array([-1e6, 1e6, -1e6]), np.array([1e6, -1e6, -1e6]), np.array([-1e6, -1e6, 1e6])):
+        assert realised(model(present), absent, mechanism)[0] <= MU
+    monkeypatch.setattr(type(absent), "sensitivity", lambda self, radius: radius)
+    assert realised(model(np.array([-1e6, 1e6, -1e6])), absent, mechanism)[0] > 1.05 * MU
+
+
 def with_supply(own, supply, neighbors="replace-one"):
     """Appointments whose supply is private too: each record moves one slot's by one."""
     values = np.vstack([own, np.random.default_rng(0).random((PEOPLE - 1, 4))])

@@ -132,6 +132,33 @@ def test_odd_people_get_the_best_too(seed):
             assert value_of(form, people, 0, prices, x) == pytest.approx(best, abs=1e-5 * (np.abs(values).max() + 1e-9))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_answers_are_the_best_where_entries_use_nothing_or_next_to_it(seed):
+    """There the answer jumps with the limit's multiplier. The first is 2 of what the ball does not see."""
+    rng, k = np.random.default_rng(seed), 5
+    values, weights, use, budget = np.array([1, 1, 0.9]), np.ones(3), np.array([1.0, 1, 0]), 2.0
+    if seed:
+        values, weights, use = (rng.random(k) * 10.0 ** rng.integers(-2, 3, k) for _ in range(3))
+        use, budget = use * (rng.random(k) < 0.7), float(rng.random() * 10)
+    form, people = plain_form(values, weights, budget, use, np.full(values.size, 10.0))
+    for radius in (0.1, 1.0):
+        prices = rng.random(values.size) / 10
+        x, _ = respond(form, people, prices, radius)
+        best = best_value(form, people, 0, prices, radius)
+        assert value_of(form, people, 0, prices, x) == pytest.approx(best, rel=1e-5, abs=1e-9)
+
+
+def test_whole_shares_are_whole_with_several_limits():
+    people, rng = dpm.Records("people"), np.random.default_rng(2)
+    wish = dpm.Private(rng.random((6, 4)), unit="row", records=people, name="wish", bounds=[0, 1])
+    x = dpm.Shares((6, 4), records=people, boolean=True, name="x")
+    rows = [x[:, 0] + x[:, 1] + x[:, 2] <= 1.5, x[:, 1] + x[:, 2] + x[:, 3] <= 1.5, cp.sum(x, axis=0) <= 2]
+    model, _ = dpm.Problem(cp.Maximize(cp.sum(cp.multiply(wish, x))), rows)._model().check(OPTIONS)
+    every = model.form.people(np.asarray(model.read_table().rows))
+    found, _ = respond(model.form, every, np.zeros(model.form.resources), np.inf)
+    assert not model.form.single and set(np.unique(found)) == {0.0, 1.0}
+
+
 def test_nobody_takes_what_is_worth_nothing():
     form, people = plain_form(np.zeros(3), np.ones(3), 1.0, np.ones(3), np.ones(3))
     assert not respond(form, people, np.zeros(3), np.inf)[0].any()
