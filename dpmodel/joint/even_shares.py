@@ -8,33 +8,38 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpmodel._types import Floats
 from dpmodel.contract import YES, Mechanism, Options, Progress, Serves, Verdict, no_progress
 from dpmodel.forecast import Forecast, ShareOfOptimum
+from dpmodel.joint.declared import bounds_of
+from dpmodel.joint.integral import seats_of
 from dpmodel.joint.model import CELLS, JointModel
 from dpmodel.joint.outcome import Prices
 from dpmodel.joint.respond import respond
 from dpmodel.joint.simulation import Population, expected, populations_of
 from dpmodel.memo import cached
-from dpmodel.privacy import NoiseSource
+from dpmodel.privacy import NoiseSource, public_coins
 
 
 @dataclass(frozen=True)
 class EvenShares(Mechanism[JointModel]):
-    """Each of n people may use b / n of every resource.
+    """Each of n people may use b / n of every resource; where shares are whole, seats of it are dealt by public coins.
 
     Source
         Rationing; nothing is released.
     Privacy
         A person's share is a function of that person's row and of public numbers: nobody learns anything of anybody
         else, (0, 0)-joint differential privacy, and nothing is spent. Where a person may be absent n is the public
-        capacity of the table.
+        capacity of the table. Coins look at no data.
     Utility
-        No resource over its capacity, with certainty: n times b / n at most. The share of the optimum is what synthetic
+        No resource over its capacity, with certainty: n times b / n at most. A seat is the most that one unit of an
+        entry may use of a resource, by what is declared; b holds so many whole ones, and each is dealt once
+        (``integral.seats_of``). The share of the optimum is what synthetic
         people get. Better than prices where noise is as large as the capacities.
     Cost
         No pass over the people: shares are computed when they are handed out.
     Errors
-        Refuses by ``eligible``: whole shares (b / n of a resource is none), and private capacities.
+        Refuses by ``eligible``: whole shares of which nothing limits what a unit uses, and private capacities.
     """
 
     serves: ClassVar[Serves] = Serves(JointModel, cells=CELLS, reads_nothing=True, reads_blocks=True)
@@ -42,8 +47,8 @@ class EvenShares(Mechanism[JointModel]):
     source: str = "rationing"
 
     def eligible(self, model: JointModel, options: Options) -> Verdict:
-        if model.form.integral:
-            return Verdict(False, "shares are whole, and an even part of a capacity is not")
+        if model.form.integral and not np.isfinite(seat(model)).all():
+            return Verdict(False, "shares are whole, and nothing that was declared (bounds=) limits what one unit uses")
         if model.capacity_sensitivity:
             return Verdict(False, "capacities are private, and it reads nothing")
         return YES
@@ -62,7 +67,8 @@ class EvenShares(Mechanism[JointModel]):
         )
 
     def run(self, model: JointModel, options: Options, noise: NoiseSource, progress: Progress = no_progress) -> Prices:
-        size = model.capacity.size
+        size, whole = model.capacity.size, model.form.integral
+        each = model.capacity / max(model.count, 1) * (1 - 1e-12)  # the rounding of a sum over people
         return Prices(
             status="optimal",
             prices=np.zeros((1, size)),
@@ -73,7 +79,10 @@ class EvenShares(Mechanism[JointModel]):
             at_most=model.capacity,
             beta=0.0,
             statement="no resource is used beyond its capacity, with certainty",
-            ceiling=model.capacity / max(model.count, 1) * (1 - 1e-12),  # the rounding of a sum over people
+            seed=int(public_coins().integers(2**62)) if whole else None,
+            ceiling=seat(model) if whole else each,
+            seats=_held(model.capacity, seat(model)) if whole else None,
+            people=model.count,
         )
 
 
@@ -82,12 +91,27 @@ def even_share(model: JointModel) -> float:
     """The share of the optimum that synthetic people get, nan where that is not simulated."""
     if not model.form.single:
         return float("nan")
-    return expected([_share_of(each) for each in populations_of(model)])
+    return expected([_share_of(each, seat(model)) for each in populations_of(model)])
 
 
-def _share_of(of: Population) -> float:
+def seat(model: JointModel) -> Floats:
+    """(m,) the most that a unit of any entry may use of each resource, by what is declared; inf for nothing."""
+    most = np.zeros(model.capacity.size)
+    np.maximum.at(most, model.form.use_at[0], bounds_of(model.form.use, model.given.ranges)[1])
+    return most
+
+
+def _held(capacity: Floats, one: Floats) -> Floats:
+    """(m,) how many seats a capacity holds."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(one > 0, np.floor(np.maximum(capacity, 0.0) / one), 0.0)
+
+
+def _share_of(of: Population, one: Floats) -> float:
     ceiling = of.capacity / of.people.count
-    x, _ = respond(of.form, of.people, np.zeros(ceiling.size), np.inf, ceiling)
+    if of.form.integral:
+        ceiling = one * seats_of(0, of.people.count, _held(of.capacity, one), 0, of.people.count)
+    x, _ = respond(of.form, of.people, np.zeros(of.capacity.size), np.inf, ceiling)
     return float((of.people.values * x).sum() / of.optimum) if of.optimum > 0 else float("nan")
 
 

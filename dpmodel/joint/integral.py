@@ -33,6 +33,18 @@ def drawn_scales(most: Floats, capacity: Floats, largest: float, beta: float) ->
         return np.where(most > 0, np.minimum(low / most, 1.0), 1.0)
 
 
+def seats_of(seed: int, people: int, seats: Floats, first: int, count: int) -> Floats:
+    """(B, m) how many of the ``seats`` (m,) of each resource are dealt to people number ``first`` and on.
+
+    Public coins put the ``people`` in an order, in which seats are dealt in turn, those of one resource after those of
+    another: everybody gets as many, or one more, and all seats of each resource are dealt once.
+    """
+    rank = public_generator(seed).permutation(people)[first : first + count, None]
+    ends = np.cumsum(seats)
+    before, after = (np.maximum(np.ceil((each - rank) / people), 0.0) for each in (ends - seats, ends))
+    return np.asarray(after - before)
+
+
 def coins(seed: int, person: int, weights: Floats) -> tuple[int, float]:
     """The step whose answer person number ``person`` gets, drawn by ``weights``, and a number in [0, 1): the answer is
     kept where that is below its scale. The same for the same person whenever it is asked."""

@@ -21,7 +21,8 @@ class Prices(PlainData):
     use of each resource, or None. ``demand`` (T, m) : as released, with noise. ``at_most`` (m,) : what is used of each
     resource at most, except with probability ``beta``. ``lost`` : what the answers may be worth less than the best that
     the radius allows, except with probability ``beta``, before they are scaled; nan where it is not known. ``seed`` :
-    of the public coins by which whole shares are drawn, else None.
+    of the public coins by which whole shares are drawn, else None. ``seats`` (m,) : how many times the ceiling is dealt
+    by these coins to the ``people``, None where everybody may use as much of it.
     """
 
     status: str
@@ -36,6 +37,8 @@ class Prices(PlainData):
     statement: str = ""
     seed: int | None = None
     ceiling: NDArray[Any] | None = None
+    seats: NDArray[Any] | None = None
+    people: int = 0
     notes: tuple[str, ...] = ()
 
     @property

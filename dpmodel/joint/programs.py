@@ -20,7 +20,7 @@ def solved(form: Form, people: People, prices: Floats, radius: float, ceiling: F
 
     One program a person, never one for several: ties and tolerances would let one person's numbers decide another's
     answer. Whoever's numbers leave no finite answer gets 0. An entry uses at most ``radius`` of a resource, and at most
-    the ``ceiling`` (m,) of each.
+    the ``ceiling`` (m,) or (B, m) of each.
     """
     k, size, rows = form.size, form.size + form.extra, len(form.personal)
     costs = np.zeros((people.count, size))
@@ -32,7 +32,8 @@ def solved(form: Form, people: People, prices: Floats, radius: float, ceiling: F
     most = np.full((people.count, k), np.inf)
     if people.caps is not None:
         most[:] = people.caps
-    room = np.minimum(radius, np.inf if ceiling is None else ceiling[form.use_at[0]])
+    room = np.minimum(radius, np.inf if ceiling is None else ceiling[..., form.use_at[0]])
+    room = np.broadcast_to(room, (people.count, form.use_at[0].size))
     use = np.broadcast_to(people.use, (people.count, form.use_at[0].size))
     limits = np.broadcast_to(people.limits, (people.count, rows))
     coefficients = np.broadcast_to(people.coefficients, (people.count, form.limits_at[0].size))
@@ -48,7 +49,7 @@ def solved(form: Form, people: People, prices: Floats, radius: float, ceiling: F
     out = np.zeros((people.count, k))
     for i in range(people.count):
         with np.errstate(divide="ignore", invalid="ignore"):
-            np.minimum.at(most[i], form.use_at[1], np.where(use[i] > 0, room / use[i], np.inf))
+            np.minimum.at(most[i], form.use_at[1], np.where(use[i] > 0, room[i] / use[i], np.inf))
         numbers = costs[i], most[i], limits[i], coefficients[i][order]
         x = _one(solver, *numbers, starts, index)
         if x is not None:

@@ -25,12 +25,13 @@ def respond(
 ) -> tuple[Floats, Floats]:
     """Shares x (B, k) and their use u = A x (B, m), with ``||u||_2 <= radius`` and ``u <= ceiling`` for each person.
 
-    ``prices``, ``ceiling`` (m,) : of a unit of each resource, and the most of it (None: any). x maximises
-    ``values' x - prices' u`` exactly where at most one limit and bounds stand (``form.single``): by sorting, and by two
-    multipliers where the ball binds and each resource is used by one entry. Where entries share resources these
-    multipliers take entries for apart, and x is inside but may not be the best there. Elsewhere each person's linear
-    program is solved by HiGHS, and a share outside the ball is moved towards 0. Whole shares (``form.integral``) are
-    rounded down first, and moved so too. At 0 a tie is left: nobody takes what is worth nothing to them.
+    ``prices`` (m,), ``ceiling`` (m,) or (B, m) : of a unit of each resource, and the most of it (None: any). x
+    maximises ``values' x - prices' u`` exactly where at most one limit and bounds stand (``form.single``): by sorting,
+    and by two multipliers where the ball binds and each resource is used by one entry. Where entries share resources
+    these multipliers take entries for apart, and x is inside but may not be the best there. Elsewhere each person's
+    linear program is solved by HiGHS, and a share outside the ball is moved towards 0. Whole shares (``form.integral``)
+    are rounded down first, and moved so too. At 0 a tie is left where answers are sorted: nobody takes what is worth
+    nothing to them.
     """
     inside = np.inf if form.integral else radius
     if form.single:
@@ -88,7 +89,7 @@ def _limits(
 ) -> tuple[Floats | None, Floats | None, Floats]:
     """The weights (., k) and the right-hand side (., 1) of the limit, None without one; and the most of each entry."""
     rows, columns = form.use_at
-    room = np.minimum(radius, np.inf if ceiling is None else ceiling[rows])
+    room = np.minimum(radius, np.inf if ceiling is None else ceiling[..., rows])
     with np.errstate(divide="ignore", invalid="ignore"):
         each = np.where(people.use > 0, room / people.use, np.inf)
     most = np.full((each.shape[0], form.size), np.inf)

@@ -11,7 +11,7 @@ import numpy as np
 from dpmodel._types import Floats
 from dpmodel.errors import SpecificationError
 from dpmodel.joint.form import Form, People
-from dpmodel.joint.integral import coins
+from dpmodel.joint.integral import coins, seats_of
 from dpmodel.joint.outcome import Prices
 from dpmodel.joint.respond import respond
 from dpmodel.text import Misfit, PlainData, plain
@@ -53,6 +53,12 @@ class Rule(PlainData):
                 "share: person=",
                 why="whole shares are drawn by public coins, other ones for each person",
                 remedy="person=3, the number of the person whose data these are",
+            )
+        if self.prices.seats is not None and person is not None and person >= self.prices.people:
+            raise SpecificationError(
+                f"share: person={person}",
+                why=f"people have the numbers 0 to {self.prices.people - 1}",
+                remedy="the number of the person whose data these are",
             )
         row = np.concatenate([np.zeros(0), *(self._numbers(name, width, data) for name, width in self.form.data)])
         if unknown := sorted(data.keys() - {name for name, _ in self.form.data}):
@@ -107,12 +113,15 @@ def _drawn(form: Form, prices: Prices, people: People, first: int, scales: Float
     assert prices.seed is not None
     drawn = [coins(prices.seed, first + i, prices.weights) for i in range(people.count)]
     steps, tosses = np.array([step for step, _ in drawn], dtype=np.intp), np.array([toss for _, toss in drawn])
-    out = np.zeros((people.count, form.size))
+    out, most = np.zeros((people.count, form.size)), prices.ceiling
+    if prices.seats is not None and prices.ceiling is not None:
+        most = prices.ceiling * seats_of(prices.seed, prices.people, prices.seats, first, people.count)
     for step in np.unique(steps):
         which = np.flatnonzero(steps == step)
         some = people.part(which)
-        whole = respond(form, some, prices.prices[step], np.inf, prices.ceiling)[0]
-        inside = respond(form, some, prices.prices[step], prices.radius, prices.ceiling)[0]
+        ceiling = most if most is None or most.ndim == 1 else most[which]
+        whole = respond(form, some, prices.prices[step], np.inf, ceiling)[0]
+        inside = respond(form, some, prices.prices[step], prices.radius, ceiling)[0]
         with np.errstate(divide="ignore", invalid="ignore"):
             kept = np.where(whole > 0, inside / whole, 0.0) * scales
         out[which] = np.where(tosses[which, None] < kept, whole, 0.0)

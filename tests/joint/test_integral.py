@@ -11,8 +11,9 @@ from scipy.stats import binom
 
 import dpmodel as dpm
 from dpmodel.contract import Options
+from dpmodel.errors import SpecificationError
 from dpmodel.joint.certificate import Sums
-from dpmodel.joint.integral import drawn_scales
+from dpmodel.joint.integral import drawn_scales, seats_of
 from dpmodel.joint.model import JointModel
 from dpmodel.joint.noisy_prices import NoisyPrices
 from dpmodel.joint.outcome import Prices
@@ -85,3 +86,34 @@ def test_the_most_that_is_possible_is_not_rounded_down() -> None:
     prices = Prices("optimal", free, np.ones(1), np.ones(2), 1e6, free, model.capacity, 0.05, seed=1)
     _, surplus = model.read_table().map_reduce(Sums(model.form, prices, free[0], model.most_value))
     assert surplus >= 0.5 * N * (1 - 1e-9)
+
+
+def test_seats_are_dealt_once_each_and_evenly() -> None:
+    """Of 7 people, with fewer seats than people, more, and none of a kind; the same in parts as at once."""
+    for held in ([3, 0, 2], [4, 9, 1], [20, 0, 0], [0, 0, 0]):
+        dealt = seats_of(5, 7, np.array(held, dtype=float), 0, 7)
+        assert dealt.sum(axis=0).tolist() == held and np.ptp(dealt.sum(axis=1)) <= 1 and (dealt >= 0).all()
+        parts = [seats_of(5, 7, np.array(held, dtype=float), first, 3) for first in (0, 3)]
+        np.testing.assert_array_equal(np.concatenate(parts), dealt[:6])
+
+
+def test_a_lottery_of_seats_fits_reads_nothing_and_is_taken_where_noise_is_large() -> None:
+    people, rng, budget = dpm.Records("people"), np.random.default_rng(1), dpm.Budget(1, 1e-6)
+    likes, weight = rng.random((50, 3)), rng.uniform(0.5, 1, 50)
+    mark = dpm.Private(likes, unit="row", records=people, bounds=[0, 1], name="likes")
+    heavy = dpm.Private(weight, unit="entry", records=people, bounds=[0, 1], name="weight")
+    x = dpm.Shares((50, 3), records=people, boolean=True, name="x")
+    capacity = np.array([7.0, 3.9, 11])
+    rows = [cp.sum(cp.multiply(heavy[:, None], x), axis=0) <= capacity, cp.sum(x, axis=1) <= 1]
+    problem = dpm.Problem(cp.Maximize(cp.sum(cp.multiply(mark, x))), rows)
+    for _ in range(5):
+        problem.solve(1.0, 1e-6, release="joint", budget=budget)
+        shares: list[np.ndarray] = []
+        problem.release.deliver(lambda _, share, sent=shares: sent.append(share))
+        assert problem.release.mechanism == "even-shares" and budget.spent.epsilon == 0
+        assert set(np.unique(shares)) <= {0.0, 1.0} and np.sum(shares) >= 18
+        assert (weight @ np.array(shares) <= np.floor(capacity)).all()
+        at_home = problem.release.rule.share(person=7, likes=likes[7], weight=weight[7])
+        np.testing.assert_array_equal(at_home, shares[7])
+    with pytest.raises(SpecificationError, match="person=50"):
+        problem.release.rule.share(person=50, likes=likes[7], weight=weight[7])

@@ -55,8 +55,6 @@ def data_of(model: Model) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_share_at_home_is_the_one_that_is_handed_out(name: str, mechanism: Any) -> None:
     model, names = MODELS[name]
-    if mechanism is EVEN_SHARES and "whole" in name:
-        pytest.skip("an even part of a capacity is not whole")
     problem, _ = marked(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
