@@ -34,8 +34,8 @@ class EvenShares(Mechanism[JointModel]):
     Utility
         No resource over its capacity, with certainty: n times b / n at most. A seat is the most that one unit of an
         entry may use of a resource, by what is declared; b holds so many whole ones, and each is dealt once
-        (``integral.seats_of``). The share of the optimum is what synthetic
-        people get. Better than prices where noise is as large as the capacities.
+        (``integral.seats_of``). The share of the optimum is what synthetic people get. Better than prices where noise
+        is as large as the capacities.
     Cost
         No pass over the people: shares are computed when they are handed out.
     Errors

@@ -152,7 +152,7 @@ def _worth_within(
         spread = noise * model.sensitivity(radius) * each.scale
         left = np.maximum(each.capacity - margin(spread, beta, each.capacity.size), 0.0)
         best, _ = _best_worth(each.form, each.people, left, radius, each.level)
-        shares.append(best / each.optimum if each.optimum > 0 else math.nan)
+        shares.append(best / each.optimum if each.optimum > 0 else 1.0)
     return float(np.mean(shares))
 
 
@@ -163,8 +163,11 @@ def _mean_share(
 
 
 def expected(shares: Sequence[float]) -> float:
-    """Mean over populations. The first one, which is as declared, counts twice."""
-    return float(np.average(shares, weights=[2] + [1] * (len(shares) - 1)))
+    """Mean over populations in which there is something to gain, of few people not all; nan where there is none. The
+    first one, which is as declared, counts twice."""
+    found, weights = np.array(shares), np.array([2] + [1] * (len(shares) - 1))
+    some = np.isfinite(found)
+    return float(np.average(found[some], weights=weights[some])) if some.any() else math.nan
 
 
 def _share_of(model: JointModel, noise: float, beta: float, radius: float, population: Population, seed: int) -> float:
@@ -210,16 +213,17 @@ def scales_of(path: Path, capacity: Floats, beta: float, whole: float | None = N
 @cached
 def populations_of(model: JointModel) -> tuple[Population, ...]:
     """Populations of ``_PEOPLE`` synthetic people with their part of the capacity, all of it as much in demand."""
-    all_wanted = _population(model, 1.0, 1.0)
-    return all_wanted, *_populations(model, _wanted(all_wanted, largest_radius(model)), largest_radius(model))[1:]
+    radius = largest_radius(model)
+    return _populations(model, _wanted(model, _people(model, _WANTED[0]), radius), radius)
 
 
 def _populations(model: JointModel, total: float, radius: float) -> tuple[Population, ...]:
     """Those in which a person uses ``total`` in all where prices are 0, as near as ``_ROOM`` allows."""
     out = []
     for part in _WANTED:
-        use = _wanted(_population(model, part, 1.0), radius)
-        out.append(_population(model, part, float(np.clip(use / total if total > 0 else 1.0, 1 / _ROOM, _ROOM))))
+        people = _people(model, part)
+        room = _wanted(model, people, radius) / total if total > 0 else 1.0
+        out.append(_population(model, people, float(np.clip(room, 1 / _ROOM, _ROOM))))
     return tuple(out)
 
 
@@ -228,22 +232,27 @@ def _less(populations: Sequence[Population], taken: Floats) -> tuple[Population,
     return tuple(replace(p, capacity=np.maximum(p.capacity - p.scale * taken, 0.0)) for p in populations)
 
 
-def _wanted(population: Population, radius: float) -> float:
+def _wanted(model: JointModel, people: People, radius: float) -> float:
     """What a person uses in all, on average, where prices are 0."""
-    _, use = respond(population.form, population.people, np.zeros(population.capacity.size), radius)
-    return float(use.sum()) / max(population.people.count, 1)
+    _, use = respond(model.form, people, np.zeros(model.capacity.size), radius)
+    return float(use.sum()) / max(people.count, 1)
 
 
-def _population(model: JointModel, part: float, room: float) -> Population:
-    """People who want this ``part`` of all, with ``room`` times the capacity, and the noise with it, as if there were
-    fewer people. The optimum is the least value of the dual, which is above it, on the way without noise."""
-    form, count = model.form, min(_PEOPLE, max(model.count, 1))
-    rng = public_generator(round(1 / part))
-    people = form.people(model.synthetic_rows(rng, count))
+def _people(model: JointModel, part: float) -> People:
+    """Synthetic people who want about this ``part`` of all entries."""
+    count, rng = min(_PEOPLE, max(model.count, 1)), public_generator(round(1 / part))
+    people = model.form.people(model.synthetic_rows(rng, count))
     if part < 1:
         wanted = rng.uniform(size=(count, people.values.shape[1])) < part
         people = replace(people, values=PrivateArray(np.where(wanted, people.values, np.minimum(people.values, 0.0))))
-    scale = room * count / max(model.count, 1)
+    return people
+
+
+def _population(model: JointModel, people: People, room: float) -> Population:
+    """These people with ``room`` times their part of the capacity, and of the noise, as if there were fewer of them.
+    The optimum is the least value of the dual, which is above it, on the way without noise."""
+    form = model.form
+    scale = room * people.count / max(model.count, 1)
     capacity = scale * model.planned_capacity
     optimum, level = _best_worth(form, people, capacity, largest_radius(model))
     whole = scale * model.largest_use if form.integral and math.isfinite(model.largest_use) else None

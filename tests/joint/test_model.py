@@ -287,3 +287,15 @@ def test_plans_know_what_a_private_capacity_costs() -> None:
     assert shares[1] < shares[0] - 0.3 and shares[2] - 0.2 < shares[3] < shares[2]
     problem.solve(1.0, 1e-6, release="joint", rng=0)
     assert "private" in str(problem.release.summary()) and np.isnan(problem.release.capacity).all()
+
+
+def test_few_people_get_a_forecast() -> None:
+    """Some synthetic people of whom there are few want nothing at all: the others tell what to expect."""
+    for n in (1, 5):
+        people = dpm.Records("people")
+        worth = dpm.Private(np.full((n, 2), 0.5), unit="row", records=people, bounds=[0, 1], name="worth")
+        x = dpm.Shares((n, 2), records=people, nonneg=True)
+        rows = [cp.sum(x, axis=0) <= 0.3 * n, cp.sum(x, axis=1) <= 1]
+        plan = dpm.Problem(cp.Maximize(cp.sum(cp.multiply(worth, x))), rows).plan(1.0, 1e-6, release="joint")
+        shares = {each.mechanism: each.forecast.error.share for each in plan.candidates}
+        assert plan.chosen.mechanism == "even-shares" and 0 < shares["noisy-prices"] < shares["even-shares"] <= 1
